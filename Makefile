@@ -43,7 +43,7 @@ campaign: .venv/.dev ## Kill workers under 200 runs, 100,000 faulty writes, a da
 wheel-check: export RUNWARDEN_PYTHONS ?= $(shell ls -d $(HOME)/.pyenv/versions/*/bin/python3.1[1-9] \
 	$(HOME)/.local/share/uv/python/*/bin/python3.1[1-9] 2>/dev/null | paste -sd: -)
 wheel-check: .venv/.dev ## Install the wheel on each Python that PATH or RUNWARDEN_PYTHONS names, and run its demo (minutes)
-	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_wheel.py
+	@$(BIN)/python -m pytest -n0 -s -m campaign --timeout 3600 tests/distribution/test_wheel.py
 
 release: .venv/.dev ## Build, hash, list the parts of, check and tag the version in app/version.py (minutes; publishes nothing)
 	@.ci/release

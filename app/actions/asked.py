@@ -50,8 +50,8 @@ class Asked(Struct, frozen=True):
         return replace(self.request, instructions=f"{self.request.instructions}\n\n{words.strip()}")
 
 
-async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail, *, first: bool = False) -> Asked | Unavailable:
-    """What began the run's last turn, or its first one; or why that is not known.
+async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail) -> Asked | Unavailable:
+    """What began the run's last turn, or why that is not known.
 
     Raises:
         ApiError: The service cannot be asked.
@@ -59,16 +59,16 @@ async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail, *, firs
     """
     run_id = detail.run.run_id
     sent = [one for one in await ledger.for_run(run_id) if one.state == "confirmed" and one.result_id == run_id]
-    own = _sent(sent[0 if first else -1]) if sent else None
-    if own is not None and (not isinstance(own.request, ContinueRun) if first else len(sent) >= detail.turns):
+    own = _sent(sent[-1]) if sent else None
+    if own is not None and len(sent) >= detail.turns:
         return own
     try:
         told = await tell(run_id)
     except UnusableAnswerError as error:
         told = Unavailable(error.message)  # Something else answers there.
-    if isinstance(told, RunTurns) and told.turns and told.turns[0 if first else -1].instructions is not None:
-        return _told(told, told.turns[0 if first else -1], detail.run, first=first)
-    if own is not None and not first:
+    if isinstance(told, RunTurns) and told.turns and told.turns[-1].instructions is not None:
+        return _told(told, told.turns[-1], detail.run)
+    if own is not None:
         return own
     why = told.reason if isinstance(told, Unavailable) else "The service does not have it either."
     return Unavailable(f"It was not sent from this machine. {why}")
@@ -91,10 +91,10 @@ def _sent(action: Action) -> Asked | None:
     return None  # Another version wrote it in another form.
 
 
-def _told(told: RunTurns, turn: Turn, run: Run, *, first: bool) -> Asked:
+def _told(told: RunTurns, turn: Turn, run: Run) -> Asked:
     words, caller = turn.instructions or "", turn.caller or ""
     request: WriteRequest = StartRun(words, run.repository, branch_of(run))
-    if not first and (turn.number > 1 or caller == _EVENT):
+    if turn.number > 1 or caller == _EVENT:
         request = continuation(run, words)
     elif told.agent and turn.inputs_json is not None:
         request = StartAgent(told.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))

@@ -67,9 +67,6 @@ OPTIONAL: Final = Kind(LineField, lambda _, text: text.strip() or None)
 CHOICE: Final = Kind(ChoiceField, lambda _, text: text.strip())
 OPTIONAL_CHOICE: Final = Kind(ChoiceField, lambda _, text: text.strip() or None)
 NUMBER: Final = Kind(LineField, _read_number, stand_in=1)
-REPOSITORY: Final = Kind(
-    ChoiceField, lambda _, text: read_repository(text), lambda value: str(value.label), Repository.of("github", {})
-)
 PAIRS: Final = Kind(
     PairsField,
     read_pairs,

@@ -36,7 +36,6 @@ from app.engine.times import ago, span
 from storage.errors import StorageError
 from storage.records import Action, RunFilter
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
-from widgets.forms.facts import FormFact
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
 from widgets.kit.after_refresh import after_refresh
@@ -99,18 +98,17 @@ class ActionForm(ModalScreen[Action | None]):
         draft: str,
         values: Mapping[str, str] | None = None,
         fresh_wins: bool = False,
-        origin: str = "",
+        focus: str = "",
     ) -> None:
         """Prepare; the draft is named after what the form was opened from.
 
-        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key. `origin`: whose
-        words they are, or why they are not known.
+        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key. `focus`: the field
+        to begin with; empty: the one most in need of a value.
         """
         super().__init__()
         self.engine = engine
         self._initial = values or {}
-        about = [FormFact("words", safe_text(origin))] if origin else []
-        self._rows = (*about, *self.make_rows())
+        self._rows = tuple(self.make_rows())
         self.fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
         self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
         """The field of the instructions; None: the form has none."""
@@ -123,7 +121,7 @@ class ActionForm(ModalScreen[Action | None]):
         """Whether the shown values are the initial ones, not those of a draft."""
         self._noted: DraftOutcome | None = None
         """The draft's outcome at the last note; None: there was no note."""
-        self._last_typed = ""
+        self._focus = self._last_typed = focus
         self._second_press = SecondPress()
         self._began = engine.clock()
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -441,7 +439,7 @@ class ActionForm(ModalScreen[Action | None]):
         """Replace all values; fields without one are emptied."""
         for key, field in self.fields.items():
             field.fill(values.get(key, ""))
-        self._last_typed = ""
+        self._last_typed = self._focus
 
     @on(FormField.Left)
     def _complain(self) -> tuple[FieldProblem, ...]:

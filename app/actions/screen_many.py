@@ -1,7 +1,6 @@
 """The form for many runs: one confirmation, batches of `send_cap`, and a live line of progress."""
 
 import asyncio
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -14,7 +13,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from app.actions.actions import retry_key
-from app.actions.asked import Asked, branch_of, continuation, what_began
+from app.actions.asked import Asked, continuation, what_began
 from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
 from app.actions.refusals import ActionRefusedError, FieldProblem, problems
@@ -22,7 +21,7 @@ from app.actions.screen_fields import PAIRS, TEXT, Field
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.actions.screen_instructions import NAMES, PLACEHOLDERS, filled_in
 from app.api.errors import ApiError
-from app.api.requests import StartAgent, StartRun, WriteRequest
+from app.api.requests import StartAgent, WriteRequest
 from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
 from storage.errors import StorageError
@@ -69,17 +68,6 @@ CONTINUE: Final = ManyText(
     done="{} of {} continued",
 )
 
-START_LIKE: Final = ManyText(
-    title="Start runs like these",
-    draft="run.start.many",
-    nothing="Nothing to start",
-    hint="{repository} and {branch} are each run's own. So are {previous_instructions}.",
-    placeholder="What should each of them do?",
-    consequence="Starts {}",
-    each=", one after the other, each on its repository and branch",
-    done="{} of {} started",
-)
-
 RETRY: Final = ManyText(
     title="Retry failed runs",
     draft="run.retry.many",
@@ -109,15 +97,6 @@ class ManyTask(Struct, frozen=True):
     def nothing(self) -> str:
         """The reason if no run is left."""
         return f"{self.text.nothing}: {self.left_out or 'no run is marked'}."
-
-    @property
-    def own_words(self) -> str:
-        """Why the runs' own instructions are not filled in, and how they can be."""
-        own = [self._known(run)["previous_instructions"] for run in self.runs]
-        if lacking := own.count(""):
-            return f"not known of {lacking:,} of {plural(len(own), 'run')}"
-        how = "{previous_instructions} stands for each run's own"
-        return f"they differ: {how}" if len(set(own)) > 1 else how
 
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
         """The request for a run, and its key."""
@@ -176,20 +155,6 @@ def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]
     ended = tuple(run for run in runs if run.status in final_statuses)
     left_out = _left_out((len(runs) - len(ended), "still active"))
     return ManyTask(CONTINUE, ended, left_out, _asked(known), continuation, lambda _run, _words: None)
-
-
-def started_like(runs: Sequence[Run], known: Known) -> ManyTask:
-    """Return the task that starts a run like each of these, all with the same instructions."""
-
-    def start(run: Run, words: str) -> StartRun:
-        return StartRun(words, run.repository, branch_of(run))
-
-    def key(run: Run, words: str) -> str:
-        state = "" if run.updated_at is None else run.updated_at.isoformat()
-        digest = hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        return f"{START_LIKE.draft}:{run.run_id}:{state}:{digest}"
-
-    return ManyTask(START_LIKE, tuple(runs), "", _asked(known), start, key)
 
 
 def retried(runs: Sequence[Run], known: Known) -> ManyTask:
@@ -356,8 +321,6 @@ class ManyForm(ActionForm):
             origins = Counter(task.asked[run.run_id].origin for run in runs)
             said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
             rows.append(FormFact("words", safe_text(said if len(runs) > 1 else next(iter(origins)))))
-        if task.text is START_LIKE:
-            rows.append(FormFact("words", safe_text(task.own_words)))
         if task.left_out:
             rows.append(FormFact("left out", safe_text(task.left_out)))
         return (*rows, *super().make_rows())

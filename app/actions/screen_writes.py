@@ -8,24 +8,19 @@ from msgspec.structs import replace
 from textual import work
 from textual.widget import Widget
 
-from app.actions.asked import continuation, what_began
+from app.actions.asked import continuation
 from app.actions.copies import UnfaithfulError
 from app.actions.drafts import Values, named
 from app.actions.refusals import ActionRefusedError, FieldProblem
-from app.actions.screen_agents import StartAgentForm
 from app.actions.screen_fields import (
-    BRANCH,
     LINE,
     NUMBER,
     OPTIONAL,
-    PAIRS,
-    PAIRS_HINT,
-    REPOSITORY,
     TEXT,
     Field,
-    faithful,
 )
 from app.actions.screen_form import ActionForm, RequestOrProblems
+from app.actions.screen_start import NewRunForm
 from app.api.errors import ApiError
 from app.api.requests import (
     ContinueRun,
@@ -41,7 +36,7 @@ from app.engine.text import safe_text
 from app.engine.times import ago
 from app.runs.screen_ledger_turns import instructions_of, turn_of
 from storage.errors import StorageError
-from storage.records import FINAL_STATUSES, Action, Run, RunDetail
+from storage.records import FINAL_STATUSES, Action, Run
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, bindings_of
 from widgets.forms.facts import FormFact, FormNotice
@@ -49,50 +44,6 @@ from widgets.forms.field import FormField, LineField
 from widgets.kit.after_refresh import after_refresh
 from widgets.kit.badges import run_badge
 from widgets.runs.conversation import ASKING, Conversation
-
-
-class NewRunForm(ActionForm):
-    """POST /external/runs (spec 4.3)."""
-
-    TITLE_TEXT = "New run"
-    REQUEST = StartRun
-    FIELDS = (
-        Field("repository", "repository", "owner/repo, or gitlab:group/project", REPOSITORY, "owner/repo"),
-        BRANCH,
-        Field("instructions", "instructions", "", TEXT, "What should the agent do?"),
-        Field("metadata", "metadata", PAIRS_HINT, PAIRS, "key=value"),
-    )
-
-    def __init__(
-        self,
-        engine: Engine,
-        repository: str = "",
-        branch: str = "",
-        instructions: str = "",
-        *,
-        like: str = "",
-        origin: str = "",
-    ) -> None:
-        """Prepare; a repository or branch that cannot be shown exactly is left out.
-
-        `like` is the id of a run to imitate; that run's draft then waits behind a key. `origin`: whose words they are.
-        """
-        self._previous = instructions
-        values = {"repository": faithful(repository), "branch_name": faithful(branch), "instructions": instructions}
-        draft = named("run.start.like" if like else "run.start", like or repository)
-        super().__init__(engine, draft=draft, values=values, fresh_wins=bool(like), origin=origin)
-
-    def placeholders(self) -> dict[str, str]:
-        """The values of a template's placeholders."""
-        return super().placeholders() | {"previous_instructions": self._previous}
-
-    def consequence(self, request: WriteRequest) -> str:
-        """The effect of sending."""
-        if not isinstance(request, StartRun):
-            return ""
-        branch = f"branch {request.branch_name}" if request.branch_name else "a branch that the service creates"
-        return f"Starts one run on {request.repository.label}, on {branch}."
-
 
 _LATER: Final = FormButton("later", "Later", "w", "send_later", ("preview",))
 
@@ -345,33 +296,6 @@ class OrganizationForm(ActionForm):
         return tuple(attempt for attempt in self._its_attempts if attempt.state == "confirmed")
 
 
-async def like_of(engine: Engine, detail: RunDetail | None) -> ActionForm:
-    """Return the form that asks what began this run once more, as far as that is known.
-
-    Raises:
-        StorageError: The ledger cannot be read.
-    """
-    if detail is None:
-        return NewRunForm(engine)
-    run = detail.run
-    try:
-        asked = await what_began(engine.ledger, engine.extension.turns, detail, first=True)
-    except ApiError as error:
-        asked = Unavailable(f"The service could not be asked: {error.message}")
-    if isinstance(asked, Unavailable):
-        return NewRunForm(engine, run.repository.label, like=run.run_id, origin=f"not known. {asked.reason}")
-    origin = asked.origin if asked.is_told else ""
-    if not TEXT.shows(asked.words):
-        origin = f"{origin}; control characters are left out".removeprefix("; ")
-    request = asked.request
-    if isinstance(request, StartAgent):
-        form = StartAgentForm(engine, origin=origin)
-        form.begin_with(form.values_of(request), named("agent.like", run.run_id))
-        return form
-    branch = request.branch_name if isinstance(request, StartRun) else None
-    return NewRunForm(engine, run.repository.label, branch or "", asked.words, like=run.run_id, origin=origin)
-
-
 async def form_for(engine: Engine, action: Action) -> ActionForm:
     """Return the right form with the action's request filled in; edits are a draft of that action.
 
@@ -390,10 +314,8 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
             raise UnfaithfulError("Its run is not listed here: fetch older runs first, in the last line of Runs.")
         finals = await engine.cache.final_statuses()
         form = ContinueRunForm(engine, detail.run, final_statuses=finals, sent=request)
-    elif isinstance(request, StartRun):
+    elif isinstance(request, StartRun | StartAgent):
         form = NewRunForm(engine)
-    elif isinstance(request, StartAgent):
-        form = StartAgentForm(engine)
     elif isinstance(request, CreateOrganization):
         form = OrganizationForm(engine)
     elif isinstance(request, OnboardProject):

@@ -18,7 +18,6 @@ from app.automations.screen_sheets import (
     JOURNAL,
     ApprovalsSheet,
     Automations,
-    PreviewSheet,
     ReplaySheet,
     RulesFile,
     read_automations,
@@ -29,10 +28,10 @@ from app.console.messages import OpenRun
 from app.console.session import CURE_S, Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE, storage_notice
-from app.console.sheets import ChoiceSheet
+from app.console.sheets import ChoiceSheet, ConfirmSheet
 from app.engine.engine import Engine
 from app.engine.events import Event, StateChangedElsewhere
-from app.engine.text import safe_text
+from app.engine.text import safe_block, safe_text
 from app.engine.times import ago, started
 from app.profiles import ConfigError
 from storage.errors import StorageError
@@ -40,6 +39,7 @@ from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations.rules import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
+from widgets.forms.pages import coloured
 from widgets.frame.notice import Notice
 from widgets.kit.badges import run_badge
 from widgets.kit.line_table import LineTable
@@ -379,11 +379,16 @@ class AutomationsScreen(BaseScreen):
                 return
         decisions = list[Decision]()
         bot = Bot(self._file.settings, self._engine, lambda *_, **__: None, decisions.append)
-        limits = "It counts towards the limits and is recorded in the journal."
         title = safe_text(f"Run now: {rule.name}", limit=80)
         try:
             preview = await bot.preview(rule, run_id)
-            sheet = PreviewSheet(title, mark_of(self.session), "Run it now", preview, limits)
+            facts = [
+                Content("It counts towards the limits and is recorded in the journal."),
+                Content.assemble((preview.verb, "bold $accent"), " ", safe_text(preview.target)),
+                *map(coloured, safe_block(preview.body)),
+            ]
+            sheet = ConfirmSheet(title, facts, verb="Run it now", leaving="Leave it", is_final=True)
+            sheet.mark = mark_of(self.session)
             if not await self.app.push_screen_wait(sheet):
                 return
             await bot.set_off(rule, run_id)

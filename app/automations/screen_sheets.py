@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from app.actions.second_press import SecondPress
 from app.automations.acting import in_words
-from app.automations.bot import LEASE, Preview, process_of, rules_of
+from app.automations.bot import LEASE, process_of, rules_of
 from app.automations.occurrences import upcoming
 from app.automations.proposals import PROPOSALS
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
@@ -39,7 +39,7 @@ from storage.state import AT_WORK, State
 from widgets.automations.rules import OUTCOMES, STRIP, RuleView, Status, journal_lines, request_of, set_off_by, until
 from widgets.forms.pages import RequestPreview
 from widgets.kit.after_refresh import after_refresh
-from widgets.kit.badges import STYLES, Badge, ProfileMark
+from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
 from widgets.kit.lead_list import LeadList, LeadRow
 from widgets.kit.line_text import LinePane
@@ -229,47 +229,6 @@ BOX = """
         height: auto; max-height: 100%; padding: 0; scrollbar-size-vertical: 1; scrollbar-background: $surface;
     }}
 """
-
-
-class PreviewSheet(Sheet[bool]):
-    """Shows the exact effect and asks for confirmation with ^s: enter is too easily pressed by habit."""
-
-    LEAVE = "answer(False)"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s,ctrl+enter", "answer(True)", "confirm", key_display="^s", id="confirm.yes"),
-        Binding("escape,n,q", "answer(False)", "cancel", key_display="esc", id="confirm.no"),
-    ]
-    CSS = BOX.format(name="PreviewSheet")
-
-    def __init__(self, title: SafeText, mark: ProfileMark, verb: str, preview: Preview, consequence: str) -> None:
-        """Prepare; `verb` names the action, as in "Run it now"."""
-        super().__init__()
-        self._title, self._mark = title, mark
-        self._verb = verb
-        self._preview = preview
-        self._consequence = consequence
-        self._second_press = SecondPress()
-
-    def compose(self) -> ComposeResult:
-        """Compose the keys above the request, so that they stay in view however long it is."""
-        with Vertical() as box:
-            self._mark.entitle(box, self._title)
-            yield key_line(("^s", self._verb, "screen.answer(True)"), ("esc", "Leave it", "screen.answer(False)"))
-            yield RequestPreview()
-
-    def on_mount(self) -> None:
-        """Show the request and focus it, so that it can be scrolled."""
-        preview, page = self._preview, self.query_one(RequestPreview)
-        page.show(preview.verb, safe_text(preview.target), safe_block(preview.body), Content(self._consequence))
-        page.focus()
-        after_refresh(self, self._second_press.painted)
-
-    def action_answer(self, answer: bool) -> None:
-        """Accept the answer once the request has been on screen for a moment."""
-        if answer and not self._second_press.press():
-            self.query_one(Vertical).border_subtitle = "Check it, then press ^s again"
-        else:
-            self.dismiss(answer)
 
 
 class ApprovalsSheet(Sheet[None]):

@@ -6,8 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Final
 from urllib.parse import urlsplit
@@ -49,7 +48,16 @@ async def doctor(invocation: Invocation, /) -> int:
 
     The report has no token, address, name of a profile or home folder in it.
     """
-    checks = [*_versions(), _terminal()]
+    extras = [extra for extra, names in EXTRAS.items() if all(find_spec(name) is not None for name in names)]
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    libraries = [f"{name} {version(name)}" for name in _LIBRARIES if find_spec(name) is not None]
+    checks = [
+        Check("runwarden", f"{__version__} ({DISTRIBUTION}), extras: {', '.join(extras) or 'none'}"),
+        Check("python", f"{platform.python_version()} ({platform.python_implementation()}) on {system}"),
+        Check("libraries", ", ".join(libraries)),
+        Check("programs", ", ".join(map(_program, _PROGRAMS)), "" if shutil.which("git") else "Install git."),
+        _terminal(),
+    ]
     try:
         settings = invocation.settings(quietly=True)
         profile = invocation.profile(settings) if settings.profiles else None
@@ -69,22 +77,6 @@ async def doctor(invocation: Invocation, /) -> int:
     pairs = [(one.name, f"{one.found}{f'. {one.fix}' if one.fix else ''}") for one in checks]
     invocation.output.record(document, pairs)
     return Exit.DONE if document["ok"] else Exit.FAILED
-
-
-def _versions() -> Iterator[Check]:
-    extras = [extra for extra, names in EXTRAS.items() if all(find_spec(name) is not None for name in names)]
-    system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    yield Check("runwarden", f"{__version__} ({DISTRIBUTION}), extras: {', '.join(extras) or 'none'}")
-    yield Check("python", f"{platform.python_version()} ({platform.python_implementation()}) on {system}")
-    yield Check("libraries", ", ".join(filter(None, map(_library, _LIBRARIES))))
-    yield Check("programs", ", ".join(map(_program, _PROGRAMS)), "" if shutil.which("git") else "Install git.")
-
-
-def _library(name: str) -> str:
-    try:
-        return f"{name} {version(name)}"
-    except PackageNotFoundError:
-        return ""
 
 
 def _program(name: str) -> str:

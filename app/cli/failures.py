@@ -41,7 +41,8 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
 
         with remarking(sys.stderr):
             traceback.print_exception(error)
-        failure = Failure("internal", f"Runwarden itself failed: {type(error).__name__}.", Exit.FAILED)
+        advice = "Open an issue with the traceback above and the output of: runwarden doctor"
+        failure = Failure("internal", f"Runwarden itself failed: {type(error).__name__}. {advice}", Exit.FAILED)
         (invocation.rows or invocation.output).failure(failure)
         return CRASHED
     if invocation.is_plugin:

@@ -49,7 +49,7 @@ def run_console(
         async def opening() -> "Engine":
             # These imports take longer than the first frame did; keys must not wait for them.
             await asyncio.to_thread(import_module, "app.engine.engine")
-            # What is imported by now stays to the end: checking it at every collection would only delay keys.
+            # Modules imported by now are never freed: checking them at every collection would only delay keys.
             gc.freeze()
             gc.enable()
             return await (open_engine() if open_engine else profile_engines.at_work(profile.name))

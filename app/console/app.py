@@ -14,13 +14,14 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from app.console.base.screen import ALL, OF_ALL, OVERVIEW, TABS, BaseScreen
+from app.console.base.screen import ALL, TABS, BaseScreen
 from app.console.guard import CONSOLE_CSS, BaseApp
-from app.console.messages import FIRST_UNKNOWN, FollowRun, GoToTab, OpenRun, SwitchProfile
+from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.screens import make_screen
 from app.console.session import Session
+from app.console.session.user_preferences import keep
 from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal
-from app.console.themes import begin_with_theme
+from app.console.themes import DEFAULT, begin_with_theme
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
 from app.runs.screen_views import first_picture
@@ -43,14 +44,14 @@ NAVIGATION_BINDINGS: Final = (
         "U",
         f"tab('activity', '{FIRST_UNKNOWN}')",
         "unknown outcome",
-        tooltip="Go to writes that a person has to resolve",
+        tooltip="Go to writes with an unknown outcome",
         id="app.unknown",
     ),
     Binding("backspace", "back", "back", show=False, tooltip="Go back to the previous screen", id="app.back"),
 )
 MOST_VISITED: Final = 100
 NOWHERE: Final = "There is nothing to go back to."
-_RETURNS: Final = frozenset((*(tab.name for tab in TABS), ALL))
+MODES: Final = (*(tab.name for tab in TABS), ALL)
 
 
 class VisitedScreen(Struct, frozen=True):
@@ -71,7 +72,7 @@ class Navigation:
         self._visited: deque[VisitedScreen] = deque(maxlen=MOST_VISITED)
 
     def forget(self, all_but: "VisitedScreen | None") -> None:
-        """Forget the way back after a switch of profiles, but for the list of all."""
+        """Forget the way back after a switch of profiles, except to the list of all."""
         self._visited = deque(filter(None, [all_but]), maxlen=MOST_VISITED)
 
     async def go(self, session: Session, tab: str, target: str | None = None) -> None:
@@ -120,7 +121,7 @@ class Navigation:
     def here(self) -> VisitedScreen | None:
         """The current tab; None: it cannot be returned to."""
         base, tab = self._app.screen_stack[0], self._app.current_mode
-        if tab not in _RETURNS or not isinstance(base, BaseScreen):
+        if tab not in MODES or not isinstance(base, BaseScreen):
             return None
         return VisitedScreen(tab, base.bookmark, self._covering())
 
@@ -180,9 +181,7 @@ class RunwardenApp(BaseApp[None]):
         Binding(
             "ctrl+o", "profiles", "switch profile", show=False, tooltip="Switch to another service", id="app.profiles"
         ),
-        Binding(
-            "0", f"tab('{OVERVIEW}')", "all profiles", show=False, tooltip="Compare all profiles", id="tab.profiles"
-        ),
+        Binding("0", f"tab('{ALL}')", "all profiles", show=False, tooltip="Their runs in one list", id="tab.profiles"),
         Binding("F", "followed", "followed runs", show=False, tooltip="List followed runs", id="app.followed"),
         *TERMINAL_BINDINGS,
     ]
@@ -213,24 +212,29 @@ class RunwardenApp(BaseApp[None]):
         self.following: RunFollower | None = None
         """None: the engine is not open yet."""
         self._begin_with(profile, first, open_engine)
-        begin_with_theme(self, settings)
+        self._theme_problem = begin_with_theme(self, settings)
 
     def _begin_with(self, profile: Profile, first: "FirstPaint | None", open_engine: OpenEngine) -> None:
-        """Begin a profile's session with what its cache held at first; its screens are made when they are shown."""
+        """Begin a profile's session with the rows that its cache held; its screens are made when they are shown."""
         self._open_engine = open_engine
         self.session = Session(self.settings, profile, self.clock, first, self, can_switch=self._can_switch)
-        for name in (*(tab.name for tab in TABS), *OF_ALL):
+        for name in MODES:
             if name != self.DEFAULT_MODE:
                 self.add_mode(name, partial(make_screen, name, self.session, self.engines))
 
     def on_mount(self) -> None:
-        """Paint what is cached, then open the engine."""
+        """Paint the cached rows, then open the engine."""
         self.terminal.begin(self, lambda: self.session.profile.name)
         self.screen_change_signal.subscribe(self, self._hide_toasts_below)
         if self.settings.keys or any(command.key for command in self.settings.commands):
             from app.console.keys.keymap import use_own_keys
 
             use_own_keys(self, self.session)
+        if self._theme_problem:
+            self.session.notify(f"The console uses the theme {DEFAULT}: {self._theme_problem}", severity="warning")
+            # As a choice of the user's, so that this is said once.
+            configured = self.settings.console.theme
+            self.run_worker(partial(keep, self.settings, lambda known: known.with_theme(DEFAULT, configured)))
         self._open_soon()
 
     def _open_soon(self) -> None:
@@ -274,16 +278,17 @@ class RunwardenApp(BaseApp[None]):
         self.switch_profile(message.name)
 
     @on(FollowStrip.ListRequested)
-    def action_followed(self) -> None:
-        """List the followed runs."""
-        from app.runs.screen_following import FollowList
-
-        if self.following is not None and not isinstance(self.screen, FollowList):
-            self.push_screen(FollowList(self.session, self.following), partial(self.navigation.open_run, self.session))
+    async def action_followed(self) -> None:
+        """Show the newest batch above the keys; without one, the followed runs."""
+        _, batches = self.session.followed
+        if batches and isinstance(self.screen, BaseScreen):
+            self.screen.open_batch(batches[0].key)
+        else:
+            await self.action_tab("runs", FOLLOWED)
 
     async def action_tab(self, name: str, target: str | None = None) -> None:
         """Go to a tab, and a target in it, once the engine is open."""
-        if name in OF_ALL and self.engines is None:
+        if name == ALL and not self._can_switch:
             self.action_profiles()
         else:
             await self.navigation.go(self.session, name, target)
@@ -318,7 +323,7 @@ class RunwardenApp(BaseApp[None]):
         self.push_screen(KeyHelpScreen(self.screen))
 
     def action_own_command(self, index: int) -> None:
-        """Run one of the user's own commands."""
+        """Run a command from `[[commands]]`."""
         from app.console.keys.own_commands import run_own_command
 
         work = partial(run_own_command, self, self.session, self.terminal, self.settings.commands[index])
@@ -383,7 +388,7 @@ class RunwardenApp(BaseApp[None]):
             self.add_mode(BETWEEN, lambda: BetweenScreen(name))
             await self.switch_mode(BETWEEN)
             # Close screens before the engine they read from, and their workers before the widgets they write to.
-            for mode in (*(tab.name for tab in TABS), *OF_ALL):
+            for mode in MODES:
                 for worker in [each for each in self.workers if each.node is not self]:
                     worker.cancel()
                 await self.remove_mode(mode)

@@ -19,9 +19,9 @@ def fuzzy(query: str, name: str) -> tuple[float, Sequence[int]] | None:
     if may_be_many and _ways(letters, text) > _MOST_WAYS:
         return None
     # Where lower case changes the length, the places would be wrong: the case is compared as it is.
-    score, found = FuzzySearch(case_sensitive=len(text) != len(name), cache_size=1).match(query, name)
+    score, positions = FuzzySearch(case_sensitive=len(text) != len(name), cache_size=1).match(query, name)
     # Of two names with equal scores the shorter one is better.
-    return (score - len(name) / 1_000, found) if score else None
+    return (score - len(name) / 1_000, positions) if score else None
 
 
 def _ways(letters: str, text: str) -> int:

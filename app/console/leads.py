@@ -1,6 +1,5 @@
 """Links from other tabs to the run list: a query for a platform, a repository or a stretch of time."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from app.console.messages import GoToTab
@@ -10,7 +9,7 @@ from storage.records.repository import DEFAULT_PLATFORM
 
 
 def of_platform(platform: str) -> RunFilter:
-    """The runs of a platform, matched by their repositories' labels."""
+    """The runs of a platform, which is part of their repositories' labels."""
     if platform == DEFAULT_PLATFORM:
         return RunFilter(not_repositories=("*:*",))
     return RunFilter(repositories=(f"{platform}:*",))
@@ -18,17 +17,16 @@ def of_platform(platform: str) -> RunFilter:
 
 def runs_lead(wanted: RunFilter, since: datetime | None = None, before: datetime | None = None) -> GoToTab:
     """A link to these runs, created from `since` on and before `before`; None: no limit."""
-    return GoToTab("runs", " ".join(_terms(wanted, since, before)))
-
-
-def _terms(wanted: RunFilter, since: datetime | None, before: datetime | None) -> Iterator[str]:
-    yield from listed("status", wanted.statuses, wanted.not_statuses)
-    yield from listed("repo", wanted.repositories, wanted.not_repositories)
+    terms = [
+        *listed("status", wanted.statuses, wanted.not_statuses),
+        *listed("repo", wanted.repositories, wanted.not_repositories),
+    ]
     if since is not None:
-        yield f"since:{_time(since)}"
+        terms.append(f"since:{_time(since)}")
     if before is not None:
         # `until` would include the limit itself.
-        yield f"-since:{_time(before, up=True)}"
+        terms.append(f"-since:{_time(before, up=True)}")
+    return GoToTab("runs", " ".join(terms))
 
 
 def _time(at: datetime, *, up: bool = False) -> str:

@@ -5,6 +5,8 @@ from typing import Final
 
 from textual.message import Message
 
+FOLLOWED: Final = "is:followed"
+"""The target in Runs: the followed runs."""
 FIRST_UNKNOWN: Final = "unknown"
 """The target in Activity: its first write of unknown outcome."""
 

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from app.console.base.screen import OF_ALL, BaseScreen
+from app.console.base.screen import ALL, BaseScreen
 from app.console.session import Session
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ NEED_ENGINE: Final = frozenset({"organizations", "insights", "activity"})
 
 MODULES: Final = {
     "activity": "actions.screen",
-    "profiles": "profiles.screen_profiles",
     "all profiles": "profiles.screen_all_profiles",
 }
 """Where a tab's screen is, if not in the room of its name."""
@@ -29,9 +28,9 @@ def screen_type(tab: str) -> type[BaseScreen]:
 
 
 def make_screen(tab: str, session: Session, profile_engines: "ProfileEngines | None") -> BaseScreen:
-    """Make a tab's screen, or one of all profiles."""
-    needs: Any = profile_engines if tab in OF_ALL else session.engine
-    if tab not in OF_ALL | NEED_ENGINE:
+    """Make a tab's screen, or that of all profiles."""
+    needs: Any = profile_engines if tab == ALL else session.engine
+    if tab not in {ALL, *NEED_ENGINE}:
         return screen_type(tab)(session)
     if needs is None:
         raise RuntimeError(f"The {tab} screen cannot be made yet.")

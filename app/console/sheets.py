@@ -1,4 +1,4 @@
-"""Sheets: boxes over a screen, closed by escape or a click beside them, often with a choice."""
+"""Sheets: boxes over a screen, closed by escape or a click outside, often with a choice."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -15,6 +15,7 @@ from textual.style import Style
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from app.actions.second_press import SecondPress
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun
 from app.console.session import Session
@@ -53,7 +54,7 @@ def key_line(*keys: tuple[str, str, str]) -> Static:
 
 
 class Sheet(ModalScreen[AnswerT]):
-    """A box over the screen. Forms are not sheets: they have buttons and keep what was typed."""
+    """A box over the screen. Forms are not sheets: they have buttons and keep typed text."""
 
     CSS_PATH = OVER_CSS
     LEAVE: ClassVar[str] = "leave"
@@ -62,14 +63,14 @@ class Sheet(ModalScreen[AnswerT]):
     on_event = guarded_event
 
     async def on_click(self, event: events.Click) -> None:
-        """Leave the sheet after a click beside it."""
+        """Leave the sheet after a click outside."""
         widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if widget is self:
             await self.run_action(self.LEAVE)
 
 
 class SheetNote(Static):
-    """The line of a sheet that says what is wrong, what a choice means, or how far its work is."""
+    """The line of a sheet for a problem, the meaning of a choice, or progress."""
 
     def __init__(self) -> None:
         super().__init__(markup=False, id="picker-note")
@@ -87,7 +88,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
     HINT: str = ""
     """The hint about keys, with dots between them."""
     mark: ProfileMark = NO_MARK
-    """The profile that is written to, shown beside the title."""
+    """The profile that is written to, shown next to the title."""
     CLICKABLE: ClassVar[Mapping[str, str]] = {}
     """Parts of the hint that can be clicked, with their actions."""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", id="picker.leave")]
@@ -120,12 +121,12 @@ class PickerScreen(Sheet[ChoiceT | None]):
         """Run the work as a worker of the app: leaving the sheet does not stop it half-way."""
         self.app.run_worker(cast("Any", work), name, group)
 
-    def done(self, said: "ChoiceT") -> None:
+    def done(self, result: "ChoiceT") -> None:
         """Close with the result of the work; if the sheet was left before, show it in a toast."""
         if self.is_current:
-            self.dismiss(said)
+            self.dismiss(result)
         else:
-            self.app.notify(safe_text(str(said)), markup=False)
+            self.app.notify(safe_text(str(result)), markup=False)
 
     def failed(self, why: str) -> None:
         """Say why the work failed: in the note or, once the sheet is left, in a toast."""
@@ -179,29 +180,35 @@ class NotSureError(RunwardenError):
 
 
 class ConfirmSheet(PickerScreen[str]):
-    """Shows the facts, asks for a folder if needed, and closes with the result as text."""
+    """Shows the facts, asks for a folder if needed, and closes with the result as text.
 
-    # On a short terminal the facts scroll, and the keys stay in sight.
-    CSS = """
-    ConfirmSheet .-hidden { display: none; }
-    ConfirmSheet #facts { height: auto; }
-    ConfirmSheet.-short #picker { height: 100%; max-height: 100%; padding: 0 1; }
-    ConfirmSheet.-short #facts { height: 1fr; }
-    ConfirmSheet.-short #picker Static { margin: 0; }
+    The facts scroll; the keys stay in view however low the terminal is.
     """
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-short"), (20, "-tall")]
+
+    CSS = """
+    ConfirmSheet #picker { width: 84; max-height: 96%; }
+    ConfirmSheet #picker VerticalScroll {
+        height: auto; max-height: 100%; scrollbar-size-vertical: 1; scrollbar-background: $surface;
+    }
+    ConfirmSheet #picker VerticalScroll Static { margin: 0; color: $foreground; }
+    ConfirmSheet #foot { dock: bottom; height: auto; }
+    ConfirmSheet #foot Static { margin: 0; min-height: 1; }
+    ConfirmSheet .-hidden { display: none; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "go_on", "confirm", show=False, id="confirm.go_on"),
         Binding("ctrl+s", "anyway", "confirm anyway", show=False, id="confirm.anyway", priority=True),
         Binding("ctrl+k", "instead", "confirm the other choice", show=False, id="confirm.instead", priority=True),
+        Binding("j", "scroll(1)", "down", show=False),
+        Binding("k", "scroll(-1)", "up", show=False),
     ]
 
     def __init__(
         self,
         title: str,
         facts: Sequence[Content],
-        folder: Path | str | None,
-        do: Callable[[Path], Awaitable[str]],
+        folder: Path | str | None = None,
+        do: Callable[[Path], Awaitable[str]] | None = None,
         anyway: Callable[[Path], Awaitable[str]] | None = None,
         *,
         verb: str,
@@ -209,11 +216,12 @@ class ConfirmSheet(PickerScreen[str]):
         is_final: bool = False,
         instead: tuple[str, Callable[[Path], Awaitable[str]]] | None = None,
     ) -> None:
-        """Prepare; `do` may fail with an OSError or any `RunwardenError`. Without `folder` none is asked for.
+        """Prepare. `do` may fail with an OSError or any `RunwardenError`; without it the result is `verb`.
 
-        `anyway` is called for the folder that `do` refused last with NotSureError. `verb` and `leaving` say what is
-        done and what escape does: "Cancel 2 runs", "Keep them". If that `is_final`, ctrl+s does it, and enter does not.
-        ctrl+k does what `instead` names in place of that.
+        Without `folder` none is asked for. `anyway` is called for the folder that `do` refused last with NotSureError.
+        `verb` and `leaving` name the action and escape: "Cancel 2 runs", "Keep them". If it `is_final`,
+        ctrl+s does it once the facts were on screen for a moment, and enter does not. In its place, ctrl+k does what
+        `instead` names.
         """
         super().__init__()
         self.TITLE_TEXT = title
@@ -229,23 +237,30 @@ class ConfirmSheet(PickerScreen[str]):
         self._refused: str | None = None
         """The refused folder, as it was typed."""
         self._is_busy = False
+        self._second_press = SecondPress()
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the facts and the folder's field."""
-        yield VerticalScroll(Static(Content("\n").join((*self._facts, Content())), markup=False), id="facts")
-        line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
-        line.set_class(self._folder is None, "-hidden")
-        yield line
-        yield SheetNote()
+        """Compose the facts."""
+        with VerticalScroll():
+            yield Static(Content("\n").join(self._facts), markup=False)
 
     def compose_keys(self) -> ComposeResult:
-        """Compose what is done and what is kept, each with its key."""
-        yield key_line(*self._keys)
+        """Compose the folder's field and the two keys."""
+        with Vertical(id="foot"):
+            line = LineInput(str(self._folder or ""), placeholder="A folder", compact=True, select_on_focus=False)
+            line.set_class(self._folder is None, "-hidden")
+            yield line
+            yield SheetNote()
+            yield key_line(*self._keys)
 
     def on_mount(self) -> None:
-        """Put the cursor behind the path."""
-        if self._folder is not None:
-            self.query_one(LineInput).focus()
+        """Put the cursor behind the path; without one, scroll the facts by keys."""
+        self.query_one(VerticalScroll if self._folder is None else LineInput).focus()
+        after_refresh(self, self._second_press.painted)
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll the facts."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     @on(Input.Submitted)
     def action_go_on(self) -> None:
@@ -258,20 +273,26 @@ class ConfirmSheet(PickerScreen[str]):
         else:
             self._start(self._do)
 
+    def action_instead(self) -> None:
+        """Do the other choice."""
+        if self._instead is not None and not self._second_press.press():
+            self.query_one(SheetNote).say("Check it, then press ctrl+k again.", "warn")
+        elif self._instead is not None:
+            self._start(self._instead[1])
+
     def action_anyway(self) -> None:
         """Do the refused work anyway, or what cannot be undone."""
-        if self._is_final:
+        if self._is_final and not self._second_press.press():
+            self.query_one(SheetNote).say("Check it, then press ctrl+s again.", "warn")
+        elif self._is_final:
             self._start(self._do)
         elif self._anyway is not None and self._refused == self.query_one(LineInput).value:
             self._start(self._anyway)
 
-    def action_instead(self) -> None:
-        """Do the other choice."""
-        if self._instead is not None:
-            self._start(self._instead[1])
-
-    def _start(self, do: Callable[[Path], Awaitable[str]]) -> None:
-        if not self._is_busy:
+    def _start(self, do: Callable[[Path], Awaitable[str]] | None) -> None:
+        if do is None:
+            self.dismiss(self._keys[0][1])
+        elif not self._is_busy:
             self._is_busy = True
             self.query_one(SheetNote).say("Working…", "busy")
             self.begin(partial(self._work, do, self.query_one(LineInput).value), group="take over")
@@ -279,12 +300,12 @@ class ConfirmSheet(PickerScreen[str]):
     async def _work(self, do: Callable[[Path], Awaitable[str]], typed: str) -> None:
         self._refused = None
         try:
-            said = await do(typed_path(typed))
+            result = await do(typed_path(typed))
         except (OSError, RunwardenError) as error:
             self._refused = typed if isinstance(error, NotSureError) else None
             self.failed(str(error))
         else:
-            self.done(said)
+            self.done(result)
         finally:
             self._is_busy = False
 
@@ -348,13 +369,13 @@ class ExportScreen(PickerScreen[str]):
 
     async def _write(self, path: Path) -> None:
         try:
-            said = await self._write_file(path)
+            result = await self._write_file(path)
         except OSError as error:
             self.failed(f"{path} cannot be written: {error.strerror or error}.")
         except StorageError as error:
             self.failed(str(error))
         else:
-            self.done(said)
+            self.done(result)
 
 
 def typed_path(text: str) -> Path:
@@ -427,7 +448,7 @@ class MarkPicker(PickerScreen[Picked]):
         self.dismiss(((), ()))
 
 
-HINTS: Final = "enter open · f follow all · esc close"
+HINTS: Final = "enter open · f follow all · X drop the list · esc close"
 
 
 class BatchScreen(Sheet[str | None]):
@@ -437,6 +458,7 @@ class BatchScreen(Sheet[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "close", id="batch.close"),
         Binding("f", "follow", "follow all", id="batch.follow"),
+        Binding("X", "drop", "drop the list", id="batch.drop"),
     ]
 
     def __init__(self, session: Session, key: str) -> None:
@@ -467,6 +489,11 @@ class BatchScreen(Sheet[str | None]):
         if self._batch is not None:
             made = tuple(line.opens for line in self._batch.lines if line.opens is not None)
             self.post_message(FollowRun(made))
+
+    def action_drop(self) -> None:
+        """Drop the batch's list, and its line above the keys."""
+        self._session.batches.let_go((self._key,))
+        self.dismiss(None)
 
     def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:
         """Open the run, if there is one."""

@@ -1,4 +1,4 @@
-"""The console's own themes, in addition to Textual's."""
+"""The console's themes."""
 
 from functools import lru_cache
 from typing import Any, Final
@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.app import App
 from textual.color import Color
 from textual.filter import LineFilter
-from textual.theme import BUILTIN_THEMES, Theme
+from textual.theme import Theme
 
 from app.console.session.user_preferences import read
 from app.engine.text import closest
@@ -32,7 +32,7 @@ _PARTS: Final = "primary secondary accent success warning error foreground backg
 
 
 class ColourRemover(LineFilter):
-    """Removes colours, for the theme without any, where every background but a cursor's is black."""
+    """Removes colours, for the theme without any: every background except a cursor's is black."""
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
         """Return the segments with attributes only."""
@@ -40,7 +40,7 @@ class ColourRemover(LineFilter):
 
 
 class BlueGround(LineFilter):
-    """For terminals with 16 colours: writes in white what cannot be read on blue, on red what is bad."""
+    """For terminals with 16 colours: writes unreadable text on blue in white, and errors on red."""
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
         """Return the segments, readable on every ground."""
@@ -114,8 +114,11 @@ THEMES: Final = (
 )
 
 
-def begin_with_theme(app: App[Any], settings: Settings) -> None:
-    """Register the themes and set the one that was chosen last, or is configured, before the first frame."""
+def begin_with_theme(app: App[Any], settings: Settings) -> str:
+    """Set the theme that was chosen last, or is configured, before the first frame.
+
+    Returns why the default is used instead; empty: it is not.
+    """
     name = read(settings).theme_over(settings.console.theme)
     for theme in THEMES:
         app.register_theme(theme)
@@ -128,16 +131,17 @@ def begin_with_theme(app: App[Any], settings: Settings) -> None:
         filters[-1] = ColourRemover()
     elif app.console.color_system == "standard":
         filters.append(BlueGround())
+    return theme_problem(name)
 
 
 def theme_problem(name: str) -> str:
     """Why the console would not use the theme; empty: it exists."""
-    known = {*BUILTIN_THEMES, *(theme.name for theme in THEMES)}
-    if name in known:
+    names = {theme.name for theme in THEMES}
+    if name in names:
         return ""
-    meant = closest(name, known)
-    cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
-    return f"there is no theme {name!r}. {cure}"
+    near = closest(name, names)
+    fix = f"Did you mean {near}?" if near else f"There are: {', '.join(sorted(names))}."
+    return f"there is no theme {name!r}. {fix}"
 
 
 def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:

@@ -172,23 +172,17 @@ def program_here() -> str:
 @contextmanager
 def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
     is_kept = _is_kept(root)
-    what = "Creating four repositories and starting the service…"
-    if is_kept:
-        what = f"Starting the demo that was kept in {root}…"
-    elif is_live:
-        what = (
-            "Creating four repositories and starting a service on this machine.\n"
-            "The agents are scripted stand-ins: no model, no account. The service, the sandbox, the repositories and\n"
-            f"their commits are real ({root / 'repositories'}).\n"
-            "The month of history is made up by the service's lab.\n"
-            + (
-                "All of it is kept."
-                if keep
-                else "All of it is deleted when you leave; --keep keeps it (make demo KEEP=1)."
-            )
-        )
+    lines = [
+        f"Starting the demo that was kept in {root}…" if is_kept else "Creating four repositories and a service…",
+        "Its agents are scripted stand-ins: no model, no account. The service, the sandbox, the repositories and the",
+        f"commits are real ({root / 'repositories'}).",
+    ]
+    if is_live and not is_kept:
+        end = "kept" if keep else "deleted when you leave; --keep keeps it (make demo KEEP=1)"
+        lines.append(f"The month of history is made up by the service's lab. All of it is {end}.")
     config = shlex.quote(str(root / "config.toml"))
-    _say(f"{what}\nFrom another terminal, while it runs: {program_here()} --config {config} runs list")
+    lines.append(f"From another terminal, while it runs: {program_here()} --config {config} runs list")
+    _say("\n".join(lines))
     try:
         world = resume(root) if is_kept else build(root, is_live=is_live)
     except subprocess.CalledProcessError as error:
@@ -204,8 +198,8 @@ def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
         _say(f"In a browser: {page}/, with the token in {root / 'token'}")
         if not has_sandbox(world.service_dir):
             _say(
-                "Without a sandbox: bubblewrap is not installed or does not work here, so the demo's agents, scripts\n"
-                "that ship with it, run with your rights. Add no other agents to this demo."
+                "Without a sandbox: bubblewrap is not installed or does not work here, so these scripts run with your\n"
+                "rights. Add no other agents to this demo."
             )
         yield world
     finally:

@@ -38,16 +38,14 @@ BRANCHES: Final = {
 }
 
 
-async def _work(folder: Path, lab_token: str, own_agent: str, ended: asyncio.Event) -> None:
+async def _work(folder: Path, lab_token: str, own_agent: str) -> None:
+    from app.api.requests import StartRun
     from app.automations.bot import Bot, reload_on_hangup
-    from app.demo.history import execute
+    from app.demo.history import ask_lab, execute
     from app.demo.world import PROFILE
     from app.engine.engine import Engine
     from app.profiles import load
-
-    async def until_ended() -> None:
-        await ended.wait()
-        raise _EndedError
+    from storage.records import Repository
 
     settings = load(folder / "config.toml", {})
     team = load(folder / "team.toml", {})
@@ -60,30 +58,17 @@ async def _work(folder: Path, lab_token: str, own_agent: str, ended: asyncio.Eve
         bots.append(bot := await Bot.open(settings, settings.profile(PROFILE), lambda *_, **__: None))
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(until_ended())
                 tasks.create_task(bot.run())
                 tasks.create_task(_break_host(folder))
                 if lab_token:
-                    await _lose_an_answer(own, lab_token)
+                    # A write whose answer is lost, for the user to resolve.
+                    fault = {"operation": "start_run", "kind": "lose_answer"}
+                    await asyncio.to_thread(ask_lab, own.profile.base_url, lab_token, "/faults", fault)
+                    await own.actions.submit(StartRun("Bring the changelog up to date.", Repository.parse("acme/web")))
                     await execute(own, own_agent)
                 tasks.create_task(_keep_starting(others))
         finally:
             await bot.close()
-
-
-class _EndedError(Exception):
-    """Standard input was closed."""
-
-
-async def _lose_an_answer(engine: "Engine", lab_token: str) -> None:
-    """Send a write whose answer is lost, for the user to resolve."""
-    from app.api.requests import StartRun
-    from app.demo.history import ask_lab
-    from storage.records import Repository
-
-    fault = {"operation": "start_run", "kind": "lose_answer"}
-    await asyncio.to_thread(ask_lab, engine.profile.base_url, lab_token, "/faults", fault)
-    await engine.actions.submit(StartRun("Bring the changelog up to date.", Repository.parse("acme/web")))
 
 
 async def _keep_starting(engine: "Engine") -> None:
@@ -130,18 +115,16 @@ async def _break_host(folder: Path) -> None:
 
 async def main(folder: Path, lab_token: str, own_agent: str = "") -> None:
     """Work until standard input closes; without a lab token, the first runs were executed before."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop, work = asyncio.get_running_loop(), asyncio.create_task(_work(folder, lab_token, own_agent))
 
     def wait_for_end() -> None:
         sys.stdin.read()
         with suppress(RuntimeError):  # The loop is closed already.
-            loop.call_soon_threadsafe(ended.set)
+            loop.call_soon_threadsafe(work.cancel)
 
     threading.Thread(target=wait_for_end, name="stdin", daemon=True).start()
-    try:
-        await _work(folder, lab_token, own_agent, ended)
-    except* _EndedError:
-        pass
+    with suppress(asyncio.CancelledError):
+        await work
 
 
 if __name__ == "__main__":

@@ -51,6 +51,8 @@ OWN_BUDGET: Final = {"run_usd": 1, "day_usd": 5}
 LIVE: Final = ("--lab", "--workers", "4")
 """The service's options for a demo with a console."""
 OFFER: Final = "PARTNER-DEMO"
+SERVICE: Final = "service"
+LOG: Final = "service.log"
 RULES: Final = """\
 [[automations]]
 name = "second chance"
@@ -147,12 +149,12 @@ class World(Struct, frozen=True):
     @property
     def service_dir(self) -> Path:
         """The service's data folder."""
-        return _service_dir(self.folder)
+        return self.folder / SERVICE
 
     @property
     def log(self) -> Path:
         """The service's log."""
-        return _log(self.folder)
+        return self.folder / LOG
 
     def announcement(self) -> str:
         """The line that scripts read first."""
@@ -208,9 +210,9 @@ def build(folder: Path, *, is_live: bool) -> World:
     setup.write_text(json.dumps(order, indent=2), encoding="utf-8")
     options = LIVE if is_live else ()
     with ThreadPoolExecutor() as pool:
-        applied = pool.submit(administer, ["apply", str(setup), "--data-dir", str(_service_dir(folder)), "--json"])
+        applied = pool.submit(administer, ["apply", str(setup), "--data-dir", str(folder / SERVICE), "--json"])
         made = [pool.submit(make, repository, root) for repository in REPOSITORIES]
-        service = start(_service_dir(folder), _log(folder), "--port", "0", *options)
+        service = start(folder / SERVICE, folder / LOG, "--port", "0", *options)
     try:
         tokens = {each["alias"]: each["value"] for each in applied.result()["organizations"][0]["tokens"]}
         repositories = {each.name: path.result() for each, path in zip(REPOSITORIES, made, strict=True)}
@@ -296,17 +298,9 @@ def resume(folder: Path) -> World:
         DemoError: The service could not be started.
     """
     port = urlsplit(load(folder / "config.toml", {}).profile(PROFILE).base_url).port
-    service = start(_service_dir(folder), _log(folder), *LIVE, "--port", str(port))
+    service = start(folder / SERVICE, folder / LOG, *LIVE, "--port", str(port))
     repositories = {each.name: bare_path(each, folder / "repositories") for each in REPOSITORIES}
     return World(folder, service, (folder / "token").read_text("utf-8"), repositories, is_resumed=True)
-
-
-def _service_dir(folder: Path) -> Path:
-    return folder / "service"
-
-
-def _log(folder: Path) -> Path:
-    return folder / "service.log"
 
 
 def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], *, is_live: bool) -> None:

@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, readable by their owner alone."""
+"""Files that are written completely or not at all, readable only for their owner."""
 
 import errno
 import os

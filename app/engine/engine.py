@@ -218,7 +218,7 @@ class Engine(Struct, frozen=True):
     async def close(self) -> None:
         """Finish running writes, stop polling, then close connections and files, even if one of these fails."""
         async with AsyncExitStack() as stack:
-            # The stack closes first what was pushed last.
+            # The stack closes the last one first.
             for close in (self.cache.close, self.ledger.close):
                 stack.push_async_callback(close)
             if isinstance(self.state, State):

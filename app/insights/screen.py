@@ -1,12 +1,9 @@
-"""The Insights tab: outcomes, durations and concurrency of runs, as charts and as numbers."""
+"""The Insights tab: outcomes and durations of runs, as charts and as numbers."""
 
 import asyncio
-import csv
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, time, timedelta
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -24,26 +21,23 @@ from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ExportScreen
-from app.engine.atomic_file import replacing
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
-from app.engine.text import csv_cell, json_escaped, safe_text
+from app.engine.export import FORMATS, exporting
+from app.engine.text import safe_text
+from app.engine.times import rfc3339
 from storage.cache.cache import Cache
 from storage.records import RunFilter
-from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
+from storage.records.insights import Outcomes
 from widgets.frame.notice import Notice, NoticePage
 from widgets.insights.charts import (
     COMPLETED,
     FAILED,
-    NOT_FETCHED,
     OTHERWISE,
     UNFINISHED,
-    UNKNOWN,
-    Chart,
     ChartStep,
     InsightsView,
     OutcomesChart,
     counted,
-    draw_concurrency,
     extent,
     repository_rows,
     table_rows,
@@ -65,8 +59,6 @@ class InsightSpan(Struct, frozen=True):
     step: ChartStep
     count: int
     """Hours or days, the current one included."""
-    fine: timedelta
-    """The steps over which concurrency is averaged."""
 
     def edges(self, now: datetime) -> tuple[datetime, ...]:
         """The start of each hour or day and the end of the last one, by the local clock with its changes."""
@@ -77,17 +69,11 @@ class InsightSpan(Struct, frozen=True):
         days = (today + timedelta(days=index) for index in range(1 - self.count, 2))
         return tuple(datetime.combine(each, time.min).astimezone().astimezone(UTC) for each in days)
 
-    def fine_edges(self, now: datetime) -> tuple[datetime, ...]:
-        """From the first of `edges` to now, in finer steps."""
-        first = self.edges(now)[0]
-        whole = max(0, -((first - now) // self.fine) - 1)
-        return (*(first + self.fine * index for index in range(whole + 1)), now)
-
 
 SPANS: Final = (
-    InsightSpan("24h", "the last 24 hours", "hour", 24, timedelta(minutes=15)),
-    InsightSpan("7d", "the last 7 days", "day", 7, timedelta(hours=2)),
-    InsightSpan("30d", "the last 30 days", "day", 30, timedelta(hours=6)),
+    InsightSpan("24h", "the last 24 hours", "hour", 24),
+    InsightSpan("7d", "the last 7 days", "day", 7),
+    InsightSpan("30d", "the last 30 days", "day", 30),
 )
 
 
@@ -103,15 +89,13 @@ async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> Insig
         step=span.step,
         at=now,
         outcomes=await cache.outcomes(edges),
-        concurrency=await cache.concurrency(span.fine_edges(now)),
         repositories=await cache.repository_figures(edges[0]),
         coverage=await cache.coverage(),
     )
 
 
 WHAT_COMES: Final = (
-    "The outcomes of each hour or day, the number of runs at once, and each repository's success rate and durations"
-    " will appear here."
+    "The outcomes of each hour or day, and each repository's success rate and durations, will appear here."
 )
 ASKING: Final = Notice(
     "◌",
@@ -137,18 +121,6 @@ def legend(view: InsightsView) -> Content:
     )
 
 
-def busiest(view: InsightsView) -> Content:
-    """How many runs are under way now, and the most at once, as far as that time was fetched."""
-    fetched = [each for each in view.concurrency if view.is_fetched(each)]
-    unknown = f"{UNKNOWN.glyph * 2} {NOT_FETCHED}"
-    if not fetched:
-        return Content.styled(unknown, STYLES["quiet"])
-    most = max(fetched, key=lambda each: each.average)
-    when = most.start.astimezone()
-    now = f"now {view.concurrency[-1].average:,.1f} · most {most.average:,.1f} from {when:%a %H:%M}"
-    return Content.styled(now if len(fetched) == len(view.concurrency) else f"{unknown}   {now}", STYLES["quiet"])
-
-
 def nothing(span: InsightSpan, view: InsightsView) -> Notice:
     """Explain why there are no figures, once the service has answered."""
     if view.coverage.whole and view.coverage.first_run_at is None:
@@ -161,85 +133,40 @@ def nothing(span: InsightSpan, view: InsightsView) -> Notice:
     return Notice("◌", f"No run of {span.title} is known", lines, "warn")
 
 
-FORMATS: Final = (".csv", ".json")
 COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
-
-OUTCOMES: Final = {name: name for name in ("completed", "failed", "unfinished", "ended_otherwise")}
-DURATIONS: Final = {"success": "success_rate", "p50_s": "p50_s", "p95_s": "p95_s", "timed": "timed_runs"}
-"""The measures, with their names in JSON."""
-
-CsvRow = tuple[str, str, str, str, str, float | int | None]
+OUTCOMES: Final = ("completed", "failed", "unfinished", "ended_otherwise")
+DURATIONS: Final = ("success", "p50_s", "p95_s", "timed")
 
 
 def write(view: InsightsView, path: Path) -> None:
-    """Write the figures in the format given by the file's name, atomically.
+    """Write the figures in the format given by the file's name, each with its period.
 
     Raises:
         OSError: The file could not be written.
     """
-    text = as_json(view) if path.suffix.lower() == ".json" else as_csv(view)
-    with replacing(path) as file:
-        file.write(text)
-
-
-def as_csv(view: InsightsView) -> str:
-    """Format as CSV with one figure per line."""
-    buffer = StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    since, until = _time(view.since) or "", _time(view.at) or ""
-    rows: list[CsvRow] = []
-    for outcome in view.outcomes:
-        start = _time(outcome.start) or ""
-        end = _time(outcome.end) or ""
-        rows += [("outcomes", start, end, "", measure, getattr(outcome, measure)) for measure in OUTCOMES]
-    for each in view.repositories:
-        measures = OUTCOMES | DURATIONS
-        rows += [("repositories", since, until, each.repository, name, getattr(each, name)) for name in measures]
-    for moment in view.concurrency:
-        start = _time(moment.start) or ""
-        end = _time(moment.end) or ""
-        rows.append(("concurrency", start, end, "", "average", _average(moment, view)))
-    writer.writerows([csv_cell(value) for value in row] for row in rows)
-    return buffer.getvalue()
-
-
-def as_json(view: InsightsView) -> str:
-    """Format as a JSON document; `complete_since` is null if no part is known to be complete."""
-
-    def figures(each: Outcomes | RepositoryFigures, measures: Mapping[str, str]) -> dict[str, float | int | None]:
-        return {name: getattr(each, measure) for measure, name in measures.items()}
-
-    document = {
-        "from": _time(view.since),
-        "to": _time(view.at),
-        "complete_since": _time(view.coverage.complete_since),
-        "complete": view.is_complete,
-        "outcomes": [
-            {"from": _time(each.start), "to": _time(each.end), **figures(each, OUTCOMES)} for each in view.outcomes
-        ],
-        "repositories": [
-            {"repository": each.repository, **figures(each, OUTCOMES | DURATIONS)} for each in view.repositories
-        ],
-        "concurrency": [
-            {"from": _time(each.start), "to": _time(each.end), "average": _average(each, view)}
-            for each in view.concurrency
-        ],
-    }
-    return json_escaped(json.dumps(document, indent=2)) + "\n"
-
-
-def _average(each: Concurrency, view: InsightsView) -> float | None:
-    """The average; None: the runs of that time were not fetched."""
-    return round(each.average, 4) if view.is_fetched(each) else None
-
-
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    rows: list[tuple[str, datetime, datetime, str, str, object]] = [
+        *(
+            (f"outcomes by {view.step}", each.start, each.end, "", name, each)
+            for each in view.outcomes
+            for name in OUTCOMES
+        ),
+        *(
+            ("repositories", view.since, view.at, each.repository, name, each)
+            for each in view.repositories
+            for name in (*OUTCOMES, *DURATIONS)
+        ),
+    ]
+    more = {"complete": view.is_complete, "complete_since": rfc3339(view.coverage.complete_since)}
+    with exporting(path, "figures", COLUMNS, more) as file:
+        for figure, since, until, repository, measure, each in rows:
+            row = figure, rfc3339(since), rfc3339(until), repository, measure, getattr(each, measure)
+            file.add(row, dict(zip(COLUMNS, row, strict=True)))
 
 
 AT_MOST_EVERY: Final = timedelta(seconds=5)
 """The shortest interval between updates, since figures of many runs are expensive."""
+AT_LEAST_EVERY: Final = timedelta(minutes=15)
+"""The longest one: the last hour or day of the chart changes with time alone."""
 FIRST: Final = SPANS[1]
 
 
@@ -258,12 +185,12 @@ class InsightsScreen(BaseScreen):
     #insights.-tables #insight-tables { display: block; }
     #insights.-nothing #insight-tables, #insight-nothing { display: none; }
     #insights.-nothing #insight-nothing { display: block; }
-    #insight-over-time { height: 1fr; min-height: 8; }
     .insight-panel {
         width: 1fr; height: 1fr; border: round $panel; padding: 0 1; background: $surface;
         border-title-color: $foreground; border-title-style: bold; border-subtitle-color: $foreground 70%;
     }
     .insight-panel:focus-within { border: round $primary 60%; }
+    #insight-outcomes { min-height: 8; }
     .insight-panel > Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
     .insight-panel.-all { height: auto; max-height: 50%; }
     #insight-repositories-list { padding: 0; height: auto; max-height: 100%; background: $surface; }
@@ -300,20 +227,16 @@ class InsightsScreen(BaseScreen):
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the stretch of time and three charts, three tables or a notice."""
+        """Compose the period, the chart and the repositories, tables or a notice."""
         with Horizontal(id="insight-bar"):
             yield ChipBar(id="insight-spans")
             yield Static(id="insight-extent", markup=False)
         with Container(id="insights", classes="-nothing"):
             yield NoticePage(id="insight-nothing")
             with Vertical(id="insight-charts"):
-                with Horizontal(id="insight-over-time"):
-                    with Vertical(classes="insight-panel", id="insight-outcomes"):
-                        yield Static(id="insight-legend", markup=False)
-                        yield self._chart
-                    with Vertical(classes="insight-panel", id="insight-concurrency"):
-                        yield Static(id="insight-busiest", markup=False)
-                        yield Chart(draw_concurrency, id="insight-concurrency-chart")
+                with Vertical(classes="insight-panel", id="insight-outcomes"):
+                    yield Static(id="insight-legend", markup=False)
+                    yield self._chart
                 with Vertical(classes="insight-panel -all", id="insight-repositories"):
                     yield self._rows
             yield self._tables
@@ -357,7 +280,7 @@ class InsightsScreen(BaseScreen):
         if view is None:
             return
         age = now - view.at
-        if (self._is_stale and age >= AT_MOST_EVERY) or age >= self._span.fine:
+        if (self._is_stale and age >= AT_MOST_EVERY) or age >= AT_LEAST_EVERY:
             self._reader.ask()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -481,12 +404,9 @@ class InsightsScreen(BaseScreen):
         self._notice = None
         self.query_one("#insights").remove_class("-nothing")
         self.query_one("#insight-outcomes").border_title = f"Outcomes by {view.step}"
-        self.query_one("#insight-concurrency").border_title = "Runs at once, on average"
         self.query_one("#insight-repositories").border_title = "Success and duration by repository"
         self.query_one("#insight-legend", Static).update(legend(view))
-        self.query_one("#insight-busiest", Static).update(busiest(view))
-        for chart in self.query(Chart):
-            chart.show(view)
+        self._chart.show(view)
         self._rows.show(partial(repository_rows, view))
         self._tables.show(lambda _: [*table_rows(view)])
         if is_first:

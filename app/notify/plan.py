@@ -22,7 +22,7 @@ from storage.records.inbox import Mark
 ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link", "job"})
 """Kinds of alerts about problems, which are over at some point. All other alerts are about single events."""
 OUTAGES: Final = frozenset({"host", "link", "job"})
-"""Kinds that people are called for at night: they wait for nothing, and are reported even if they ended meanwhile."""
+"""Kinds that wake someone at night: they wait for nothing, and are reported even if they are over by then."""
 OVER: Final = {
     "failed": "Runs complete again: {}",
     "host": "Code host {} has recovered",

@@ -70,7 +70,7 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
     It may be interrupted and started again: emails whose organization was created from here are skipped. It stops
     at the first row whose outcome is unknown, or when the service cannot be reached.
     """
-    # Read outside the event loop, where Ctrl-C still ends it.
+    # Read outside the event loop, so that Ctrl-C still stops it.
     rows = _rows(file)
     return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 

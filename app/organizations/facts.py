@@ -1,4 +1,4 @@
-"""Invitations in words: what became of each, where the service tells it (docs/dev/api.md)."""
+"""Invitations in words: the state of each, if the service has it (docs/dev/api.md)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from storage.records import Tone
 from storage.records.results import Invitation
 
 SOON: Final = timedelta(days=3)
-"""An invitation that ends within this time is highlighted."""
+"""An invitation that expires within this time is highlighted."""
 UNKNOWN: Final = "unknown"
 _TONES: Final[dict[str, Tone]] = {"accepted": "good", "waiting": "warn", "refused": "bad", "expired": "warn"}
 CLOSED: Final = frozenset({"accepted", "withdrawn"})
@@ -17,13 +17,13 @@ CLOSED: Final = frozenset({"accepted", "withdrawn"})
 
 
 def newest(told: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
-    """The newest invitation of an address to an organization; None: the service tells of none."""
+    """The newest invitation of an address to an organization; None: the service has none."""
     wanted = organization_id, email.casefold()
     return next((one for one in told if (one.organization_id, one.email.casefold()) == wanted), None)
 
 
 def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
-    """What became of it, in at most 17 cells; None is unknown."""
+    """Its state, in at most 17 cells; None is unknown."""
     if invitation is None:
         return UNKNOWN, "quiet"
     tone = _TONES.get(invitation.state, "plain")

@@ -132,7 +132,7 @@ OUTCOME_WORDS: Final[dict[BatchOutcome, str]] = {
     "sent_before": "already_created",
     "to_send": "to_create",
 }
-"""What an import calls these outcomes; the others keep their names."""
+"""An import's names of these outcomes; the others keep their names."""
 
 
 class ImportResult(Struct, frozen=True):

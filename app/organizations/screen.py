@@ -215,8 +215,7 @@ class OrganizationsScreen(ActivityScreen):
         sheet = ConfirmSheet(
             "Send the invitation again",
             [Content(safe_text(effect))],
-            None,
-            send,
+            do=send,
             verb="Send it again",
             leaving="Keep the earlier one",
             is_final=True,

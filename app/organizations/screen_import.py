@@ -77,7 +77,7 @@ class OrganizationImportScreen(BaseScreen):
         self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
         self._rows: tuple[ImportRow, ...] = ()
         self._lines: dict[int, ImportLine] = {}
-        """The rows with their states, by their line in the file."""
+        """The rows with their states, by line in the file."""
         self._file = ""
         """The file's name when it was read last."""
         self._phase: Phase = "idle"
@@ -162,7 +162,7 @@ class OrganizationImportScreen(BaseScreen):
         await self._bar.file.query_one(Input).action_submit()
 
     def action_go(self) -> None:
-        """Describe what would be sent; pressed once more, send it."""
+        """Describe the requests; pressed once more, send them."""
         if self._most is None:
             self._bar.most.take_focus()
         elif self._phase != "asked":
@@ -316,7 +316,7 @@ class OrganizationImportScreen(BaseScreen):
             await self._form_draft.done()
 
     def _remark(self) -> tuple[SafeText, Tone]:
-        """The question, or why the last sending ended, or what the key does."""
+        """The question, why the last sending stopped, or the key's effect."""
         most, count = self._most or MOST, len(self._to_send)
         if self._phase == "asked":
             first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
@@ -348,7 +348,7 @@ class OrganizationImportScreen(BaseScreen):
 
 
 def line(imported: ImportResult) -> ImportLine:
-    """Describe a row by its result."""
+    """Describe a row with its result."""
     row, action, outcome = imported.row, imported.action, imported.result.outcome
     state = cast("ImportRowState", imported.outcome)
     if row.problems:

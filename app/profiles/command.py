@@ -33,7 +33,7 @@ from storage.errors import StorageError
 from storage.records import CANCELLED, STATUS_ORDER
 
 _EDITING: Final = {
-    "edit": ("app.cli.editing:edit", "Open the configuration in $EDITOR, and keep what was saved if it is valid."),
+    "edit": ("app.cli.editing:edit", "Open the configuration in $EDITOR, and keep the saved text if it is valid."),
     "set": (
         "app.cli.editing:set_value",
         "Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.",
@@ -66,28 +66,32 @@ def check(invocation: Invocation) -> int:
 
     Nothing is sent, and no program is run for a token.
     """
+    warnings = list[ConfigError]()
     try:
-        settings, found = invocation.settings(), list[ConfigError]()
+        settings, errors = invocation.settings(), list[ConfigError]()
     except ConfigError as error:
         if error.file is None or not error.path:
             raise
-        settings, found = mistakes(error.file, read_text(error.file) or "")
+        settings, errors = mistakes(error.file, read_text(error.file) or "")
     if settings.file is not None:
         text = read_text(settings.file) or ""
         root = Table(settings.file, text, toml_values(settings.file, text))
-        found += _unusable(settings, root)
+        errors += _unusable(settings, root)
         if settings.automations or settings.notify != NotifySettings():
             known = invocation.run(lambda: _statuses(settings))
-            found += _unknown_statuses(settings, root, known)
-    found.sort(key=lambda each: each.line or 0)
-    if found:
-        problems: list[ErrorDetail] = [{"line": each.line, "key": each.key, "message": str(each)} for each in found]
-        first, said = found[0], [str(each) for each in found]
+            errors += _unknown_statuses(settings, root, known)
+        warnings = list(_ignored_keys(settings, root))
+    for warning in warnings:
+        invocation.output.note(f"warning: {warning}")
+    errors.sort(key=lambda each: each.line or 0)
+    if errors:
+        problems: list[ErrorDetail] = [{"line": each.line, "key": each.key, "message": str(each)} for each in errors]
+        first, sentences = errors[0], [str(each) for each in errors]
         if not invocation.output.format.is_json:
-            for line in said[:-1]:
+            for line in sentences[:-1]:
                 invocation.output.note(line)
-            said = said[-1:]
-        message, file = " ".join(said), str(first.file)
+            sentences = sentences[-1:]
+        message, file = " ".join(sentences), str(first.file)
         raise failed("config", message, file=file, line=first.line, key=first.key, problems=problems)
     profile = invocation.profile(settings)
     names = [each.name for each in settings.profiles]
@@ -100,6 +104,7 @@ def check(invocation: Invocation) -> int:
         "base_url": profile.base_url,
         "read_only": profile.read_only,
         "data_folder": folder,
+        "warnings": [str(each) for each in warnings],
     }
     read_only = "yes" if profile.read_only else "no"
     shown = {
@@ -107,7 +112,7 @@ def check(invocation: Invocation) -> int:
         "profiles": ", ".join(names),
         "read_only": read_only,
     }
-    pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name != "ok"]
+    pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name not in {"ok", "warnings"}]
     invocation.output.record(document, pairs)
     return Exit.DONE
 
@@ -143,19 +148,29 @@ def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) ->
                 yield mistake(on, key, str(word))
 
 
+def _ignored_keys(settings: Settings, root: Table) -> Iterator[ConfigError]:
+    if settings.keys:
+        from app.console.keys.keymap import unknown_actions
+
+        for text in unknown_actions(settings.keys):
+            yield ConfigError(
+                text, cure="", file=root.file, line=line_of(root.text, _place_of_key(root, settings, text))
+            )
+
+
 def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
     """The values that only the console or the start of a profile would find wrong."""
     if settings.keys or any(command.key for command in settings.commands):
         from app.console.keys.keymap import problems
 
-        for said in problems(settings.keys, settings.commands):
-            line = line_of(root.text, _place_of_key(root, settings, said))
-            yield ConfigError(said, cure="", file=root.file, line=line)
+        for problem in problems(settings.keys, settings.commands):
+            line = line_of(root.text, _place_of_key(root, settings, problem))
+            yield ConfigError(problem, cure="", file=root.file, line=line)
     if settings.console.theme != ConsoleSettings().theme:
         from app.console.themes import theme_problem
 
-        if said := theme_problem(settings.console.theme):
-            yield root.table("console").mistake("theme", said, "")
+        if problem := theme_problem(settings.console.theme):
+            yield root.table("console").mistake("theme", problem, "")
     for profile in settings.profiles:
         if isinstance(profile.token, FileToken):
             try:
@@ -165,9 +180,9 @@ def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:
                 yield table.mistake("token_file", error.message, error.cure)
 
 
-def _place_of_key(root: Table, settings: Settings, said: str) -> KeyPath:
-    """Where the key stands that a sentence of `problems` begins with."""
-    begun = said.removeprefix("keys.").removeprefix("commands, ")
+def _place_of_key(root: Table, settings: Settings, sentence: str) -> KeyPath:
+    """The place of the key that a sentence of `problems` begins with."""
+    begun = sentence.removeprefix("keys.").removeprefix("commands, ")
     if (name := next((name for name in settings.keys if begun.startswith(f"{name}: ")), None)) is not None:
         return ("keys", name) if name in root.table("keys").values else ("keys", *name.split("."))
     commands = enumerate(root.tables("commands"))
@@ -296,7 +311,7 @@ async def _is_allowed(request: Awaitable[object]) -> bool:
 def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool) -> int:
     """Copy the ledger and the automations' state into FOLDER, which must be new or empty.
 
-    Consoles and bots may go on working: each copy is complete and of one moment. To restore, end them all and put the
+    Consoles and bots may continue: each copy is complete and of one moment. To restore, stop them all and put the
     files back where they were.
     """
     from storage.database import copy_database  # sqlite3

@@ -62,7 +62,7 @@ class ProfileEngines:
         """Open a profile's engine; it polls only after `at_work`.
 
         Raises:
-            StorageError: Its files cannot be used; the message names the cure.
+            StorageError: Its files cannot be used; the message names the fix.
         """
         task = self._engines.get(name)
         if task is None:
@@ -132,6 +132,6 @@ def _tokens_removed(profiles: tuple[Profile, ...], env: MutableMapping[str, str]
         try:
             tokens[variable] = Token(env.get(variable, "").strip())
         except TokenError:
-            continue  # The variable stays: the engine reports what is wrong with it.
+            continue  # The variable stays: the engine reports the problem with it.
         del env[variable]
     return tokens

@@ -55,7 +55,7 @@ NOTHING_CHOSEN: Final = Choice()
 def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHOSEN) -> Settings:
     """Load the settings from a file (see `config_path`; the user's own need not exist) and the environment.
 
-    What the command line chose beats the environment, see `app.profiles.load`.
+    Options beat the environment.
 
     Raises:
         ConfigError: The file cannot be read, or it or the environment holds a mistake.
@@ -95,20 +95,20 @@ def parse(file: Path, text: str) -> Settings:
 
 
 def mistakes(file: Path, text: str) -> tuple[Settings, list[ConfigError]]:
-    """What is right in the text of a file, and all mistakes in it but those that follow from another.
+    """The valid part of a file's text, and all mistakes in it except those that follow from another.
 
     Raises:
         ConfigError: It is not TOML.
     """
     values = toml_values(file, text)
-    found: dict[KeyPath, ConfigError] = {}
+    errors: dict[KeyPath, ConfigError] = {}
     missing: list[object] = []
     while True:
         try:
-            return _settings(Table(file, text, values)), list(found.values())
+            return _settings(Table(file, text, values)), list(errors.values())
         except ConfigError as error:
             if not any(name in missing for name in _texts(values, error.path)):
-                found.setdefault(error.path, error)
+                errors.setdefault(error.path, error)
             missing.append(_leave_out(values, error.path))
 
 
@@ -126,7 +126,7 @@ def _leave_out(values: Any, path: KeyPath) -> object:
 
 
 def _texts(values: Any, path: KeyPath) -> Sequence[object]:
-    """The value at a place, or those of its list; empty: there is none."""
+    """The value at a path, or those of its list; empty: there is none."""
     try:
         value = reduce(getitem, path, values)
     except LookupError:
@@ -145,8 +145,8 @@ def toml_values(file: Path, text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = int(found[1]) if found else None
+        position = re.search(r"at line (\d+)", str(error))
+        line = int(position[1]) if position else None
         raise ConfigError(f"this is not TOML: {error}.", cure="Correct that line.", file=file, line=line) from error
 
 
@@ -237,7 +237,7 @@ def _token(table: Table) -> TokenSource:
 
 
 def _keys(table: Table) -> Iterator[tuple[str, str]]:
-    # `run.continue = "C"` is a table within a table to TOML, and an id to people.
+    # `run.continue = "C"` is a table within a table to TOML, and an id to users.
     for name, value in table.values.items():
         if isinstance(value, dict):
             yield from ((f"{name}.{rest}", keys) for rest, keys in _keys(table.table(name)))

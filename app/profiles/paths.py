@@ -19,7 +19,7 @@ _SLUG_LENGTH: Final = 40
 
 
 def config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
-    """The configuration file: the explicit one, else RUNWARDEN_CONFIG, else the user's own; it need not exist."""
+    """The configuration file: the explicit one, RUNWARDEN_CONFIG, or the user's own; it need not exist."""
     if explicit is not None:
         return explicit.expanduser()
     if named := env.get("RUNWARDEN_CONFIG"):
@@ -59,7 +59,7 @@ def data_root(settings: Settings) -> Path:
 
 
 def _user_folder(variable: str, usual: str) -> Path:
-    """Runwarden's own folder, in the one that the variable names or else in the platform's."""
+    """Runwarden's own folder, in the one that the variable names or in the platform's."""
     # XDG: a relative path is ignored.
     if (named := Path(os.environ.get(variable, ""))).is_absolute():
         return named / APPLICATION

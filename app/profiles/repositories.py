@@ -1,4 +1,4 @@
-"""`[repositories]`: where the repositories that runs name can be fetched from; nothing in it becomes a git option."""
+"""`[repositories]`: the addresses to fetch the repositories of runs from; nothing in it becomes a git option."""
 
 import re
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ _PATHS: Final = ("/", "~", "./", "../")
 
 
 def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
-    """Read the addresses by their patterns, the most specific first.
+    """Read the addresses and their patterns, the most specific first.
 
     Raises:
         ConfigError: An address is not one that git may be given.
@@ -68,13 +68,13 @@ def _problem(address: str) -> str | None:
         return "a brace stands alone."
     if address.startswith("-") or not address.isprintable() or re.match(r"[\w.+-]+::", address):
         return "this would be an option or a program to git, not an address."
-    if found := re.fullmatch(_WEB, address):
-        login, at, host = found[2].rpartition("@")
-        if ":" in login or (at and found[1].startswith("http")):
+    if parts := re.fullmatch(_WEB, address):
+        login, at, host = parts[2].rpartition("@")
+        if ":" in login or (at and parts[1].startswith("http")):
             return "an address holds no user or password: git asks your credential helper."
         if "{" in host:
             return "a placeholder must not choose the host."
-        return "this is not an address." if host.startswith("-") or bool(host) == (found[1] == "file") else None
+        return "this is not an address." if host.startswith("-") or bool(host) == (parts[1] == "file") else None
     if address.startswith(_PATHS) or ("://" not in address and re.fullmatch(_SCP, address)):
         return None
     return "this is not an address."

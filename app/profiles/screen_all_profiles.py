@@ -50,7 +50,7 @@ class AllProfilesScreen(RunActions):
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
         Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
-        hidden("escape", "clear", "clear", tooltip="The marks, or else the line", id="runs.clear"),
+        hidden("escape", "clear", "clear", tooltip="The marks, or the line", id="runs.clear"),
     ]
 
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
@@ -137,12 +137,12 @@ class AllProfilesScreen(RunActions):
 
     @property
     def focused_run_id(self) -> str | None:
-        """The marked run, or else the one under the cursor, by its id in its profile; None: several are marked."""
+        """The id, in its profile, of the marked run or the one under the cursor; None: several are marked."""
         return self.chosen_ids[0] if len(self.chosen_ids) == 1 else None
 
     @property
     def chosen_ids(self) -> tuple[str, ...]:
-        """The marked runs, or else the one under the cursor, by their ids in their profile."""
+        """The ids, in their profile, of the marked runs or the one under the cursor."""
         here = () if self.table.row is None else (self.table.row.run_id,)
         return tuple(whose(row_id)[1] for row_id in self.table.marks.ids or here)
 
@@ -246,7 +246,7 @@ class AllProfilesScreen(RunActions):
         self.bar.line.focus()
 
     def action_clear(self) -> None:
-        """Remove the marks, or else the filter."""
+        """Remove the marks; without any, the filter."""
         if self.table.marks:
             self.table.mark(self.table.marks.ids, is_marked=False)
         else:

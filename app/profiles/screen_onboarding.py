@@ -33,7 +33,7 @@ from widgets.forms.field import FormField, LineField, SecretField
 from widgets.kit.badges import STYLES, Tone
 
 TokenOrigin = Literal["pasted", "variable", "file", "command"]
-"""The token's source. `pasted`: stored in a file of its own."""
+"""The token's source. `pasted`: stored in a separate file."""
 
 
 class Origin(Struct, frozen=True):
@@ -414,7 +414,7 @@ class OnboardingApp(BaseApp[str]):
 
 
 def run_onboarding(file: Path) -> int:
-    """Ask for a first profile on this terminal and write it; return the exit code, 0 also without a profile."""
+    """Ask for a first profile on this terminal and write it; return the exit code, 0 even without a profile."""
     follow_window()
     app = OnboardingApp(file, frozenset(name for name, value in os.environ.items() if value))
     with ending_with_terminal():

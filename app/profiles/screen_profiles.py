@@ -1,6 +1,6 @@
-"""The tab that compares all profiles, and the sheet that switches to another one."""
+"""The sheet that switches to another profile, and the state of all profiles."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
@@ -8,30 +8,22 @@ from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
-from textual.widget import Widget
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input, OptionList
 
 from app.api.errors import RateLimitedError
-from app.console.base.screen import ALL, OVERVIEW, BaseScreen
+from app.console.base.screen import ALL
 from app.console.fuzzy import fuzzy
-from app.console.messages import GoToTab, SwitchProfile
 from app.console.session import Session
-from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.feeds import read_vitals
 from app.console.sheets import PickerScreen
 from app.engine.engine import Engine
-from app.engine.events import Event
 from app.profiles import Profile
 from app.profiles.engines import ProfileEngines
 from storage.errors import StorageError
-from storage.records import LinkState
 from widgets.forms.inputs import LineInput
-from widgets.frame.freshness import PollTiming
 from widgets.frame.header_bar import Vitals
 from widgets.kit.after_refresh import after_refresh
-from widgets.kit.badges import STYLES
-from widgets.profiles.table import NEEDS_A_LOOK, Criteria, ProfileFacts, ProfileList, worst
+from widgets.profiles.table import ProfileFacts, ProfileList
 
 GENTLE_S: Final = 60.0
 """Seconds between two polls of a profile that is not on show."""
@@ -83,9 +75,14 @@ class ProfileOverview:
 
     async def _ask(self, engine: Engine) -> bool:
         """Poll a profile's service if it is due; return whether it was polled."""
-        name = engine.profile.name
+        name, now = engine.profile.name, self._clock()
         vitals = self.facts[name].vitals
-        if self.facts[name].is_current or vitals is None or not self._is_due(name, vitals.runs_link):
+        if self.facts[name].is_current or vitals is None or now < self._not_before.get(name, now):
+            return False
+        link = vitals.runs_link
+        last_ok_at = None if link is None or link.is_failing else link.last_ok_at
+        # Another console or a bot may be polling it.
+        if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
             return False
         problem = await engine.refresh()
         wait_s = GENTLE_S
@@ -96,15 +93,6 @@ class ProfileOverview:
             wait_s = min(LONGEST_S, GENTLE_S * 2.0 ** min(failures, 10))
         self._not_before[name] = self._clock() + timedelta(seconds=wait_s)
         return True
-
-    def _is_due(self, name: str, link: LinkState | None) -> bool:
-        now = self._clock()
-        if now < self._not_before.get(name, now):
-            return False
-        if link is None or link.last_ok_at is None or link.is_failing:
-            return True
-        # Another console or a bot may be polling it.
-        return now - link.last_ok_at >= timedelta(seconds=GENTLE_S)
 
 
 def initial_facts(profile_engines: ProfileEngines, current: str) -> dict[str, ProfileFacts]:
@@ -120,89 +108,11 @@ LOOK_S: Final = 5.0
 """Seconds between two readings of the caches; services are polled far less often."""
 
 
-class ProfilesScreen(BaseScreen):
-    """Lists every profile with its state."""
-
-    TAB = OVERVIEW
-    CSS = """
-    #profiles-title { height: 1; padding: 0 2; margin: 0 0 1 0; }
-    ProfileList { height: 1fr; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "app.tab('runs')", "back", key_display="esc", id="profiles.back"),
-        Binding("a", f"app.tab('{ALL}')", "runs of all", tooltip="In one list", id="profiles.runs"),
-        Binding("r", "refresh", "refresh", tooltip="Ask all services now", id="app.refresh"),
-    ]
-
-    def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
-        super().__init__(session)
-        self._reader = CoalescedTask(self._read, self.run_worker)
-        self._overview = ProfileOverview(profile_engines, session.profile.name, session.clock)
-        self._timing = PollTiming(session.clock(), GENTLE_S)
-
-    def compose_body(self) -> Iterable[Widget]:
-        """Compose a title and the list."""
-        yield Static(id="profiles-title")
-        yield ProfileList("block")
-
-    def on_mount(self) -> None:
-        """Start to read the profiles."""
-        self.query_one(ProfileList).focus()
-        self._show()
-        self.set_interval(LOOK_S, self._reader.ask)
-
-    def on_screen_resume(self) -> None:
-        """Read at once, also after another screen was on show."""
-        self._reader.ask()
-
-    def on_resize(self) -> None:
-        """Draw for the new width."""
-        after_refresh(self, self._show)
-
-    def engine_changed(self, event: Event) -> None:
-        """Read again after an event of the profile on show."""
-        del event
-        self._reader.ask()
-
-    def tick(self, now: datetime) -> None:
-        """Move the ages."""
-        del now
-        self._show()
-
-    def action_refresh(self) -> None:
-        """Poll every service, the current one included."""
-        self._overview.make_due()
-        self.session.poll_soon()
-        self._reader.ask()
-
-    @on(OptionList.OptionSelected)
-    def _on_chosen(self, message: OptionList.OptionSelected) -> None:
-        name = message.option_id or ""
-        self.post_message(GoToTab("runs") if name == self.session.profile.name else SwitchProfile(name))
-
-    async def _read(self) -> None:
-        if self.is_current:
-            async for _ in self._overview.round():
-                self._show()
-
-    def _show(self) -> None:
-        facts = tuple(self._overview.facts.values())
-        criteria = Criteria(self._timing, self.session.healthy_words, self.session.clock())
-        self.query_one(ProfileList).show(facts, criteria)
-        count = sum(worst(each, criteria).tone in NEEDS_A_LOOK for each in facts)
-        well = f"all {len(facts)} services OK" if len(facts) > 1 else "service OK"
-        words = f"{count} of {len(facts)} need{'s' if count == 1 else ''} attention" if count else well
-        if any(each.vitals is None and not each.problem for each in facts):
-            words = "checking…"
-        title = Content.assemble(("All profiles  ", "bold"), (words, STYLES["quiet"]))
-        self.query_one("#profiles-title", Static).update(title)
-
-
 class ProfileSwitcher(PickerScreen[str]):
     """Closes with the name of the profile to show; None: no change."""
 
     TITLE_TEXT = "Switch profile"
-    HINT = "enter open · 0 compare all"
+    HINT = "enter open"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
         Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),
@@ -211,14 +121,13 @@ class ProfileSwitcher(PickerScreen[str]):
 
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:
         super().__init__()
-        self._session = session
         everything = ProfileFacts(ALL, "their runs in one list", is_current=False, read_only=False)
         self._facts = (*initial_facts(profile_engines, session.profile.name).values(), everything)
 
     def compose_choice(self) -> ComposeResult:
         """Compose the search and its matches."""
         yield LineInput(placeholder="type to find", compact=True)
-        yield ProfileList("line")
+        yield ProfileList()
 
     def on_mount(self) -> None:
         """List the profiles."""
@@ -247,10 +156,6 @@ class ProfileSwitcher(PickerScreen[str]):
         self.dismiss(message.option_id)
 
     def _find(self, text: str) -> None:
-        session = self._session
-        criteria = Criteria(
-            PollTiming(session.clock(), session.profile.poll.runs_s), session.healthy_words, session.clock()
-        )
         matches = [(match[0], each) for each in self._facts if (match := fuzzy(text, each.name)) is not None]
-        found = [each for _, each in sorted(matches, key=lambda pair: -pair[0])] if text else self._facts
-        self.query_one(ProfileList).show(found, criteria)
+        ranked = [each for _, each in sorted(matches, key=lambda pair: -pair[0])] if text else self._facts
+        self.query_one(ProfileList).show(ranked)

@@ -126,7 +126,7 @@ class NotifySettings(Struct, frozen=True):
     group_interval: Wait = timedelta(minutes=5)
     """The shortest time between two messages of a group."""
     heartbeat_env: str = ""
-    """The environment variable with the address that is asked for while all is well. Empty: none."""
+    """The environment variable with the address of the heartbeat. Empty: none."""
     heartbeat_every: Annotated[timedelta, Between(timedelta(seconds=10), LONGEST_WAIT)] = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
@@ -154,7 +154,7 @@ ENVIRONMENT_PROFILE: Final = "environment"
 
 
 class ConfigError(RunwardenError):
-    """The configuration cannot be used; `str()` names file, line, key, what is wrong and the cure."""
+    """The configuration cannot be used; `str()` names file, line, key, problem and fix."""
 
     kind: ClassVar[str] = "config"
 
@@ -207,7 +207,7 @@ class HistorySettings(Struct, frozen=True):
 
 
 class ConsoleSettings(Struct, frozen=True):
-    """How the console looks and what it links to."""
+    """The console's looks and links."""
 
     theme: str = "runwarden"
     run_url: str = ""
@@ -288,7 +288,7 @@ class ViewSettings(Struct, frozen=True):
 
 
 class UserCommand(Struct, frozen=True):
-    """A program of the user's own, offered in the palette."""
+    """A user-defined program, offered in the palette."""
 
     name: str
     argv: tuple[str, ...]
@@ -298,7 +298,7 @@ class UserCommand(Struct, frozen=True):
     confirm: bool = False
     """Whether to show it in full and ask before running it."""
     terminal: bool = False
-    """Whether it gets the terminal, as an editor or a pager needs. False: it runs beside the console."""
+    """Whether it gets the terminal, as an editor or a pager needs. False: it runs in the background."""
 
     def __post_init__(self) -> None:
         check_placeholders("argv", self.argv, COMMAND_PLACEHOLDERS)

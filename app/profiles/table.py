@@ -1,4 +1,4 @@
-"""TOML tables read as structs: their fields are the keys; a mistake names its file, line, key and cure."""
+"""TOML tables read as structs: their fields are the keys; a mistake names its file, line, key and fix."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
@@ -42,7 +42,7 @@ class Table(Struct, frozen=True):
     path: KeyPath = ()
 
     def into(self, kind: type[S], base: S | None = None, also: Collection[str] = (), **given: object) -> S:
-        """The table as a struct; `base` has the defaults, `given` what was read already, `also` further keys.
+        """The table as a struct; `base` has the defaults, `given` the values read before, `also` further keys.
 
         Raises:
             ConfigError: A key is missing, unknown, or has a wrong value.
@@ -134,17 +134,17 @@ class Table(Struct, frozen=True):
 
     def named(self, key: str, read: "Callable[[Table], T]") -> tuple[T, ...]:
         """An array of tables within, no two of which have the same name."""
-        found: dict[str, T] = {}
+        by_name: dict[str, T] = {}
         for table in self.tables(key):
             value = read(table)
             name = str(table.values["name"]).casefold()
-            if name in found:
+            if name in by_name:
                 table.fail("name", f"another {key.removesuffix('s')} has this name.", "Rename one of them.")
-            found[name] = value
-        return tuple(found.values())
+            by_name[name] = value
+        return tuple(by_name.values())
 
     def fail(self, key: str, message: str, cure: str) -> NoReturn:
-        """Report what is wrong with a key.
+        """Report a mistake in a key.
 
         Raises:
             ConfigError: Always, with file and line.
@@ -152,7 +152,7 @@ class Table(Struct, frozen=True):
         raise self.mistake(key, message, cure)
 
     def mistake(self, key: str, message: str, cure: str) -> ConfigError:
-        """What is wrong with a key, with file and line."""
+        """The mistake in a key, with file and line."""
         path = (*self.path, key)
         error = ConfigError(message, cure=cure, file=self.file, key=dotted(path), line=line_of(self.text, path))
         error.path = path
@@ -162,8 +162,8 @@ class Table(Struct, frozen=True):
         value = self.values[key]
         # In Python true is a number; in a configuration it is a mistake.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            found = _FOUND.get(type(value), "a date or time")
-            self.fail(key, f"this must be {wanted or _NAMES[kind]}.", f"It is {found}.")
+            actual = _FOUND.get(type(value), "a date or time")
+            self.fail(key, f"this must be {wanted or _NAMES[kind]}.", f"It is {actual}.")
         return value
 
     def _word(self, key: str, text: str, words: tuple[str, ...]) -> str:
@@ -192,13 +192,13 @@ def dotted(path: KeyPath) -> str:
 
 
 def line_of(text: str, path: KeyPath) -> int | None:
-    """The line, counted from 1, where a key's statement (or the nearest table around it) begins; None: not found."""
+    """The first line, counted from 1, of a key's statement or the nearest table around it; None: not found."""
     import tomllib  # only after a mistake
 
     # The key is in the last statement of the shortest parsable beginning that holds it.
     lines = text.splitlines(keepends=True)[:_MOST_LINES]
     statement = 1
-    found = dict[int, int]()
+    lines_at = dict[int, int]()
     for end in range(1, len(lines) + 1):
         try:
             value: Any = tomllib.loads("".join(lines[:end]))
@@ -209,8 +209,8 @@ def line_of(text: str, path: KeyPath) -> int | None:
                 value = value[step]
             except (LookupError, TypeError):
                 break
-            found.setdefault(depth, statement)
-        if len(path) in found:
+            lines_at.setdefault(depth, statement)
+        if len(path) in lines_at:
             break
         statement = end + 1
-    return max(found.items(), default=(0, None))[1]
+    return max(lines_at.items(), default=(0, None))[1]

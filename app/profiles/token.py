@@ -24,7 +24,7 @@ _KEYRING_SERVICE: Final = "runwarden"
 
 
 class TokenError(RunwardenError):
-    """There is no usable token; the message names the cure and never holds the token."""
+    """There is no usable token; the message names the fix and never contains the token."""
 
     kind: Final = "token"
 
@@ -110,7 +110,7 @@ class FileToken(Struct, frozen=True):
         return f"file {self.path}"
 
     def read(self, _env: Mapping[str, str]) -> Token:
-        """Read the token; the file is checked and read by its descriptor, so a changed path makes no difference."""
+        """Read the token; one descriptor is checked and read, so a changed path makes no difference."""
         named = f"The token file {self.path}"
         correct = "Correct token_file."
         try:
@@ -119,12 +119,12 @@ class FileToken(Struct, frozen=True):
         except OSError as error:
             raise TokenError(f"{named} cannot be read: {error.strerror}.", cure=correct) from error
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise TokenError(f"{named} is not a regular file.", cure=correct)
-            if found.st_uid not in {os.geteuid(), 0}:
-                raise TokenError(f"{named} belongs to another user.", cure="Use a file of your own.")
-            if found.st_mode & 0o077:
+            if status.st_uid not in {os.geteuid(), 0}:
+                raise TokenError(f"{named} belongs to another user.", cure="Use another file.")
+            if status.st_mode & 0o077:
                 raise TokenError(f"Others can read the token file {self.path}.", cure=f"Run: chmod 600 {self.path}")
             return _bare(os.read(descriptor, _LONGEST + 2))
         finally:
@@ -165,7 +165,7 @@ class CommandToken(Struct, frozen=True):
         return f"command {self.argv[0]}"
 
     def read(self, env: Mapping[str, str]) -> Token:
-        """Run the command and read what it prints; its error output would disturb the drawn screen."""
+        """Run the command and read its output; its error output would disturb the drawn screen."""
         named = f"The token_command {self.argv[0]!r}"
         try:
             code, printed = _printed(self.argv, env, _COMMAND_TIMEOUT_S)
@@ -189,7 +189,7 @@ class KeyringToken(Struct, frozen=True):
         return f"keyring entry {self.name}"
 
     def read(self, _env: Mapping[str, str]) -> Token:
-        """Read the token in a process of its own: a backend that hangs can be killed, and a crash does not spread."""
+        """Read the token in a separate process: a backend that hangs can be killed, and a crash does not spread."""
         argv = (sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, self.name)
         try:
             done = subprocess.run(

@@ -54,7 +54,7 @@ _QUIET_HOURS: Final = r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*"
 
 
 class QuietHours(Struct, frozen=True):
-    """A part of the day, which goes over midnight if its end is earlier than its start."""
+    """A part of the day; it spans midnight if it ends earlier than it starts."""
 
     start: time
     """Inclusive."""
@@ -63,16 +63,16 @@ class QuietHours(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Hours as people write them: `22:00-07:00`; None: the text is empty.
+        """Hours as users write them: `22:00-07:00`; None: the text is empty.
 
         Raises:
             ValueError: The text is not such hours; the message shows an example.
         """
         if not text.strip():
             return None
-        found = re.fullmatch(_QUIET_HOURS, text)
+        parts = re.fullmatch(_QUIET_HOURS, text)
         try:
-            start, end = (time(int(found[n]), int(found[n + 1])) for n in (1, 3)) if found else (None, None)
+            start, end = (time(int(parts[n]), int(parts[n + 1])) for n in (1, 3)) if parts else (None, None)
         except ValueError:
             start = end = None
         if start is None or end is None or start == end:

@@ -1,4 +1,4 @@
-"""Writes the configuration: all or nothing, readable by its owner alone, and always valid."""
+"""Writes the configuration: all or nothing, readable only for its owner, and always valid."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def add_profile(file: Path, new: Profile) -> None:
 
 
 def keep_token(folder: Path, name: str, token: Token) -> Path:
-    """Write a token to a new file named after the profile, readable by its owner alone.
+    """Write a token to a new file named after the profile, readable only for its owner.
 
     Raises:
         ConfigError: It cannot be written.

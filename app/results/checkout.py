@@ -1,6 +1,6 @@
-"""Taking a run's change over: applied to a checkout, or its branch checked out beside one.
+"""Using a run's change: applied to a checkout, or its branch checked out next to one.
 
-What a run wrote is not trusted: no hook, filter or monitor is executed here, and nothing is written outside of the
+A run's files are not trusted: no hook, filter or monitor is executed here, and nothing is written outside of the
 checkout.
 """
 
@@ -52,11 +52,11 @@ class CheckedOut(Struct, frozen=True):
 
 
 class AnotherRepositoryError(GitError):
-    """The checkout is of another repository than the run: a person may want that, and has to say so."""
+    """The checkout is of another repository than the run: a user may want that, and has to confirm it."""
 
 
 async def check_remotes(folder: Path, repository: Repository, address: str | None, git: Git | None = None) -> str:
-    """Make sure that a checkout is of a repository, by its remotes; a remark where it has none.
+    """Check a checkout's remotes against a repository; return a remark if it has none.
 
     Raises:
         AnotherRepositoryError: None of its remotes leads there, by the repository's name or the configured address.
@@ -93,7 +93,13 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     await asyncio.to_thread(patch.read)
     remarks = check(change, patch)
     top = await _top_level(folder, git)
-    _check_moved_links(patch, top)
+    for file in patch.files:
+        for old in (file.names.get("rename from"), file.names.get("copy from")):
+            # The patch does not show the target of a link that it moves.
+            if old and (top / old).is_symlink() and not _leads_inside(file.path, str((top / old).readlink())):
+                raise GitError(
+                    f"The change makes {_names([file.path])} a link out of the checkout. Nothing was applied."
+                )
     options = ("--porcelain", "-z", "--untracked-files=no", "--ignore-submodules=all", "--no-renames")
     if dirty := [as_name(line[3:]) for line in (await git.work(top, "status", *options)).split(b"\0") if line]:
         raise GitError(f"{safe_text(str(top))} has uncommitted changes ({_names(dirty)}). Commit or stash them first.")
@@ -103,7 +109,7 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     gone |= {each.old_path for each in changed if each.kind == "renamed" and each.old_path}
     new = {each.path for each in changed if each.kind in {"added", "renamed", "copied"}} - gone
     if there := _existing(top, new):
-        known = "applied before, or files of your own that git does not track. Nothing was applied."
+        known = "applied before, or your own untracked files. Nothing was applied."
         raise GitError(f"{safe_text(str(top))} has {_names(there)} already, {known}")
     command = ("apply", "--whitespace=nowarn")
     listed = await git.work(top, *command, "--numstat", "-z", given=change.patch)
@@ -147,7 +153,7 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
 
 
 async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git | None = None) -> CheckedOut:
-    """Check out a run's branch in a new folder, beside the checkout that `folder` is in, else in `folder`.
+    """Check out a run's branch in a new folder: next to the checkout that `folder` is in, or in `folder`.
 
     It shares the objects of a checkout of the same repository, and is a clone otherwise.
 
@@ -226,16 +232,6 @@ def _comparable(address: str, top: Path) -> str:
 def _existing(top: Path, paths: Iterable[str]) -> set[str]:
     """The paths that exist, links that lead nowhere included."""
     return {path for path in paths if os.path.lexists(top / path)}
-
-
-def _check_moved_links(patch: Patch, top: Path) -> None:
-    """Refuse moving a link to a place from which it leads out of the checkout: the patch does not show its target."""
-    for file in patch.files:
-        for old in (file.names.get("rename from"), file.names.get("copy from")):
-            if old and (top / old).is_symlink() and not _leads_inside(file.path, str((top / old).readlink())):
-                raise GitError(
-                    f"The change makes {_names([file.path])} a link out of the checkout. Nothing was applied."
-                )
 
 
 def _remarks(patch: Patch, links: dict[str, str]) -> Iterator[str]:

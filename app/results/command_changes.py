@@ -1,4 +1,4 @@
-"""`runwarden runs diff`, `review`, `apply` and `checkout`: what a run changed and found, printed or taken over."""
+"""`runwarden runs diff`, `review`, `apply` and `checkout`: a run's change and findings, printed or applied."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -154,7 +154,7 @@ FOLDER_OPTION: Final = click.option(
 async def diff(
     invocation: Invocation, *, run_id: str, turn: int | None, stat: bool, name_only: bool, patch: bool, color: bool
 ) -> int:
-    """Print what a run changed, as a patch for `git apply`.
+    """Print a run's change, as a patch for `git apply`.
 
     Into a pipe or a file it is the patch byte for byte. On a terminal it is coloured, and controls are made visible.
     """
@@ -196,7 +196,7 @@ async def diff(
 @TURN_OPTION
 @async_command
 async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
-    """Print what a run found: its agent's findings, and the Markdown that it added or changed (`results.reviews`)."""
+    """Print a run's review: its agent's findings, and the Markdown that it added or changed (`results.reviews`)."""
     async with opened(invocation, run_id) as (results, detail):
         reviews = require(await results.reviews(detail, turn))
     output = invocation.output
@@ -208,9 +208,9 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
         ]
         output.record({"reviews": documents, "as_of": rfc3339(detail.last_seen_at)}, ())
     elif output.format is not Format.TABLE:
-        found = [(each, finding) for each in reviews for finding in each.findings]
-        entries = [{"review": each.path, **finding_document(finding)} for each, finding in found]
-        output.listing("findings", entries, FINDINGS, [finding for _, finding in found])
+        pairs = [(each, finding) for each in reviews for finding in each.findings]
+        entries = [{"review": each.path, **finding_document(finding)} for each, finding in pairs]
+        output.listing("findings", entries, FINDINGS, [finding for _, finding in pairs])
     for each in reviews if output.format is Format.TABLE else ():
         output.note(f"{each.path}, from {ORIGINS[each.source]}. {each.note or ''}".rstrip())
         if output.width is None:
@@ -228,7 +228,7 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
 @click.option("--force", is_flag=True, help="Apply even if the checkout has no remote of the run's repository.")
 @async_command
 async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder: Path, force: bool) -> int:
-    """Apply what a run changed to a checkout: to all of its files or to none, and never over uncommitted changes.
+    """Apply a run's change to a checkout: to all of its files or to none, and never over uncommitted changes.
 
     The checkout is the one that the current folder is in, or DIR.
     """
@@ -256,7 +256,7 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
 @FOLDER_OPTION
 @async_command
 async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
-    """Check a run's branch out in a new folder, beside the checkout that the current folder (or DIR) is in.
+    """Check a run's branch out in a new folder, next to the checkout that the current folder (or DIR) is in.
 
     It shares the objects of that checkout if both are of one repository. No hook, filter or LFS runs.
     """

@@ -1,4 +1,4 @@
-"""`runwarden runs log`: what a turn printed, to its present end or until the turn ends."""
+"""`runwarden runs log`: the output of a turn, so far or until the turn finishes."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 LogForm = Literal["bytes", "lines", "steps"]
-"""`steps`: where the service tells them, else lines."""
+"""`steps`, if the service knows them; otherwise `lines`."""
 TAIL: Final = 64 << 10
 """Bytes of a log that are shown unless all are asked for."""
 WAIT_S: Final = 20
@@ -51,7 +51,7 @@ PASSING: Final = frozenset({"unreachable", "timed_out", "server_failed", "rate_l
 @click.option("--allow-escapes", is_flag=True, help="With --raw, let the log's control characters act on a terminal.")
 @async_command
 async def log(invocation: Invocation, *, run_id: str, turn: int | None, **options: bool) -> int:
-    """Print what a turn's agent printed, and what the service did for it.
+    """Print the log of a turn: the output of its agent, and the service's own lines.
 
     The end of it, or all of it. Where the service knows the agent's program, this is a conversation: what the agent
     said, ran and edited, with the beginning and the end of long outputs. On a terminal colours are shown and every
@@ -69,7 +69,7 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         forms: tuple[LogForm, ...] = ("lines", "steps")
         if is_table:
             forms = ("bytes",) if options["raw"] else ("steps",)
-        # What a terminal is sent acts on it: clipboard, title, colours.
+        # A terminal obeys control characters: clipboard, title, colours.
         is_shown = options["raw"] and invocation.output.width is not None and not options["allow_escapes"]
         if is_shown:
             forms = ("lines",)
@@ -94,14 +94,11 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
             return Exit.DONE if outcome == "completed" else Exit.FAILED
     if not is_table:
         text = "\n".join(readers[0].lines)
-        steps = None if readers[1].steps is None else [_document(step) for step in readers[1].steps]
+        steps = readers[1].steps
+        documents = None if steps is None else [asdict(step) | {"at": rfc3339(step.at)} for step in steps]
         facts = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
-        invocation.output.record({**facts, "text": text, "steps": steps}, [("log", text)])
+        invocation.output.record({**facts, "text": text, "steps": documents}, [("log", text)])
     return Exit.DONE
-
-
-def _document(step: LogStep) -> dict[str, object]:
-    return asdict(step) | {"at": rfc3339(step.at)}
 
 
 @dataclass(slots=True)
@@ -119,7 +116,7 @@ class LogReader:
     """Whether lines and steps are kept whole instead of printed."""
     lines: list[str] = field(default_factory=list)
     steps: list[LogStep] | None = None
-    """None: the service tells no steps."""
+    """None: the service does not know the steps."""
     _rest: bytes = b""
     """A line that has no end yet."""
     _drawn: StepLines = field(init=False)

@@ -1,4 +1,4 @@
-"""`runwarden runs view`, `show`, `open` and `cancel`: a run, its turns, its pages in the browser, and its end."""
+"""`runwarden runs view`, `show`, `open` and `cancel`: a run, its turns, its pages, and its cancellation."""
 
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -57,7 +57,7 @@ async def _found(invocation: Invocation, engine: "Engine", run_id: str) -> "RunD
 
 @asynccontextmanager
 async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
-    """A run from the service, or else from the cache, and its results."""
+    """A run from the service or the cache, and its results."""
     from app.results.source import Results
 
     async with invocation.engine(needs_token=False) as engine:
@@ -87,7 +87,7 @@ class _About(NamedTuple):
 
     @classmethod
     async def read(cls, engine: "Engine", run: "Run") -> "_About":
-        """Read what is held about the run."""
+        """Read the cached facts about the run."""
         (view,) = await views(engine, [run])
         from app.actions.actions import retries, retry_key
 
@@ -115,10 +115,10 @@ class _About(NamedTuple):
         more = (("continues", view.continues), ("agent", self.agent), ("retried as", self.retried))
         return pairs + [(name, value) for name, value in more if value]
 
-    def tell(self, output: Output, told: "RunTurns | Unavailable | None", turn: int | None = None) -> None:
-        """Print its fields, its timeline, and its turns or, where they are unknown, what was sent from here."""
+    def tell(self, output: Output, turns: "RunTurns | Unavailable | None", turn: int | None = None) -> None:
+        """Print its fields, its timeline, and its turns, or the requests sent from here if the turns are unknown."""
         view = self.view
-        agent = told.agent if isinstance(told, RunTurns) else None
+        agent = turns.agent if isinstance(turns, RunTurns) else None
         output.record({}, self._replace(agent=self.agent or agent).pairs(is_table=True))
         transitions = view.detail.transitions if view.detail else ()
         for line in ("", "timeline, as observed") if transitions else ():
@@ -127,8 +127,8 @@ class _About(NamedTuple):
             is_end = view.detail and each.new in view.detail.final_statuses and end is view.now
             lasted = "" if is_end else f" for {span((end - each.at).total_seconds(), pads_hours=False)}"
             output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
-        if isinstance(told, RunTurns):
-            _tell_turns(output, told, turn)
+        if isinstance(turns, RunTurns):
+            _tell_turns(output, turns, turn)
             return
         for line in ("", "conversation, sent from this machine") if self.sent else ():
             output.text(line)
@@ -144,12 +144,12 @@ class _About(NamedTuple):
 @click.option("--cached", is_flag=True, help="Use the cache only; do not contact the service.")
 @async_command
 async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
-    """Show a run: another name of `runs view`, with a JSON document of its own."""
+    """Show a run: another name of `runs view`, with a different JSON document."""
     from app.results.source import Results
 
     output = invocation.output
     is_table = output.format is Format.TABLE
-    told = None
+    run_turns = None
     async with invocation.engine(needs_token=not cached) as engine:
         asked_at, lookup = engine.clock(), RunLookup(engine)
         try:
@@ -160,7 +160,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         view = about.view
         if is_table and view.detail and not cached:
             with suppress(ApiError):
-                told = await Results(engine.settings, engine.extension).turns(view.detail)
+                run_turns = await Results(engine.settings, engine.extension).turns(view.detail)
     # If the service did not show the run just now, the facts are those of the last time it did.
     is_live = view.presence == "lost" or (view.detail is not None and view.detail.last_seen_at >= asked_at)
     turns = [(action, as_received(action.body_json).get("instructions")) for action in about.sent]
@@ -171,7 +171,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         "source": "live" if is_live and not cached else "cache",
     }
     if is_table:
-        about.tell(output, told)
+        about.tell(output, run_turns)
     else:
         output.record(document, about.pairs(is_table=False))
     if is_table and not is_live and not cached:
@@ -223,8 +223,8 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     return Exit.DONE
 
 
-def _tell_turns(output: Output, told: "RunTurns", turn: int | None) -> None:
-    for each in told.turns:
+def _tell_turns(output: Output, turns: "RunTurns", turn: int | None) -> None:
+    for each in turns.turns:
         if turn not in {None, each.number}:
             continue
         files = plural(each.files, "file") if each.files else ""
@@ -249,7 +249,7 @@ def _tell_turns(output: Output, told: "RunTurns", turn: int | None) -> None:
         for name in ("reason", "summary", "commit"):
             for line in safe_block(getattr(each, name)) if getattr(each, name) else ():
                 output.text(f"  {name}: {line}")
-    for posting in told.notable_postings:
+    for posting in turns.notable_postings:
         output.text(safe_text(str(posting)))
 
 

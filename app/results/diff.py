@@ -1,4 +1,4 @@
-"""A git patch as files, hunks and lines: pure, line by line on demand, and never trusting what it reads."""
+"""A git patch as files, hunks and lines: pure, line by line on demand, and trusting nothing in the patch."""
 
 import re
 import threading
@@ -39,7 +39,7 @@ class FilePatch:
     """One file of a patch: its lines and its header. It grows while the patch is being read."""
 
     line: int
-    """The line of the patch, from 0, where the file begins."""
+    """The first line of the file in the patch, from 0."""
     end: int
     hunks: list[Hunk] = field(default_factory=list)
     additions: int = 0
@@ -51,7 +51,7 @@ class FilePatch:
 
     @property
     def path(self) -> str:
-        """The file's name; the old one, where it was deleted."""
+        """The file's name; the old one if it was deleted."""
         named = (self.names.get(key) for key in ("rename to", "copy to", "+++", "---", "new"))
         return next((name for name in named if name is not None), "")
 
@@ -74,7 +74,7 @@ class FilePatch:
 
     @property
     def kind(self) -> ChangeKind:
-        """What the patch does with the file."""
+        """The patch's effect on the file."""
         facts = self.facts
         if SUBMODULE_MODE in facts.values():
             return "submodule"
@@ -82,7 +82,7 @@ class FilePatch:
             return "added" if "new file mode" in facts else "deleted"
         if "rename to" in self.names or "copy to" in self.names:
             return "renamed" if "rename to" in self.names else "copied"
-        if self.hunks:  # A patch that git did not write tells it by /dev/null alone.
+        if self.hunks:  # A patch that git did not write only has /dev/null for it.
             return "added" if "---" not in self.names else "deleted" if "+++" not in self.names else "modified"
         return "mode" if "old mode" in facts and not self.is_binary else "modified"
 
@@ -128,7 +128,7 @@ class Patch:
         return index if index >= 0 else None
 
     def changed_files(self) -> tuple[ChangedFile, ...]:
-        """All files of the patch; reads it to its end."""
+        """All files of the patch; reads all of it."""
         self.read()
         return tuple(file.changed() for file in self.files)
 
@@ -137,8 +137,8 @@ class Patch:
         while self._at < len(self.data):
             end = self.data.find(b"\n", self._at, self._at + _LONGEST_HEADER)
             line = self.data[self._at : self._at + _LONGEST_HEADER if end < 0 else end]
-            if found := _HUNK.match(line):
-                yield from self._hunk(found)
+            if head := _HUNK.match(line):
+                yield from self._hunk(head)
             elif line.startswith(b"GIT binary patch"):
                 yield from self._binary()
             else:
@@ -176,10 +176,10 @@ class Patch:
             if len(self.kinds) % _STEP == 0:
                 yield True
 
-    def _hunk(self, found: re.Match[bytes]) -> Iterator[bool]:
-        old, olds, new, news = (1 if part is None else int(part) for part in found.groups()[:4])
+    def _hunk(self, head: re.Match[bytes]) -> Iterator[bool]:
+        old, olds, new, news = (1 if part is None else int(part) for part in head.groups()[:4])
         file = self.files[-1] if self.files else self._begin()
-        hunk = Hunk(len(self.kinds), len(self.kinds) + 1, old, new, found[5])
+        hunk = Hunk(len(self.kinds), len(self.kinds) + 1, old, new, head[5])
         file.hunks.append(hunk)
         self._take(HUNK)
         old_end, new_end = old + olds, new + news
@@ -214,10 +214,10 @@ def new_side(patch: Patch, file: FilePatch) -> bytes:
 
 def _note(file: FilePatch, line: bytes) -> None:
     """Take in a line of a file's header."""
-    if found := _INDEX.match(line):
-        file.facts |= {"old": found[1].decode(), "new": found[2].decode()}
-        if found[3]:
-            file.facts["mode"] = found[3].decode()
+    if parts := _INDEX.match(line):
+        file.facts |= {"old": parts[1].decode(), "new": parts[2].decode()}
+        if parts[3]:
+            file.facts["mode"] = parts[3].decode()
     elif line.startswith(b"Binary files "):
         file.is_binary = True
     else:
@@ -237,7 +237,7 @@ def _note(file: FilePatch, line: bytes) -> None:
 
 
 def _both_names(written: bytes) -> dict[str, str]:
-    """The new name in a `diff --git` line, by its name in the old file.
+    """The new name in a `diff --git` line, given the old one.
 
     Nothing separates the two names: if they differ, later lines of the header give both.
     """
@@ -253,7 +253,7 @@ def unquoted(written: bytes) -> bytes:
     """A name that git quoted as C does, without its quotes and escapes."""
     end = re.match(rb'"(?:[^"\\]|\\.)*"', written)
     inner = written[1:-1] if end is None else end[0][1:-1]
-    return _ESCAPE.sub(lambda found: bytes([_ESCAPED.get(found[1]) or int(found[1], 8) & 0xFF]), inner)
+    return _ESCAPE.sub(lambda escape: bytes([_ESCAPED.get(escape[1]) or int(escape[1], 8) & 0xFF]), inner)
 
 
 def as_name(name: bytes) -> str:

@@ -50,7 +50,7 @@ _SSH: Final = "-oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=15 -oSe
 _OLDEST: Final = (2, 31)
 """The first git that takes configuration from variables, by which filters are turned off."""
 _GRACE_S: Final = 2.0
-"""In which git, told to end, removes its lock files."""
+"""The time that git gets to remove its lock files after SIGTERM."""
 _SHOWN: Final = 300
 _CHUNK: Final = 65_536
 
@@ -79,7 +79,7 @@ class Git(Struct, frozen=True):
     """None: this process's own."""
 
     async def read(self, git_dir: Path, *arguments: str, given: bytes = b"", most: int | None = None) -> bytes:
-        """Run a command that only reads a repository of ours, without configuration, network, or attributes.
+        """Run a command that only reads one of our mirrors, without configuration, network, or attributes.
 
         Raises:
             GitError: It failed; `TooLargeError`: its output is larger than `most` bytes.
@@ -109,10 +109,12 @@ class Git(Struct, frozen=True):
         Raises:
             GitError: It failed.
         """
-        said = (await self._run(["git", "version"], reading(self.env), folder, b"", _CHUNK)).decode(errors="replace")
-        found = re.search(r"(\d+)\.(\d+)", said)
-        if found and (int(found[1]), int(found[2])) < _OLDEST:
-            raise GitError(f"{safe_text(said.strip())} would run filters of the checkout: git 2.31 or newer is needed.")
+        version = (await self._run(["git", "version"], reading(self.env), folder, b"", _CHUNK)).decode(errors="replace")
+        parts = re.search(r"(\d+)\.(\d+)", version)
+        if parts and (int(parts[1]), int(parts[2])) < _OLDEST:
+            raise GitError(
+                f"{safe_text(version.strip())} would run filters of the checkout: git 2.31 or newer is needed."
+            )
         environment = fetching(self.env) | {"GIT_LFS_SKIP_SMUDGE": "1", "GIT_OPTIONAL_LOCKS": "0"}
         start = ["git", *_FETCHING, "-C", str(folder)]
         # Fails where there is none.
@@ -148,7 +150,7 @@ class Git(Struct, frozen=True):
             await end_group(process, _GRACE_S)
             raise
         if process.returncode:
-            raise GitError(_told(err, process.returncode))
+            raise GitError(_last_words(err, process.returncode))
         return out
 
 
@@ -166,7 +168,7 @@ class _Conversation:
 
         Raises:
             TimeoutError: It was silent.
-            TooLargeError: It wrote too much, and was ended.
+            TooLargeError: It wrote too much, and was killed.
         """
         process = self._process
         assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 — both were asked for
@@ -252,10 +254,10 @@ def _without_filters(keys: Sequence[str], env: Mapping[str, str]) -> dict[str, s
     return variables
 
 
-def _told(err: bytes, code: int) -> str:
+def _last_words(err: bytes, code: int) -> str:
     """The last words of git, as a line: many may be the server's."""
     lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
     errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
-    said = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {code}"
-    moved = " The repository has moved: configure its new address." if "returned error: 30" in said else ""
-    return f"git: {safe_text(said)}.{moved}".replace("..", ".")
+    text = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {code}"
+    moved = " The repository has moved: configure its new address." if "returned error: 30" in text else ""
+    return f"git: {safe_text(text)}.{moved}".replace("..", ".")

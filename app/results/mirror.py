@@ -43,7 +43,7 @@ class Commit(Struct, frozen=True):
     id: str
     parents: tuple[str, ...]
     at: datetime
-    """When it was made, by its maker's clock, in whole seconds."""
+    """The author's time of the commit, in whole seconds."""
     subject: str
     marks: tuple[str, ...]
     """The turns that the commit names as its own, see `TRAILER`."""
@@ -99,7 +99,7 @@ class Mirror:
     async def _fetch(self, branch: str, ref: str) -> str:
         """Bring the mirror up to date; the name of the default branch."""
         listed = await self._listed("HEAD", f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
-        # The default branch of a checkout is that of its origin: its own HEAD is what is checked out.
+        # The default branch of a checkout is that of its origin: its own HEAD is the checked-out branch.
         heads = [listed[head] for head in ("refs/remotes/origin/HEAD", "HEAD") if head in listed]
         default = next((head for head in heads if head.startswith("refs/")), "HEAD" if "HEAD" in listed else None)
         # A local checkout's branch is preferably the one that it fetched from its origin.
@@ -120,7 +120,7 @@ class Mirror:
         return name
 
     async def bring(self, commits: Collection[str], pull: int | None = None) -> bool:
-        """Fetch commits whose branch is gone, by their ids or as the head of a pull request; whether they are here."""
+        """Fetch commits whose branch is gone, as ids or as the head of a pull request; return whether they are here."""
         missing = [each for each in commits if _COMMIT.fullmatch(each) and await self._commit(each) is None]
         if not missing and pull is None:
             return True
@@ -131,10 +131,10 @@ class Mirror:
                     return True
             listed = await self._listed("refs/pull/*/head", "refs/merge-requests/*/head")
             numbered = {f"refs/pull/{pull}/head", f"refs/merge-requests/{pull}/head"}
-            found = [ref for ref, commit in listed.items() if commit in missing or ref in numbered]
-            if found:
-                await self._bring(*found[:1])
-        return bool(found)
+            refs = [ref for ref, commit in listed.items() if commit in missing or ref in numbered]
+            if refs:
+                await self._bring(*refs[:1])
+        return bool(refs)
 
     async def pull_head(self, number: int) -> str | None:
         """The commit of a pull or merge request."""
@@ -160,13 +160,13 @@ class Mirror:
         arguments = ["log", "-z", f"--format={_FIELDS}", "--no-show-signature", f"--max-count={_MOST_COMMITS}", head]
         out = await self._git.read(self.git_dir, *arguments, *([f"^{without}"] if without else []), "--")
         fields = out.decode(errors="replace").split("\0")
-        found = []
+        commits = []
         for begin in range(0, len(fields) - 4, 5):
             commit, parents, made, subject, marks = fields[begin : begin + 5]
             at = datetime.fromtimestamp(int(made), UTC)
             turns = tuple(filter(None, marks.split(",")))
-            found.append(Commit(commit, tuple(parents.split()), at, subject, turns))
-        return found[::-1]
+            commits.append(Commit(commit, tuple(parents.split()), at, subject, turns))
+        return commits[::-1]
 
     async def merge_base(self, one: str, other: str) -> str | None:
         """The last commit that both have in common."""
@@ -199,14 +199,14 @@ class Mirror:
         Raises:
             GitError: It has none of this name, it is not text, or it cannot be fetched.
         """
-        name, found = safe_text(path, limit=200), b""
-        if path.isprintable() and path:  # Another name could not stand in the patch.
+        name, output = safe_text(path, limit=200), b""
+        if path.isprintable() and path:  # A patch cannot contain such a name.
             with suppress(GitError):
-                found = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{commit}:{path}")
-        if not found:
+                output = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{commit}:{path}")
+        if not output:
             raise GitError(f"Commit {commit[:10]} has no file {name}.")
-        blob = found.decode().strip()
-        await self._bring_contents([found.strip()])
+        blob = output.decode().strip()
+        await self._bring_contents([output.strip()])
         text = await self.blob(blob)
         if b"\0" in text:
             raise GitError(f"{name} is a binary file.")
@@ -217,7 +217,7 @@ class Mirror:
         return Change(None, commit, "", (file,), patch, note="Not changed by this run.")
 
     async def blob(self, blob: str, most: int = 8 << 20) -> bytes:
-        """A file's content by its id; it was fetched with the change that names it.
+        """The content of a blob, which was fetched with the change that names it.
 
         Raises:
             GitError: It is not here, or too large.
@@ -252,7 +252,7 @@ class Mirror:
         await self._git.fetch(self.git_dir, *options, "fetch", *quietly, *wanted, given=given)
 
     async def _listed(self, *patterns: str) -> dict[str, str]:
-        """Refs with their commits; `HEAD` with the name of the branch that it stands for, where that is told."""
+        """Refs with their commits, and `HEAD` with the name of its branch, if git gives it."""
         out = await self._git.fetch(self.git_dir, "ls-remote", "--symref", "--", "origin", *patterns)
         listed: dict[str, str] = {}
         for line in out.decode(errors="replace").splitlines():
@@ -262,8 +262,8 @@ class Mirror:
 
     async def _commit(self, name: str) -> str | None:
         with suppress(GitError):
-            found = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", "--")
-            return found.decode().split()[0]
+            output = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", "--")
+            return output.decode().split()[0]
         return None
 
     @asynccontextmanager

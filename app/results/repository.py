@@ -22,7 +22,7 @@ from app.results.service import pull_number
 from storage.records import Repository, Run, RunDetail
 from storage.records.results import Change, ChangedFile, Review, RunTurns, Turn
 
-BY_TIME: Final = "Commits are told apart by their time: they carry no mark of this run."
+BY_TIME: Final = "Commits are assigned to turns by time: they carry no mark of this run."
 
 
 class TurnCommits(Struct, frozen=True):
@@ -66,11 +66,11 @@ def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnC
         return [with_commits(turn, tuple(marked.get(turn.number, ()))) for turn in turns], ""
     # Commits made after a turn began and before the next one did; their times are whole seconds.
     starts = [None if turn.started_at is None else turn.started_at.replace(microsecond=0) for turn in seen]
-    found = []
+    results = []
     for turn, begin, end in zip(seen, starts, (*starts[1:], None), strict=True):
         own = (each for each in commits if begin is not None and each.at >= begin and (end is None or each.at < end))
-        found.append(with_commits(turn, tuple(own)))
-    return found, BY_TIME if any(each.commits for each in found) else ""
+        results.append(with_commits(turn, tuple(own)))
+    return results, BY_TIME if any(each.commits for each in results) else ""
 
 
 def with_commits(turn: Turn, commits: tuple[Commit, ...]) -> TurnCommits:
@@ -173,15 +173,15 @@ class RunRepositories:
         head, note = await self._head(detail, mirror, heads, {**(service_commits or {}), **pinned})
         base, name, commits = await _base(detail, mirror, heads, head)
         turns, remark = of_commits(detail, commits)
-        found = {each.turn.number for each in turns if each.commits}
-        known = {number: commit for number, commit in pinned.items() if number not in found}
-        known |= dict(service_commits or {}) if remark or not found else {}
+        with_own = {each.turn.number for each in turns if each.commits}
+        known = {number: commit for number, commit in pinned.items() if number not in with_own}
+        known |= dict(service_commits or {}) if remark or not with_own else {}
         turns, rewritten = await _kept(mirror, turns, commits, known)
-        remark = REWRITTEN if rewritten else remark if found - known.keys() else ""
+        remark = REWRITTEN if rewritten else remark if with_own - known.keys() else ""
         for each in turns:
             if each.turn.commit:
                 await mirror.pin(run.run_id, each.turn.number, each.turn.commit)
-        stale = f"This is what was fetched before: {heads.problem}" if heads.problem else ""
+        stale = f"This was fetched before: {heads.problem}" if heads.problem else ""
         return CommitHistory(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
 
     async def _heads(self, mirror: Mirror, run: Run) -> Heads:
@@ -202,7 +202,7 @@ class RunRepositories:
         branch = safe_text(detail.run.branch_name)
         last = known.get(max(known, default=0))
         if last and await mirror.bring([last]):
-            return last, f"The branch {branch} is gone: this is what is known of it."
+            return last, f"The branch {branch} is gone: these are its known commits."
         number = pull_number(detail.run.raw_json)
         if number and (commit := await mirror.pull_head(number)):
             return commit, f"The branch {branch} is gone: this is pull request {number}."
@@ -229,7 +229,7 @@ class RunRepositories:
         else:
             known = {each.turn.number: each.commits for each in history.turns}
             if turn not in known:
-                raise NoTurnError(f"The run has no turn {turn}, as far as git tells; it has {len(known)}.")
+                raise NoTurnError(f"The run has no turn {turn} in git; it has {len(known)}.")
             commits = known[turn]
             if not commits:
                 raise GitError(f"Turn {turn} has no commit: it changed nothing, or nothing of it was pushed yet.")
@@ -259,11 +259,11 @@ class RunRepositories:
             GitError: One of them cannot be read.
         """
         mirror = self.mirror(detail.run.repository)
-        found = []
+        reviews = []
         for file in written_reviews(change.files, patterns):
             text = (await mirror.blob(file.new_blob or "", _LARGEST_REVIEW)).decode(errors="replace")
-            found.append(Review(file.path, text, await asyncio.to_thread(findings, text)))
-        return tuple(found)
+            reviews.append(Review(file.path, text, await asyncio.to_thread(findings, text)))
+        return tuple(reviews)
 
 
 def written_reviews(files: Sequence[ChangedFile], patterns: Sequence[str]) -> list[ChangedFile]:
@@ -279,7 +279,7 @@ async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> t
         if base != head:
             commits = await mirror.commits(head, heads.default)
             return base, f"merge base with {heads.default_name}" if base else "nothing: it shares no history", commits
-    # The branch is merged, or is the default branch: the run's own commits are found by their marks and times.
+    # The branch is merged, or is the default branch: the marks and times of commits show which are the run's.
     commits = await mirror.commits(head, None)
     own = [commit for each in of_commits(detail, commits)[0] for commit in each.commits]
     if not own:
@@ -297,8 +297,8 @@ async def _kept(
     if gone and await mirror.bring(gone):
         for commit in gone:
             by_id[commit] = (await mirror.commits(commit, None))[-1]
-    found = []
+    kept = []
     for each in turns:
         own = by_id.get(known.get(each.turn.number, ""))
-        found.append(with_commits(each.turn, (own,)) if own else each)
-    return found, any(known.get(each.turn.number) in gone for each in turns)
+        kept.append(with_commits(each.turn, (own,)) if own else each)
+    return kept, any(known.get(each.turn.number) in gone for each in turns)

@@ -1,6 +1,6 @@
 """Findings in a review's Markdown: file, line and severity; and a review made of findings that were reported. Pure.
 
-What is not recognized stays prose. Two ways of writing are understood: a heading that is a path with items
+Everything else stays prose. Two ways of writing are understood: a heading that is a path with items
 `**major** … line 7: text` below it, as the reviewer that ships writes, and `path:line: text` anywhere outside of code.
 """
 
@@ -34,15 +34,15 @@ def findings(text: str) -> tuple[Finding, ...]:
     return tuple(finding for finding, _ in zip(_findings(text), range(_MOST), strict=False))
 
 
-def reported(turn: int, found: Sequence[ReportedFinding]) -> Review:
+def reported(turn: int, reports: Sequence[ReportedFinding]) -> Review:
     """A review made of an agent's findings, by file, the heaviest first."""
     heaviest: dict[str, int] = {}
-    for one in found:
+    for one in reports:
         heaviest[one.path] = min(_rank(one), heaviest.get(one.path, len(SEVERITIES)))
     lines = [f"# Findings of turn {turn}"]
     items: list[Finding] = []
     path = None
-    for one in sorted(found, key=lambda each: (heaviest[each.path], each.path, _rank(each), each.line or 0)):
+    for one in sorted(reports, key=lambda each: (heaviest[each.path], each.path, _rank(each), each.line or 0)):
         if one.path != path:
             path = one.path
             lines += ["", f"## {_in_code(path)}", ""]
@@ -55,7 +55,7 @@ def reported(turn: int, found: Sequence[ReportedFinding]) -> Review:
         if one.suggestion:
             fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", one.suggestion)), default=0))
             lines += ["", *(f"  {line}" for line in (fence, *one.suggestion.split("\n"), fence)), ""]
-    if not found:
+    if not reports:
         lines += ["", "None."]
     return Review(f"findings of turn {turn}", "\n".join(lines), tuple(items), "service")
 
@@ -79,12 +79,12 @@ def _findings(written: str) -> Iterator[Finding]:
     fence, path = "", ""
     for at, whole in enumerate(written.split("\n")):
         line = whole[:_LONGEST].rstrip("\r")
-        found = _FENCE.match(line)
+        marker = _FENCE.match(line)
         if fence:
-            closes = found and found[1].startswith(fence) and not line.strip(" `~")
+            closes = marker and marker[1].startswith(fence) and not line.strip(" `~")
             fence = "" if closes else fence
-        elif found:
-            fence = found[1]
+        elif marker:
+            fence = marker[1]
         elif heading := _HEADING.match(line):
             code = _CODE.fullmatch(heading[2])
             text = code[2] if code else heading[2]
@@ -102,8 +102,8 @@ def _findings(written: str) -> Iterator[Finding]:
 def _finding(at: int, path: str, line: int | None, rest: str) -> Finding:
     item = _ITEM.match(rest)
     text = (item[1] if item else rest).strip()
-    said = _SEVERITY.match(text)
-    weight = _WEIGHTS.get(said[1].lower()) if said else None
-    if said and weight:  # Severity and line are shown beside the text.
-        text = text[said.end() :]
+    severity_match = _SEVERITY.match(text)
+    weight = _WEIGHTS.get(severity_match[1].lower()) if severity_match else None
+    if severity_match and weight:  # Severity and line are shown next to the text.
+        text = text[severity_match.end() :]
     return Finding(path, line, _LINE.sub("", text, count=1).strip(" :-\u2013\u2014") or rest.strip(), weight, at)

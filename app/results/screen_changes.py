@@ -52,7 +52,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
     repository = detail.run.repository
 
     async def remark(folder: Path) -> str:
-        """Compare the checkout's remotes with the repository's address; return what is unusual about them."""
+        """Compare the checkout's remotes with the repository's address; return a remark if they are unusual."""
         return await check_remotes(folder, repository, results.repositories.address(repository))
 
     async def apply_anyway(folder: Path) -> str:
@@ -99,7 +99,7 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
     """Return a sheet that checks a run's branch out in a new folder."""
     run = detail.run
     facts = [
-        Content(safe_text(f"{run.branch_name} of {run.repository.label}, in a new folder beside the checkout below.")),
+        Content(safe_text(f"{run.branch_name} of {run.repository.label}, in a new folder next to the checkout below.")),
         Content("Hooks and filters of the repository are not run."),
     ]
 
@@ -113,7 +113,7 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
 
 
 def nearest_checkout(results: "Results", repository: "Repository") -> Path:
-    """The configured checkout of a repository, else the working folder."""
+    """The configured checkout of a repository, or the working folder."""
     try:
         folder = Path(results.repositories.mirror(repository).address).expanduser()
         # A bare repository has no files to apply anything to.
@@ -152,7 +152,7 @@ FIRST: Final = 500
 """Lines of the patch read before the first frame."""
 STEP: Final = 20_000
 WIDE: Final = 100
-"""Columns needed for the files beside the diff."""
+"""Columns needed for the files next to the diff."""
 
 
 class FileItem:
@@ -236,7 +236,7 @@ class ChangesPart(SearchedPart):
         yield self.search
 
     def on_resize(self) -> None:
-        """Put the files beside the diff, or above it."""
+        """Put the files next to the diff, or above it."""
         self.set_class(self.size.width >= WIDE, "-wide")
 
     @property
@@ -245,7 +245,7 @@ class ChangesPart(SearchedPart):
         return self._change is not None and bool(self._change.files)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable what has nothing to act on."""
+        """Disable actions without a target."""
         detail = self.subject.detail
         if action == "check_out":
             return detail is not None and self.subject.results.repositories.is_configured(detail.run.repository)
@@ -262,14 +262,14 @@ class ChangesPart(SearchedPart):
 
     def show(self) -> None:
         """Read the change, unless the one on show is current."""
-        # A change that is shown in part so far is read to its end without another start.
+        # A change that is shown in part is read completely without starting again.
         if self.subject.version != self._shown:
             self.start(self._read, exclusive=True, group="change")
         else:
             self._settle()
 
     def rest(self) -> None:
-        """Show the change the next time, if a file beside it was shown."""
+        """Show the change the next time, if a file outside it was shown."""
         if self._is_beside:
             self._clear()
 
@@ -408,9 +408,9 @@ class ChangesPart(SearchedPart):
         if (detail := self.subject.detail) is not None:
             self.app.push_screen(checkout_sheet(self.subject.results, detail), self._taken_over)
 
-    def _taken_over(self, said: str | None) -> None:
-        if said is not None:
-            self.session.notify(said, timeout=CURE_S)
+    def _taken_over(self, result: str | None) -> None:
+        if result is not None:
+            self.session.notify(result, timeout=CURE_S)
 
     @on(DiffView.FileEntered)
     def _file_entered(self, message: DiffView.FileEntered) -> None:

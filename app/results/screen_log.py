@@ -1,4 +1,4 @@
-"""The log of one turn, read from its end backwards and followed while the turn works."""
+"""The log of one turn, read backwards from the end and followed while the turn works."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -33,7 +33,7 @@ QUIET_FROM: Final = timedelta(seconds=3)
 
 
 class LogPart(SearchedPart):
-    """Reads a log while it is shown: as a conversation where the service tells its steps."""
+    """Reads a log while it is shown: as a conversation if the service knows its steps."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
@@ -56,7 +56,7 @@ class LogPart(SearchedPart):
         self._is_raw = False
         """Whether the user wants no steps."""
         self._offers_steps = False
-        """Whether the service told steps of this log."""
+        """Whether the service knows the steps of this log."""
         self._lines = StepLines("")
 
     @property
@@ -95,7 +95,7 @@ class LogPart(SearchedPart):
         self._view.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable keys without effect; only steps tell what failed."""
+        """Disable keys without effect; only steps have failures."""
         if action == "error":
             return self.has_text and bool(self._view.label)
         return self.has_text if action == "raw_log" else super().check_action(action, parameters)
@@ -122,7 +122,7 @@ class LogPart(SearchedPart):
         self.screen.workers.cancel_group(self.screen, "log")
 
     def tick(self, now: datetime) -> None:
-        """Report what is shown, and since when there was no new output."""
+        """Report the lines shown, and since when there was no new output."""
         spool, size = self._spool, self._whole
         held = plural(spool.count, "line")
         if spool.begin:
@@ -155,7 +155,7 @@ class LogPart(SearchedPart):
     async def _follow(self) -> None:
         spool = self._spool
         while not (self._has_ended and spool.end >= self._whole):
-            # A log that is new or was replaced is read from its end.
+            # A log that is new or was replaced is read backwards from the end.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
             if not await self._take(offset, WAIT_S if offset >= 0 and not self._has_ended else 0.0):
                 return
@@ -214,7 +214,7 @@ class LogPart(SearchedPart):
         return before
 
     async def _read_earlier(self) -> int | None:
-        """Read what comes before the lines held; return how many lines are new, or None."""
+        """Read earlier lines; return how many lines are new, or None."""
         async with self._is_reading:
             shown, begin, is_raw = self._shown, self._spool.begin, self._is_raw
             if shown is None or not begin:

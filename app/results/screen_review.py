@@ -71,7 +71,7 @@ class ReviewPart(SearchedPart):
         yield self.search
 
     def on_resize(self) -> None:
-        """Put the findings beside the text, or above it."""
+        """Put the findings next to the text, or above it."""
         self.set_class(self.size.width >= WIDE, "-wide")
 
     @property
@@ -122,8 +122,8 @@ class ReviewPart(SearchedPart):
         several = f"{self._number + 1}/{len(self._reviews)}  " if len(self._reviews) > 1 else ""
         source = "from git" if review.source == "git" else "from the service"
         count = len(review.findings)
-        found = f"{count:,} finding{'' if count == 1 else 's'}"
-        self._view.tell(f"{several}{safe_text(review.path)}", (found, safe_text(review.note), source))
+        number = f"{count:,} finding{'' if count == 1 else 's'}"
+        self._view.tell(f"{several}{safe_text(review.path)}", (number, safe_text(review.note), source))
         self._lay_out()
 
     def action_turn_to(self, step: int) -> None:

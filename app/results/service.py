@@ -17,7 +17,7 @@ _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", 
 _MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
 _NUMBER: Final = re.compile(r"(?:^|/)(\d{1,9})/?$")
 _GREATEST: Final = 1_000_000_000
-NOT_OFFERED: Final = Unavailable("This service does not tell what a run did (it is asked again tomorrow).")
+NOT_OFFERED: Final = Unavailable("This service has no results of runs (it is asked again tomorrow).")
 
 
 class ServiceExtension(Struct, frozen=True):
@@ -33,22 +33,22 @@ class ServiceExtension(Struct, frozen=True):
         return await self._ask(lambda: self.client.run_detail(run_id))
 
     async def page(self, run_id: str) -> str | None:
-        """The address at which the service shows the run to people; None: nowhere, or it does not tell."""
-        found = await self.turns(run_id)
-        return None if isinstance(found, Unavailable) else found.url
+        """The address of the run's page at the service; None: there is none, or it is unknown."""
+        turns = await self.turns(run_id)
+        return None if isinstance(turns, Unavailable) else turns.url
 
     async def reason(self, run_id: str) -> str:
-        """Why the run's last turn failed; empty: the service does not tell, or cannot be asked."""
-        found = await self.turns_now(run_id)
-        return "" if found is None or not found.turns else found.turns[-1].reason or ""
+        """Why the run's last turn failed; empty: unknown, or the service cannot be asked."""
+        turns = await self.turns_now(run_id)
+        return "" if turns is None or not turns.turns else turns.turns[-1].reason or ""
 
     async def turns_now(self, run_id: str) -> RunTurns | None:
-        """The run's turns, none if the service does not tell them; None: it cannot be asked now."""
+        """The run's turns, empty if the service does not know them; None: it cannot be asked now."""
         try:
-            found = await self.turns(run_id)
+            turns = await self.turns(run_id)
         except ApiError:
             return None
-        return RunTurns(run_id, ()) if isinstance(found, Unavailable) else found
+        return RunTurns(run_id, ()) if isinstance(turns, Unavailable) else turns
 
     async def log(
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
@@ -58,7 +58,7 @@ class ServiceExtension(Struct, frozen=True):
         return await self._ask(ask)
 
     async def failure_facts(self) -> FailureFacts | Unavailable:
-        """What failed runs are about; an older service may tell the rest, and not this."""
+        """The subjects of failed runs; an older service may have the rest, but not this."""
         if await self.is_missing():
             return NOT_OFFERED
         try:
@@ -83,7 +83,7 @@ class ServiceExtension(Struct, frozen=True):
 
 
 def pull_number(raw_json: str) -> int | None:
-    """The number of a run's pull or merge request, where the service tells one."""
+    """The number of a run's pull or merge request, if the service has one."""
     try:
         run = json.loads(raw_json)
     except ValueError:
@@ -91,15 +91,15 @@ def pull_number(raw_json: str) -> int | None:
     for value in _values(run):
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
             return value
-        if found := number_in(value):
-            return found
+        if number := number_in(value):
+            return number
     return None
 
 
 def number_in(address: object) -> int | None:
     """The number at the end of a pull request's address."""
-    found = _NUMBER.search(address) if isinstance(address, str) else None
-    return int(found[1]) if found else None
+    match = _NUMBER.search(address) if isinstance(address, str) else None
+    return int(match[1]) if match else None
 
 
 def _values(run: object) -> Iterator[object]:

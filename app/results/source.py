@@ -31,7 +31,7 @@ class Results:
         self._service = service
 
     async def turns(self, detail: RunDetail) -> RunTurns | Unavailable:
-        """The run's turns: as the service tells them, else as the commits do."""
+        """The run's turns, from the service or from the commits."""
         answer = await self._ask(lambda service: service.turns(detail.run.run_id))
         if isinstance(answer, RunTurns):
             return answer
@@ -41,7 +41,7 @@ class Results:
             return Unavailable(f"{error} {answer.reason}")
 
     async def change(self, detail: RunDetail, turn: int | None = None) -> Change | Unavailable:
-        """The change of a turn, or of the whole run: from git, which has the files as well, else from the service."""
+        """The change of a turn, or of the whole run: from git, which has the files as well, or from the service."""
         return await self._change(detail, turn, None)
 
     async def _change(
@@ -71,7 +71,7 @@ class Results:
         return replace(change, note=f"{rest} {change.note}".strip())
 
     async def _told(self, run_id: str, turn: int | None) -> Change | Unavailable:
-        """The change as the service tells it."""
+        """The change from the service."""
         change = await self._ask(lambda service: service.diff(run_id, turn))
         if isinstance(change, Unavailable):
             return change
@@ -98,10 +98,10 @@ class Results:
         answer = await self._ask(lambda service: service.turns(detail.run.run_id))
         written = await self._written(detail, turn, answer)
         turns = answer.turns if isinstance(answer, RunTurns) else ()
-        found = [each for each in turns if each.findings is not None and turn in {None, each.number}]
-        if not found:
+        with_findings = [each for each in turns if each.findings is not None and turn in {None, each.number}]
+        if not with_findings:
             return written
-        report = reported(found[-1].number, found[-1].findings or ())
+        report = reported(with_findings[-1].number, with_findings[-1].findings or ())
         if isinstance(written, Unavailable):
             return (report,)
         return written if is_told_by(report, written) else (report, *written)
@@ -114,15 +114,15 @@ class Results:
             return change
         try:
             if change.source == "git":
-                found = await self.repositories.reviews(detail, change, self._reviews)
+                reviews = await self.repositories.reviews(detail, change, self._reviews)
             else:
-                found = await asyncio.to_thread(_reviews_in, change, self._reviews)
+                reviews = await asyncio.to_thread(_reviews_in, change, self._reviews)
         except GitError as error:
             return Unavailable(str(error))
         what = " or ".join(self._reviews) or "nothing: results.reviews is empty"
         if not change.files:
             return Unavailable("No review: no file was changed.")
-        return found or Unavailable(f"No review: none of the {len(change.files)} changed files matches {what}.")
+        return reviews or Unavailable(f"No review: none of the {len(change.files)} changed files matches {what}.")
 
     async def log(
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: float = 0, before: int | None = None
@@ -161,7 +161,7 @@ def commits_of(run_turns: RunTurns | Unavailable | None) -> dict[int, str]:
 
 
 def unpushed_turn(run_turns: RunTurns | Unavailable | None, turn: int | None) -> int | None:
-    """The turn whose change the service keeps as a patch alone: the given one, or, for the run, what still stands."""
+    """The turn of which the service has only a patch: the given one or, for the run, the last one not undone."""
     turns = run_turns.turns if isinstance(run_turns, RunTurns) else ()
     # A turn that never began left everything as it was.
     last = next((each for each in reversed(turns) if (each.number == turn if turn else each.started_at)), None)
@@ -172,7 +172,7 @@ def unpushed_turn(run_turns: RunTurns | Unavailable | None, turn: int | None) ->
 
 
 def _reviews_in(change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
-    """The reviews that a patch itself contains: a new file's whole text, else only the lines that the patch has."""
+    """The reviews that a patch itself contains: a new file's whole text, otherwise only the lines in the patch."""
     patch = Patch(change.patch)
     wanted = {file.path: file.kind for file in written_reviews(patch.changed_files(), patterns)}
     return tuple(

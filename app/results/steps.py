@@ -11,7 +11,7 @@ LABEL: Final = 9
 """Cells before a line's text."""
 _SHORT: Final = 12
 _LONG: Final = 200
-"""Lines shown of a step: of what a tool was given or answered, and of words."""
+"""Lines shown of a step: of a tool's input or output, and of words."""
 _WORDS: Final = frozenset({"said", "printed", "error", "ended", "log"})
 _LINE: Final = 4_000
 _NO_LIMIT: Final = 1 << 26
@@ -27,7 +27,7 @@ class StepLine(NamedTuple):
     """A line of a step; its codes are SGR's, empty for plain text."""
 
     label: str
-    """Empty: the line goes on with the step."""
+    """Empty: the line continues the step."""
     label_code: str
     text: SafeText
     code: str
@@ -41,7 +41,7 @@ class StepLine(NamedTuple):
 
 
 class StepLines:
-    """Makes lines of steps in their order; the results of calls are told with the seconds since the call."""
+    """Makes lines of steps in their order; the results of calls have the seconds since the call."""
 
     def __init__(self, more: str, *, whole: bool = False) -> None:
         """Prepare; `more` says how to see lines that are left out: none with `whole`."""
@@ -71,7 +71,7 @@ class StepLines:
         left_out = 0 if self._whole else len(lines) - most
         if left_out <= 1:
             return [safe_log_line(line, limit=limit) for line in lines]
-        # The end of an output tells more than its beginning.
+        # The end of an output is more useful than its beginning.
         begin, end = lines[: most // 3], lines[most // 3 - most :]
         between = safe_text(f"… {plural(left_out, 'more line')}: {self._more}")
         return [*(safe_log_line(line) for line in begin), between, *(safe_log_line(line) for line in end)]

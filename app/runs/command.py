@@ -1,4 +1,4 @@
-"""`runwarden runs`: listing, showing, starting, waiting for and exporting runs, and what they did."""
+"""`runwarden runs`: listing, showing, starting, waiting for and exporting runs, and their results."""
 
 from typing import Final
 
@@ -13,10 +13,10 @@ _COMMANDS: Final = {
     "continue": ("app.actions.command_start:continue_run", "Continue a run's conversation."),
     "retry": ("app.actions.command_retry:retry", "Retry failed runs."),
     "wait": ("app.runs.command_wait:wait", "Wait until runs have ended."),
-    "log": ("app.results.command_log:log", "Print what a turn's agent printed."),
-    "diff": ("app.results.command_changes:diff", "Print what a run changed, as a patch."),
-    "review": ("app.results.command_changes:review", "Print what a run found."),
-    "apply": ("app.results.command_changes:apply", "Apply what a run changed to a checkout."),
+    "log": ("app.results.command_log:log", "Print the log of a turn."),
+    "diff": ("app.results.command_changes:diff", "Print a run's change as a patch."),
+    "review": ("app.results.command_changes:review", "Print a run's review."),
+    "apply": ("app.results.command_changes:apply", "Apply a run's change to a checkout."),
     "checkout": ("app.results.command_changes:checkout", "Check a run's branch out in a new folder."),
     "cancel": ("app.results.command_results:cancel", "Cancel a run that is queued or working."),
     "open": ("app.results.command_results:open_", "Open a run in the browser."),
@@ -28,4 +28,4 @@ _COMMANDS: Final = {
 
 @click.group(cls=CommandGroup, elsewhere=_COMMANDS)
 def runs() -> None:
-    """List, start, continue, retry and wait for runs; show and apply what they did."""
+    """List, start, continue, retry and wait for runs; show and apply their results."""

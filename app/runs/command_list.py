@@ -108,7 +108,7 @@ def run_filter(
         return tuple(value[1:] for value in values if value.startswith("!"))
 
     now = now or datetime.now(UTC)
-    found = RunFilter(
+    condition = RunFilter(
         statuses=asked(statuses),
         not_statuses=excluded(statuses),
         repositories=asked(repositories),
@@ -125,18 +125,18 @@ def run_filter(
         query = parse(search, now)
         if query.problems:
             raise failed("usage", f"--search, {query.problems[0]}", problems=[asdict(each) for each in query.problems])
-        found = both(found, query.filter)
-    contradicted = set(found.statuses) & set(found.not_statuses)
+        condition = both(condition, query.filter)
+    contradicted = set(condition.statuses) & set(condition.not_statuses)
     problem = ""
-    if found.since and found.until and found.since > found.until:
+    if condition.since and condition.until and condition.since > condition.until:
         problem = "The time range ends before it begins."
     elif contradicted:
         problem = f"The status {min(contradicted)} is both asked for and excluded: keep one of the two."
-    elif active and found.statuses and set(found.statuses) <= FINAL_STATUSES:
-        problem = f"--active excludes the status {found.statuses[0]}, which ends a run: keep one of the two."
+    elif active and condition.statuses and set(condition.statuses) <= FINAL_STATUSES:
+        problem = f"--active excludes the status {condition.statuses[0]}, which ends a run: keep one of the two."
     if problem:
         raise failed("usage", problem)
-    return found
+    return condition
 
 
 def _unknown(status: str, known: Collection[str]) -> CommandFailedError:
@@ -228,14 +228,15 @@ class _RunList:
         Raises:
             CommandFailedError: A request failed, or the cache alone can answer.
         """
-        if self.condition.stuck and not self.is_cached:
-            raise failed("usage", "is:stuck is only known to the cache: add --cached.")
+        if (self.condition.stuck or self.condition.followed) and not self.is_cached:
+            state = "stuck" if self.condition.stuck else "followed"
+            raise failed("usage", f"is:{state} is only known to the cache: add --cached.")
         known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
         for status in self.condition.not_statuses:
             if status not in known and closest(status, known):
                 raise _unknown(status, known)
         self.asked_at = self.engine.clock()
-        # Read at the first row, because other processes go on filling the cache.
+        # Read at the first row, because other processes continue to fill the cache.
         self.coverage = await self.engine.cache.coverage()
         continued = await continued_from(self.engine)
         # Rows on a terminal are progress enough.

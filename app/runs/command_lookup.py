@@ -1,4 +1,4 @@
-"""The look-up of one run by its id, for which the API has no call (spec 4.2)."""
+"""Finding one run for an id; the API has no call for it (spec 4.2)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -53,7 +53,7 @@ class RunLookup(Struct, frozen=True):
         return await self._held(held.run_id) or held
 
     async def named(self, text: str) -> Run:
-        """The run with that id or unique part, from the cache or else the service.
+        """The run with that id or unique part, from the cache or the service.
 
         Raises:
             CommandFailedError: There is no such run, or the part is ambiguous.
@@ -62,7 +62,7 @@ class RunLookup(Struct, frozen=True):
         return await self._held(text) or await self._from_service(text)
 
     async def to_change(self, text: str, tell: Callable[[str], None]) -> Run:
-        """As `named`; reports which run a part of an id stands for."""
+        """As `named`; reports the run that a part of an id means."""
         run = await self.named(text)
         if run.run_id != text:
             tell(f"{text} is the run {run.run_id}.")
@@ -95,14 +95,14 @@ class RunLookup(Struct, frozen=True):
         cache = self.engine.cache
         before: tuple[Coverage, int] | None = None
         with progress_bar(self.engine, f"Looking for {safe_text(text, limit=60)}"):
-            while (found := await self._held(text)) is None:
+            while (detail := await self._held(text)) is None:
                 held = await cache.coverage(), await cache.count(RunFilter())
                 if held == before:
                     break
                 before = held
                 await self.engine.backfill.fetch_older()
-        if found is not None:
-            return found
+        if detail is not None:
+            return detail
         whole = (await cache.coverage()).whole
-        message = f"The service has no run {text}." if whole else f"No run {text} was found in what the service shows."
+        message = f"The service has no run {text}." if whole else f"No run {text} was found at the service."
         raise failed("not_found", f"{message} See: runwarden runs list", run_id=text)

@@ -27,9 +27,9 @@ WAIT_S: Final = 10.0
 )
 @async_command
 async def sync(invocation: Invocation, /, *, days: float | None) -> int:
-    """Fetch the history that is missing, newest first; what is cached is not fetched again.
+    """Fetch the missing history, newest first; cached runs are not fetched again.
 
-    It may be ended at any time: the next one, or a console, goes on from there.
+    It may be stopped at any time: the next one, or a console, continues from there.
     """
     async with invocation.engine(needs_token=True) as engine:
         try:
@@ -47,7 +47,7 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
                         bar.note(f"waiting as the service asked; {span(wait_s, pads_hours=False)} left")
                         await asyncio.sleep(wait_s)
         except ApiError as error:
-            raise CommandFailedError(of_api_error(error, hint="What was fetched so far is kept.")) from error
+            raise CommandFailedError(of_api_error(error, hint="The runs fetched so far are kept.")) from error
         coverage = await engine.cache.coverage()
         done = engine.backfill.progress.done_runs
         held = await engine.cache.count(RunFilter())

@@ -60,7 +60,7 @@ wait_options: Final = options_of(
     click.option("--wait", "waits", is_flag=True, help="Wait until the run ends."),
     _timeout("timeout", "How long to wait."),
 )
-"""The options of a command that starts a run, and may wait for its end."""
+"""The options of a command that starts a run, and may wait until it finishes."""
 
 
 @click.command("wait", cls=FactCommand)
@@ -129,7 +129,7 @@ class RunWaiter(Struct, frozen=True):
                 await self.engine.runs.learn_of_failures()
                 return {run_id: await self._result(run_id) for run_id in run_ids}
             # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final. A run
-            # that is not listed yet has none, and cannot be looked up by its id.
+            # that is not listed yet has none, and its id cannot be looked up.
             is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())
             examined.update(filter(None, waiting.values()))
             asked_for_s = await self._refresh(list(waiting), sweep=is_sweep_due)
@@ -173,16 +173,16 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
         each.run for each in results.values() if each.outcome == "ended" and each.run and each.run.status != "completed"
     ]
     if bad:
-        said = ", ".join(f"{run.run_id} ({run.status})" for run in bad)
-        return Failure("run_failed", f"Not completed: {said}.", Exit.FAILED, {"run_ids": [run.run_id for run in bad]})
+        names = ", ".join(f"{run.run_id} ({run.status})" for run in bad)
+        return Failure("run_failed", f"Not completed: {names}.", Exit.FAILED, {"run_ids": [run.run_id for run in bad]})
     if lost := ids("lost"):
         return Failure(
             "not_found", f"The service no longer shows {', '.join(lost)}.", Exit.NOT_FOUND, {"run_ids": [*lost]}
         )
     if unlisted := ids("unlisted"):
-        said = f"no run with the id {', '.join(unlisted)} is listed. Whether one exists is unknown."
-        return Failure("waited_too_long", f"Time is up; {said}", Exit.TIMED_OUT, {"run_ids": [*unlisted]})
+        names = f"no run with the id {', '.join(unlisted)} is listed. Whether one exists is unknown."
+        return Failure("waited_too_long", f"Time is up; {names}", Exit.TIMED_OUT, {"run_ids": [*unlisted]})
     if unended := ids("waiting"):
-        said = f"Time is up; not ended yet: {', '.join(unended)}."
-        return Failure("waited_too_long", said, Exit.TIMED_OUT, {"run_ids": [*unended]})
+        names = f"Time is up; not ended yet: {', '.join(unended)}."
+        return Failure("waited_too_long", names, Exit.TIMED_OUT, {"run_ids": [*unended]})
     return None

@@ -30,7 +30,7 @@ def run_document(
 
 
 def spec_fields(run: Run) -> dict[str, object]:
-    """A run's fields as received; beside the service's status of one that was cancelled, `"outcome": "cancelled"`."""
+    """A run's fields as received; for a cancelled one, `"outcome": "cancelled"` is added to the service's status."""
     return as_received(run.raw_json) | ({"outcome": CANCELLED} if run.status == CANCELLED else {})
 
 

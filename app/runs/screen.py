@@ -19,7 +19,7 @@ from app.console.session.troubles import UNREADABLE
 from app.engine.text import SafeText, closest, safe_text
 from app.profiles import ViewSettings
 from app.runs.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
-from app.runs.query.terms import KeyName
+from app.runs.query.terms import STATES, KeyName
 from app.runs.screen_actions import (
     ON_A_RUN,
     RUN_BINDINGS,
@@ -114,9 +114,9 @@ class RunsScreen(RunActions):
     ]
 
     table_query: var[TableQuery] = var(TableQuery(), init=False)
-    """What the table shows."""
+    """The rows of the table."""
     offered: var[object] = var(None, init=False, bindings=True)
-    """What the keys depend on: they are offered again when it changes."""
+    """The facts that the keys depend on: they are offered again after a change."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -139,13 +139,14 @@ class RunsScreen(RunActions):
         """Whether the focus goes from the search line to the table with the rows that are on their way."""
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the filters, the table, and the run beside or below it."""
+        """Compose the filters, the table, and the run next to it or below it."""
         yield self.bar
         yield self.split
 
     def on_mount(self) -> None:
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.loader.engine_changed)
+        self.session.pins_changed.subscribe(self, lambda _: self._pins_changed())
         self.table.focus()
         self._show_query()
         if self.session.first is not None:
@@ -154,6 +155,10 @@ class RunsScreen(RunActions):
         self.split.fit(self.app.size)
         self._explain_no_rows()
         self.run_worker(self._begin)
+
+    def _pins_changed(self) -> None:
+        if self._condition.followed:
+            self.loader.runs_changed()
 
     async def _begin(self) -> None:
         await self.session.opened()
@@ -167,7 +172,7 @@ class RunsScreen(RunActions):
 
     @property
     def chosen_ids(self) -> tuple[str, ...]:
-        """The marked runs, or else the one under the cursor."""
+        """The marked runs; without marks, the one under the cursor."""
         return self.table.marks.ids or super().chosen_ids
 
     @property
@@ -180,7 +185,7 @@ class RunsScreen(RunActions):
         return self.table_query.condition(self.session.run_now())
 
     def go_to(self, target: str) -> None:
-        """Show the runs that match a line, in the view that has it or else among all runs."""
+        """Show the runs that match a line, in the view that has it or among all runs."""
         view = next((view for view in self.views if view.query.split() == target.split()), None)
         if view is not None:
             self.show_view(view)
@@ -207,12 +212,12 @@ class RunsScreen(RunActions):
             self.loader.seek(action.result_id)
 
     def tick(self, _: datetime) -> None:
-        """Update the ages on show, and what came in the background."""
+        """Update the ages on show, and load changes from the background."""
         now = self.session.run_now()
         self.table.tick(now, self.as_of)
         self.loader.tick()
         self._show_missing()
-        # In a frame of its own: with the header's age in one, everything between the two lines would be painted.
+        # Repaint separately from the header: Textual would otherwise repaint every line in between.
         if not self.pane.rests(now, self.as_of):
             after_refresh(self, self.pane.tick, now, self.as_of)
 
@@ -226,7 +231,7 @@ class RunsScreen(RunActions):
         return super().trouble() if self.table.count else None
 
     def on_resize(self, event: events.Resize) -> None:
-        """Put the run beside the table, below it, or on two lines."""
+        """Put the run next to the table, below it, or on two lines."""
         self.split.fit(event.size)
 
     # The table
@@ -294,13 +299,6 @@ class RunsScreen(RunActions):
         else:
             super().action_continue_run()
 
-    def action_new_like_this(self) -> None:
-        """Start runs like the marked ones, or like the one under the cursor."""
-        if self.table.marks:
-            self._show_many("like")
-        else:
-            super().action_new_like_this()
-
     def action_retry(self) -> None:
         """Send the instructions of the marked runs that failed once more, or of the run under the cursor."""
         self._show_many("retry")
@@ -313,7 +311,7 @@ class RunsScreen(RunActions):
 
     @using_engine("form")
     async def action_export(self, engine: "Engine") -> None:
-        """Write the marked runs, or else all that match, to a file."""
+        """Write the marked runs to a file; without marks, all that match."""
         from app.runs.screen_export import show_export
 
         await show_export(self, engine, self.table_query, self.table.marks.ids)
@@ -378,7 +376,7 @@ class RunsScreen(RunActions):
         self.show_view(self.views[(self._view_index + step) % len(self.views)])
 
     def action_clear(self) -> None:
-        """Stop fetching; else remove marks, changes to the line, or the view."""
+        """Stop fetching; otherwise remove marks, changes to the line, or the view."""
         query = self.table_query
         if self.older_runs.stop():
             return
@@ -423,14 +421,14 @@ class RunsScreen(RunActions):
         if line.has_focus:
             self._goes_to_rows = False
             self.table_query = replace(self.table_query, line=line.value, cursor=line.cursor_position)
-            found = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
+            matches = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
             # Names that cannot be typed are not suggested.
-            typable = (each for each in found if safe_text(each.insert) == each.insert)
+            typable = (each for each in matches if safe_text(each.insert) == each.insert)
             self.bar.offer(tuple(SearchSuggestion(s.start, s.end, safe_text(s.insert), s.about) for s in typable))
 
     @on(SearchInput.Left)
     def _line_left(self) -> None:
-        """Go back to the table as soon as it shows what the line finds."""
+        """Go back to the table as soon as it shows the matches."""
         self.set_line(self.bar.line.value.strip())
         self.bar.offer(())
         if self.table.is_replacing:
@@ -460,11 +458,11 @@ class RunsScreen(RunActions):
     def _pick(self, sheet: "PickerScreen[Any]", keys: set[KeyName], terms: Callable[[Any], Iterable[str]]) -> None:
         """Let the user choose, and replace the terms with these keys by the chosen ones."""
 
-        def picked(found: object) -> None:
-            if found is not None:
-                line, now = replaced(self.table_query.line, keys, terms(found)), self.session.run_now()
+        def picked(choice: object) -> None:
+            if choice is not None:
+                line, now = replaced(self.table_query.line, keys, terms(choice)), self.session.run_now()
                 before, after = parse(self.table_query.line, now), parse(line, now)
-                # What was typed in short or in quotes is not written out by a choice that changes nothing.
+                # A choice that changes nothing does not rewrite short or quoted terms.
                 if before.filter != after.filter or before.problems:
                     self.set_line(line)
 
@@ -476,9 +474,9 @@ class RunsScreen(RunActions):
         from app.console.sheets import MarkPicker
 
         condition = self._condition
-        found = await engine.cache.status_counts(condition)
-        others = sorted({*found, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
-        counts = {status: found.get(status, 0) for status in (*STATUS_ORDER, *others)}
+        by_status = await engine.cache.status_counts(condition)
+        others = sorted({*by_status, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
+        counts = {status: by_status.get(status, 0) for status in (*STATUS_ORDER, *others)}
         sheet = MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
         self._pick(sheet, {"status", "is"}, lambda picked: listed("status", *picked))
 
@@ -538,9 +536,9 @@ class RunsScreen(RunActions):
         """Choose a view, or forget one that was saved here."""
         from app.runs.screen_pickers import ViewPicker
 
-        def picked(found: tuple[View, bool] | None) -> None:
-            if found is not None:
-                view, is_forgotten = found
+        def picked(choice: tuple[View, bool] | None) -> None:
+            if choice is not None:
+                view, is_forgotten = choice
                 (self._forget_view if is_forgotten else self.show_view)(view)
 
         self.app.push_screen(ViewPicker(self.views, self.table_query.view), picked)
@@ -553,17 +551,17 @@ class RunsScreen(RunActions):
             self._show_views()
 
     def action_save_view(self) -> None:
-        """Keep what is shown as a view."""
+        """Save the shown runs as a view."""
         from app.runs.screen_pickers import ViewSaver
 
         def save(view: ViewSettings | None) -> None:
             if view is not None:
-                said = f"Saved as the view {safe_text(view.name)}."
-                self.preferences.change(lambda known: known.with_view(view), said)
+                text = f"Saved as the view {safe_text(view.name)}."
+                self.preferences.change(lambda known: known.with_view(view), text)
                 self.show_view(named(self.views, view.name))
                 self._show_views()
 
-        self.set_line(self.table_query.line.strip())  # As it will be read, not as it stands while it is typed.
+        self.set_line(self.table_query.line.strip())  # As it will be read, not as it is while it is typed.
         if problems := self._problems:
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
@@ -647,7 +645,7 @@ class RunsScreen(RunActions):
         return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
 
     def _show_remark(self) -> None:
-        """Show the problem with the line, or else the number of marked runs."""
+        """Show the problem with the line; without one, the number of marked runs."""
         if problems := self._problems:
             self.bar.remark(*problem_texts(problems[0]), tone="bad")
         elif self.table.marks:
@@ -659,13 +657,13 @@ class RunsScreen(RunActions):
 
     @on(RunsLoader.Counted)
     def _show_numbers(self) -> None:
-        """Show what the cache holds now."""
+        """Show the current state of the cache."""
         self.loader.count_views(self.views)
         self._show_views()
         self._show_missing()
 
     def _show_missing(self) -> None:
-        """Bring the lines about missing runs up to date: the fetching goes on, and time passes."""
+        """Update the lines about missing runs: fetching continues, and time passes."""
         query = self.table_query
         has_count = not query.is_changed and query.view.query in self.loader.counts
         if (line := self.older_runs.line(has_counts=has_count)) is not None:
@@ -684,7 +682,7 @@ class RunsScreen(RunActions):
         self.table.notice = UNREADABLE if unreadable else self.older_runs.nothing_here()
 
     def _explain_row(self) -> None:
-        """Explain what the cursor is on instead of a run."""
+        """Explain the row under the cursor if it is not a run."""
         if self.table.row is None:
             self.pane.explain(self.older_runs.explanation(self.table.group))
 
@@ -701,7 +699,7 @@ class RunsScreen(RunActions):
 
 def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
     """The number of marked runs, with their keys if there is room."""
-    keys = " · c continue · T retry · N start alike · f follow · X cancel · esc unmark" if is_wide else ""
+    keys = " · c continue · T retry · f follow · X cancel · esc unmark" if is_wide else ""
     capped = f" · sent to {cap:,} at a time" if count > cap else ""
     return safe_text(f"■ {count:,} marked{capped}{keys}")
 
@@ -714,8 +712,7 @@ def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
         more = f" +{len(values) - 1}" if len(values) > 1 else ""
         return Facet(name, safe_text(f"{values[0]}{more}" if values else "any", limit=60), bool(values), action)
 
-    flags = {"active": condition.active, "ended": condition.ended, "stuck": condition.stuck}
-    states = [name for name, is_set in flags.items() if is_set]
+    states = [state for state in STATES if getattr(condition, state)]
     times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
     return (
         facet("status", "pick_statuses", [*states, *condition.statuses], condition.not_statuses),

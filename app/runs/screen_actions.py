@@ -1,4 +1,4 @@
-"""What is done with the run in focus, on every screen that has one, and with many runs at once."""
+"""Actions on the run in focus, on every screen that has one, and on many runs at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 PATIENCE_S: Final = 0.5
 """Seconds after which a wait for the service is said."""
-FormName = Literal["retry", "continue", "like"]
-"""What is done with many runs at once."""
+FormName = Literal["retry", "continue"]
+"""The actions on many runs at once."""
 _NAMED: Final = 5
 """Runs that a sheet names."""
 MOST_MARKS: Final = 1_000
 """Runs marked at a time: for more there are filters."""
 ONE_ONLY: Final = "{:,} runs are marked: here this is done for one. Press esc to unmark them."
-WRITES: Final = frozenset({"new_run", "continue_run", "start_agent", "new_like_this", "retry", "cancel_run"})
+WRITES: Final = frozenset({"new_run", "continue_run", "retry", "cancel_run"})
 """Actions that a read-only profile does not have."""
 ON_A_RUN: Final = frozenset(
-    {"continue_run", "follow_run", "new_like_this", "cancel_run", "copy_run_id", "copy_run_json", "open_in_browser"}
+    {"continue_run", "follow_run", "cancel_run", "copy_run_id", "copy_run_json", "open_in_browser"}
 )
 """Actions that need a run in focus."""
 
@@ -49,20 +49,13 @@ hidden = partial(Binding, show=False)
 RUN_BINDINGS: Final = (
     Binding("n", "new_run", "new run", tooltip="Start a run on a repository", id="run.new"),
     Binding("c", "continue_run", "continue", tooltip="Send this run's agent another message", id="run.continue"),
-    Binding("a", "start_agent", "agent", tooltip="Start a named agent on a repository", id="run.agent"),
+    Binding("a", "new_run('name')", "agent", tooltip="Start a run of a named agent", id="run.agent"),
     Binding(
         "f",
         "follow_run",
         "follow",
         tooltip="Follow it in every tab until it ends; press again to unfollow",
         id="run.follow",
-    ),
-    hidden(
-        "N",
-        "new_like_this",
-        "new like this",
-        tooltip="Start a run with the same repository and instructions",
-        id="run.new_like",
     ),
     hidden("X", "cancel_run", "cancel run", tooltip="Cancel the run, or all marked ones", id="run.cancel"),
     hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
@@ -109,24 +102,11 @@ class RunActions(BaseScreen):
         return super().check_action(action, parameters)
 
     @using_engine("form")
-    async def action_new_run(self, engine: "Engine") -> None:
-        """Start a run, on the repository of the chosen runs."""
-        from app.actions.screen_writes import NewRunForm
+    async def action_new_run(self, engine: "Engine", focus: str = "") -> None:
+        """Start a run, on the repository of the chosen runs; `focus`: the form's field to begin with."""
+        from app.actions.screen_start import NewRunForm
 
-        self.app.push_screen(NewRunForm(engine, await self._repository()), self.form_closed)
-
-    @using_engine("form")
-    async def action_new_like_this(self, engine: "Engine") -> None:
-        """Start a run like the one in focus."""
-        from app.actions.screen_writes import like_of
-
-        if len(self.chosen_ids) > 1:
-            self.session.notify(ONE_ONLY.format(len(self.chosen_ids)), severity="warning")
-            return
-        detail = await engine.cache.detail(self.chosen_ids[0]) if self.chosen_ids else None
-        form = await answered(self, like_of(engine, detail))
-        if form is not None:
-            self.app.push_screen(form, self.form_closed)
+        self.app.push_screen(NewRunForm(engine, await self._repository(), focus=focus), self.form_closed)
 
     @using_engine("form")
     async def action_continue_run(self, engine: "Engine") -> None:
@@ -154,13 +134,6 @@ class RunActions(BaseScreen):
         finals = await engine.cache.final_statuses()
         form = ContinueRunForm(engine, runs[0], final_statuses=finals, said=text)
         self.app.push_screen(form, lambda action: closed(action, form.is_waiting))
-
-    @using_engine("form")
-    async def action_start_agent(self, engine: "Engine") -> None:
-        """Start a named agent, on the repository of the chosen runs."""
-        from app.actions.screen_agents import StartAgentForm
-
-        self.app.push_screen(StartAgentForm(engine, await self._repository()), self.form_closed)
 
     @using_engine("form")
     async def action_cancel_run(self, engine: "Engine") -> None:
@@ -295,11 +268,11 @@ def cancel_sheet(
                 done += 1
         if refused and not done and not unknown:
             raise ActionRefusedError(" ".join(refused))
-        said = [_was_cancelled(done, len(runs))] if done else []
+        sentences = [_was_cancelled(done, len(runs))] if done else []
         if unknown:
             them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
-            said.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
-        return " ".join((*said, *refused))
+            sentences.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
+        return " ".join((*sentences, *refused))
 
     leaving = "Keep it" if len(runs) == 1 else "Keep them"
     title = f"Cancel {what}"
@@ -324,14 +297,14 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
 
 
 async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | None:
-    """Wait for what the service may have to be asked for, and say so; None: another screen is on show by then."""
+    """Wait for an answer of the service, and notify if it takes long; None: another screen is on show by then."""
     say = partial(screen.session.notify, "Asking the service for the instructions; the form opens when it answers.")
     waiting = screen.set_timer(PATIENCE_S, say)
     try:
-        found = await asking
+        answer = await asking
     finally:
         waiting.stop()
-    return found if screen.app.screen is screen else None
+    return answer if screen.app.screen is screen else None
 
 
 async def show_many(
@@ -341,8 +314,8 @@ async def show_many(
     ids: Sequence[str],
     sent: Callable[[tuple[str, ...]], None],
 ) -> None:
-    """Show the form that retries, continues or starts alike these runs; `sent` gets the ids it was done for."""
-    from app.actions.screen_many import ManyForm, continued, known_of, retried, started_like
+    """Show the form that retries or continues these runs; `sent` gets the ids it was done for."""
+    from app.actions.screen_many import ManyForm, continued, known_of, retried
 
     session = screen.session
     held = await engine.cache.details(ids)
@@ -358,8 +331,6 @@ async def show_many(
                 session.notify(safe_text(said, limit=300), severity="warning", timeout=CURE_S)
         case "continue":
             task = continued(runs, known, await engine.cache.final_statuses())
-        case "like":
-            task = started_like(runs, known)
         case _:
             assert_never(name)
     if not task.runs:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from app.runs.screen_subject import RunSubject
 
 WIDE: Final = 120
-"""Columns needed for the neighbours beside the conversation."""
+"""Columns needed for the neighbours next to the conversation."""
 
 
 class ReplyBox(ParagraphInput):
@@ -80,7 +80,7 @@ class ConversationPart(RunPart):
         return self._turns
 
     def compose(self) -> ComposeResult:
-        """Compose the turns, the neighbours beside them, and the box below."""
+        """Compose the turns, the neighbours next to them, and the box below."""
         with Horizontal(id="run-talk"):
             yield self._turns
             yield self._beside
@@ -91,7 +91,7 @@ class ConversationPart(RunPart):
         self.paint()
 
     def paint(self) -> None:
-        """Show what was read."""
+        """Show the turns and the neighbours."""
         self._turns.paint()
         self._beside.paint()
 
@@ -101,7 +101,7 @@ class ConversationPart(RunPart):
         self.paint()
 
     def on_resize(self) -> None:
-        """Put the neighbours beside the turns, or below them."""
+        """Put the neighbours next to the turns, or below them."""
         self.set_class(self.size.width >= WIDE, "-wide")
         self.paint()
 

@@ -1,16 +1,14 @@
 """Exporting runs: as a table for a spreadsheet, or as JSON with everything stored about each."""
 
-import csv
-import json
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from app.console.sheets import ExportScreen
-from app.engine.atomic_file import replacing
-from app.engine.text import csv_cell, json_escaped, plural
+from app.engine.export import FORMATS, exporting
+from app.engine.text import plural
 from app.engine.times import rfc3339
 from app.runs.document import run_document
 from storage.records import RunDetail, RunFilter, RunSort
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.runs.screen_views import TableQuery
 
-FORMATS: Final = (".csv", ".ndjson", ".json")
 COLUMNS: Final = ("run_id", "status", "repository", "branch_name", "created_at", "updated_at", "state", "stuck")
 CHUNK: Final = 500
 """Runs read and written at a time, so that a million of them need little memory."""
@@ -43,30 +40,14 @@ async def write(what: Export, path: Path) -> int:
         OSError: The file cannot be written.
         StorageError: The cache cannot be read.
     """
-    with replacing(path) as file:
-        return await _write(what, file, path.suffix.lower())
-
-
-async def _write(what: Export, file: IO[str], suffix: str) -> int:
-    count, table = 0, csv.writer(file, lineterminator="\n")
-    if suffix == ".json":
-        file.write('{"runs": [')
-    elif suffix == ".csv":
-        table.writerow(COLUMNS)
-    async for details, stuck in _chunks(what):
-        for detail in details:
-            is_stuck = detail.run.run_id in stuck
-            if suffix == ".csv":
-                table.writerow(map(csv_cell, _row(detail, stuck=is_stuck)))
-            else:
-                document = run_document(detail.run, detail, stuck=is_stuck)
-                # Escaped: control sequences stay plain letters when the file is printed.
-                text = json_escaped(json.dumps(document, allow_nan=False))
-                file.write(f"{text}\n" if suffix == ".ndjson" else f"{',' if count else ''}\n{text}")
-            count += 1
-    if suffix == ".json":
-        file.write(f'\n], "count": {count}}}\n')
-    return count
+    with exporting(path, "runs", COLUMNS) as file:
+        async for details, stuck in _chunks(what):
+            for detail in details:
+                run, is_stuck = detail.run, detail.run.run_id in stuck
+                times = rfc3339(run.created_at), rfc3339(run.updated_at)
+                row = run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, is_stuck
+                file.add(row, run_document(run, detail, stuck=is_stuck))
+        return file.count
 
 
 async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], frozenset[str]]]:
@@ -84,14 +65,8 @@ async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], froz
         yield [held[run_id] for run_id in ids[start : start + CHUNK] if run_id in held], stuck
 
 
-def _row(detail: RunDetail, *, stuck: bool) -> tuple[object, ...]:
-    run = detail.run
-    times = rfc3339(run.created_at), rfc3339(run.updated_at)
-    return run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, stuck
-
-
 async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery", marks: tuple[str, ...]) -> None:
-    """Show the sheet that writes the marked runs, or else all that match, to a file."""
+    """Show the sheet that writes the marked runs to a file; without marks, all that match."""
     session = screen.session
     condition = query.condition(session.run_now())
     count = len(marks) or await engine.cache.count(condition)

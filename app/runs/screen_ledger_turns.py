@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Final
 
-from app.engine.text import SafeText, safe_block, safe_text
+from app.engine.text import safe_block, safe_text
 from widgets.runs.facts import SentMessage
 
 if TYPE_CHECKING:
@@ -16,26 +16,14 @@ TURN_LINES: Final = 60
 def turn_of(action: "Action") -> SentMessage:
     """Return an action of the ledger as a turn of a conversation."""
     trouble = safe_text(action.error.message) if action.error is not None else None
-    return SentMessage(
-        action.created_at, safe_text(action.actor, limit=60), action.state, _said(action.body_json), trouble
-    )
-
-
-def indented(raw_json: str) -> tuple[SafeText, ...]:
-    """Return JSON with one field a line; invalid JSON unchanged."""
-    try:
-        text = json.dumps(json.loads(raw_json), indent=2, ensure_ascii=False)
-    except ValueError:
-        text = raw_json
-    return safe_block(text)
-
-
-def _said(body_json: str) -> tuple[SafeText, ...]:
-    body = json.loads(body_json)
+    body = json.loads(action.body_json)
     text = body.get("instructions") if isinstance(body, dict) else None
     if isinstance(text, str):
-        return safe_block(text, lines=TURN_LINES)
-    return indented(json.dumps(body.get("inputs", {}) if isinstance(body, dict) else body))
+        lines = safe_block(text, lines=TURN_LINES)
+    else:
+        inputs = body.get("inputs", {}) if isinstance(body, dict) else body
+        lines = safe_block(json.dumps(inputs, indent=2, ensure_ascii=False))
+    return SentMessage(action.created_at, safe_text(action.actor, limit=60), action.state, lines, trouble)
 
 
 def instructions_of(action: "Action") -> str:

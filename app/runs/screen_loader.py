@@ -1,4 +1,4 @@
-"""What the runs screen shows, read from the cache and the service: rows, numbers, and the run under the cursor."""
+"""The data of the runs screen, read from the cache and the service: rows, numbers, and the run under the cursor."""
 
 from collections.abc import Iterable
 from contextlib import aclosing
@@ -12,7 +12,7 @@ from app.api.errors import ApiError
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
 from app.runs.query import parse
-from app.runs.screen_ledger_turns import indented, turn_of
+from app.runs.screen_ledger_turns import turn_of
 from app.runs.screen_views import ALL, TableQuery, View
 from storage.records import KNOWN_STATUSES, RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.runs.extent import Extent
@@ -52,7 +52,7 @@ class RunsLoader:
         self._table, self._pane = split.table, split.pane
         self.query = query
         self.extent: Extent | None = None
-        """What the cache holds; None: not known yet."""
+        """The extent of the cache; None: not known yet."""
         self.counts: dict[str, int] = {}
         """The number of runs in a view, by the view's line."""
         self.statuses: frozenset[str] | None = None
@@ -79,7 +79,7 @@ class RunsLoader:
     # What asks for rows
 
     def show_first(self, first: "FirstPaint") -> None:
-        """Show what the cache held before the engine is open."""
+        """Show the cached rows before the engine is open."""
         condition = self._condition
         if self.query.grouping is None:
             request = self._table.request(condition, self.query.sort)
@@ -113,7 +113,7 @@ class RunsLoader:
             self.runs_changed()
 
     def tick(self) -> None:
-        """Read what came in the background, and ask what the runs on show are about."""
+        """Read changes from the background, and ask for the subjects of the runs on show."""
         if self._is_behind:
             self._is_behind = False
             self.runs_changed()
@@ -126,7 +126,7 @@ class RunsLoader:
         self.runs_changed()
 
     def query_changed(self, before: TableQuery, after: TableQuery) -> None:
-        """Read other rows, if the query has others, and give up a search that is still going on."""
+        """Read other rows, if the query has others, and give up a search that is not finished."""
         self.query, now = after, self._session.run_now()
         has_other_groups = (after.grouping and after.grouping.by) != (before.grouping and before.grouping.by)
         if after.sort != before.sort or after.condition(now) != before.condition(now) or has_other_groups:
@@ -174,17 +174,17 @@ class RunsLoader:
             raise
 
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
-        """Show what is found at once, then the rows around it, and how many there are once all runs were searched."""
+        """Show early matches at once, then the rows around them, and their number once all runs were searched."""
         table, sort = self._table, self.query.sort
-        found = 0
+        count = 0
         for patience_s in LOOKS_S:
             request = table.request(condition, sort)
             rows = await cache.first_rows(condition, sort, limit=table.page, patience_s=patience_s)
-            if len(rows) > found:
-                found = len(rows)
+            if len(rows) > count:
+                count = len(rows)
                 table.show(first_window(rows, request), request)
                 await self._painted()
-            if found == table.page:
+            if count == table.page:
                 break
         request = table.request(condition, sort)
         last = request.offset + request.limit
@@ -202,7 +202,7 @@ class RunsLoader:
     # Numbers
 
     async def _read_numbers(self, *, is_counted: bool = True) -> None:
-        """Read how many runs match, how many the cache holds, and what is missing."""
+        """Read how many runs match, how many the cache holds, and the missing stretches."""
         if (engine := self._session.engine) is None:
             return
         cache = engine.cache
@@ -219,7 +219,7 @@ class RunsLoader:
             progress=await cache.backfill_progress(cache.clock()),
         )
         if self.extent is not None and self.extent.coverage.gaps != extent.coverage.gaps:
-            # The lines of gaps stand among the rows.
+            # The lines of gaps are among the rows.
             self.runs_changed()
         self._count(extent)
         self._screen.post_message(self.Counted())
@@ -242,16 +242,16 @@ class RunsLoader:
         if (engine := self._session.engine) is None:
             return
         self.statuses = KNOWN_STATUSES | set(await engine.cache.known_statuses())
-        now, found = self._session.run_now(), dict[str, int]()
+        now, counts = self._session.run_now(), dict[str, int]()
         for line in dict.fromkeys(view.query for view in self._views):
             condition = parse(line, now).filter
-            # Only what an index counts: a count must not cost a search of a million runs.
+            # Only counts from an index: a count must not cost a search of a million runs.
             if not (condition.is_scan or condition.branches or condition.not_branches):
-                found[line] = await engine.cache.count(condition)
+                counts[line] = await engine.cache.count(condition)
             elif line == self.query.view.query and line in self.counts:
-                found[line] = self.counts[line]
-        if found != self.counts:
-            self.counts = found
+                counts[line] = self.counts[line]
+        if counts != self.counts:
+            self.counts = counts
             self._screen.post_message(self.ViewsCounted())
 
     # The run under the cursor
@@ -270,8 +270,8 @@ class RunsLoader:
     def _unknown_runs(self) -> list[RunRow]:
         """The runs on show of which something may be learnt, the one under the cursor first."""
         engine, here = self._session.engine, self._table.row
-        found = dict.fromkeys((*([here] if here else []), *self._table.rows_on_show))
-        return [row for row in found if engine is not None and engine.summaries.are_due(row)]
+        rows = dict.fromkeys((*([here] if here else []), *self._table.rows_on_show))
+        return [row for row in rows if engine is not None and engine.summaries.are_due(row)]
 
     async def _learn(self) -> None:
         engine, rows = self._session.engine, self._unknown_runs()
@@ -312,7 +312,6 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         stuck,
         next(earlier, None),
         Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
-        indented(detail.run.raw_json),
         engine.settings.history.confirmed_for,
         agent=seen.summary.agent,
         retried=(await retries(ledger)).get(retry_key(detail.run)) if detail.run.status == "failed" else None,

@@ -80,7 +80,7 @@ class OlderRuns:
 
     @property
     def below(self) -> CoverageGap | None:
-        """The newest gap without a line between two runs; the line below the last run stands for it."""
+        """The newest gap without a line between two runs; the line below the last run shows it."""
         between = self._table.gaps
         return next((gap for gap in self._gaps if not any(gap.overlaps(drawn) for drawn in between)), None)
 
@@ -109,7 +109,7 @@ class OlderRuns:
         return self._loader.extent is not None and self._loader.extent.is_paused
 
     def fetch(self, gap: CoverageGap | None = None) -> None:
-        """Fetch runs of this gap, or else of the newest one, until the query finds some."""
+        """Fetch runs of this gap (by default the newest one) until the query finds some."""
         wanted = gap or self.gap
         if not self.is_fetching and self._gaps and wanted is not None:
             self._wanted = wanted
@@ -169,7 +169,7 @@ class OlderRuns:
     async def _walk_until_found(self, engine: "Engine") -> None:
         cache = engine.cache
         condition = self._loader.query.condition(self._session.run_now())
-        found = await cache.count(condition)
+        count = await cache.count(condition)
         before = None
         # The service has no more once a round brings no run and makes no gap smaller.
         while (held := (await cache.coverage(), await cache.count(RunFilter()))) != before:
@@ -180,7 +180,7 @@ class OlderRuns:
                 before = None  # A round that was cut short does not count.
                 await self._wait(error.retry_after_s or WAIT_S)
             self._changed()
-            if await cache.count(condition) > found:
+            if await cache.count(condition) > count:
                 return
 
     async def _wait(self, wait_s: float) -> None:
@@ -202,8 +202,8 @@ class OlderRuns:
 
     def lines(self) -> dict[CoverageGap | None, tuple[SafeText, ...]]:
         """The table's lines of missing runs, each in full and then shorter; that of None is below the last run."""
-        found: dict[CoverageGap | None, tuple[SafeText, ...]] = {gap: self._texts(gap) for gap in self._table.gaps}
-        return found if (gap := self.below) is None else {**found, None: self._texts(gap)}
+        texts: dict[CoverageGap | None, tuple[SafeText, ...]] = {gap: self._texts(gap) for gap in self._table.gaps}
+        return texts if (gap := self.below) is None else {**texts, None: self._texts(gap)}
 
     def _texts(self, gap: CoverageGap) -> tuple[SafeText, ...]:
         runs = missing_text(gap, self._session.run_now())
@@ -220,7 +220,7 @@ class OlderRuns:
         return tuple(map(safe_text, texts))
 
     def line(self, *, has_counts: bool = False) -> ExtentLine | None:
-        """What is missing and how the fetching goes; None: not known yet."""
+        """The missing runs and the progress of fetching; None: not known yet."""
         if (extent := self._loader.extent) is None:
             return None
         is_limited = not extent.coverage.ranges or self.gap is not None
@@ -249,7 +249,7 @@ class OlderRuns:
         return nothing_to_show(empty, extent, link, session.clock(), wait, looked=looked, read_only=read_only)
 
     def explanation(self, group: "RunGroup | None") -> str:
-        """The text beside the table while the cursor is on no run: about its group, or what is missing and why."""
+        """The text next to the table if the cursor is not on a run: its group, or the missing runs and the reason."""
         if group is not None and group.others:
             return f"{group.others:,} more groups with {group.runs:,} runs: narrow the query to see them."
         if group is not None:

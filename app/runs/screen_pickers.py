@@ -1,4 +1,4 @@
-"""The sheets that choose what the table shows: a view, names, a stretch of time, the order, the columns."""
+"""The sheets that choose the rows of the table: a view, names, a stretch of time, the order, the columns."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
@@ -53,7 +53,7 @@ def limits_of(day: date) -> Limits:
 
 
 class ValuePicker(PickerScreen[Picked]):
-    """Closes with the names to show and to exclude, found by a few of their letters; both empty: any name."""
+    """Closes with the names to show and to exclude, found with a few of their letters; both empty: any name."""
 
     HINT = "tab mark, again exclude · enter apply · ctrl+x any"
     CLICKABLE: ClassVar[Mapping[str, str]] = {
@@ -116,7 +116,7 @@ class ValuePicker(PickerScreen[Picked]):
         return only, tuple(name for name, mark in self._marks.items() if mark == "not")
 
     def action_mark(self) -> None:
-        """Show the name under the cursor; then exclude it; then neither."""
+        """Cycle the name under the cursor: shown, excluded, neither."""
         picks = self.query_one(PickList)
         if picks.value is None:
             return
@@ -146,8 +146,8 @@ class ValuePicker(PickerScreen[Picked]):
         # The star of a pattern is not among the letters to search for.
         letters = text.replace("*", "")
         matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
-        for (_, found), name in sorted(matches, key=lambda pair: -pair[0][0])[:MOST]:
-            yield PickItem(name, found=tuple(found))
+        for (_, positions), name in sorted(matches, key=lambda pair: -pair[0][0])[:MOST]:
+            yield PickItem(name, found=tuple(positions))
         if not is_pattern and text not in self._names:
             yield PickItem(text, "as typed")
 
@@ -222,7 +222,7 @@ class DatesPicker(PickerScreen[Limits]):
 
 def order_choices(sort: RunSort) -> list[tuple[Content, RunSort]]:
     """The orders to choose from; choosing the current column reverses it."""
-    found = []
+    choices = []
     for field in SORTABLE:
         is_current = field.name == sort.column
         is_down = sort.descending if is_current else field.begins_descending
@@ -232,8 +232,8 @@ def order_choices(sort: RunSort) -> list[tuple[Content, RunSort]]:
             (f"{arrow} ", "$accent"),
             (field.descending if is_down else field.ascending, "$foreground 70%"),
         )
-        found.append((entry, chosen_order(field.name, sort)))
-    return found
+        choices.append((entry, chosen_order(field.name, sort)))
+    return choices
 
 
 LONGEST_NAME: Final = 40
@@ -303,7 +303,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
             self.action_replace()
 
     def action_replace(self) -> None:
-        """Close with the view, also if it replaces one that was saved here."""
+        """Close with the view, even if it replaces one that was saved here."""
         name, other = self.query_one(LineInput).value.strip(), self._explain()
         if name and (other is None or other.origin == "saved"):
             self.dismiss(ViewSettings(name, self._query.line, self._query.sort, str(self._query.grouping or "")))
@@ -407,12 +407,12 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         options.highlighted = choice.every_key.index(key)
 
     def _entries(self) -> list[Option]:
-        choice, found = self._table.choice, []
+        choice, entries = self._table.choice, []
         for key in choice.every_key:
             is_shown = key in choice.shown
             width = choice.widths.get(key)
             box = ("■ " if is_shown else "□ ", "$accent" if is_shown else "$foreground 70%")
             where = "stays in view" if key in FROZEN else "where known" if key in SPARED else ""
             notes = f"{f'{width} wide' if width else 'automatic':<18}{where}"
-            found.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
-        return found
+            entries.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
+        return entries

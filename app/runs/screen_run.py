@@ -20,8 +20,6 @@ from app.runs.screen_loader import read_run
 from app.runs.screen_subject import RunPart, RunSubject, hidden
 from storage.records.results import RunTurns
 from widgets.frame.bars import Tab
-from widgets.kit.line_text import LinePane
-from widgets.runs import facts
 from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle
 
@@ -33,35 +31,16 @@ PARTS: Final = (
     Tab("review", "F3", "Review", "Review", "Review"),
     Tab("changes", "F4", "Changes", "Changes", "Changes"),
     Tab("log", "F5", "Log", "Log", "Log"),
-    Tab("raw", "F6", "Raw", "Raw", "Raw"),
 )
 FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
 """Actions for active runs only."""
 
 
-class RawPart(RunPart):
-    """The run as received."""
-
-    def compose(self) -> Iterable[Widget]:
-        """Compose the text."""
-        yield LinePane(lambda _: facts.raw(self.subject.view) if self.subject.view is not None else [], id="run-raw")
-
-    @property
-    def body(self) -> LinePane:
-        """The widget to focus: the text."""
-        return self.query_one(LinePane)
-
-    def show(self) -> None:
-        """Show the JSON."""
-        self.body.paint()
-
-
 class RunScreen(RunActions):
-    """One run: its conversation, review, changes, log and JSON."""
+    """One run: its conversation, review, changes and log."""
 
     TAB = "runs"
-    CSS = "#run-raw { height: 1fr; padding: 0 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
             Binding(tab.key.lower(), f"show('{tab.name}')", tab.title, show=False, id=f"run.{tab.name}")
@@ -113,11 +92,10 @@ class RunScreen(RunActions):
             "review": ReviewPart(subject),
             "changes": self._changes,
             "log": LogPart(subject),
-            "raw": RawPart(subject),
         }
         self._current = "conversation"
         self._is_from_finding = False
-        """Whether a finding led to what is on show."""
+        """Whether a finding led to the part on show."""
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the head, the tabs and the parts."""
@@ -139,7 +117,7 @@ class RunScreen(RunActions):
 
     @property
     def _is_active(self) -> bool:
-        """Whether the run goes on, as far as is known."""
+        """Whether the run is active, as far as is known."""
         detail = self._subject.detail
         return detail is None or not detail.is_final
 
@@ -180,7 +158,7 @@ class RunScreen(RunActions):
         self.action_show(names[(names.index(self._current) + step) % len(names)])
 
     def action_back(self) -> None:
-        """Go back to the findings, if one led here; else to where the run was opened."""
+        """Go back to the findings, if one led here; otherwise to where the run was opened."""
         if self._is_from_finding:
             self.action_show("review")
         else:
@@ -241,9 +219,9 @@ class RunScreen(RunActions):
             if is_waiting or (action is not None and action.state == "confirmed"):
                 self._conversation.reply.clear()
                 self._conversation.body.focus()
-                # A reply that waits for the end of the run has a notice of its own.
+                # The form notifies about a reply that waits until the run finishes.
                 if not is_waiting:
-                    self.session.notify("Sent. What the agent does with it appears here.")
+                    self.session.notify("Sent. The agent's progress appears here.")
 
         self.reply(message.text, replied)
 
@@ -293,11 +271,11 @@ class RunScreen(RunActions):
         subject, detail = self._subject, self._subject.detail
         if detail is None:
             return
-        found = await subject.results.turns(detail)
+        turns = await subject.results.turns(detail)
         if detail.run.run_id != subject.run_id:
             return
-        subject.turns = found if isinstance(found, RunTurns) else None
-        subject.turns_problem = "" if isinstance(found, RunTurns) else found.reason
+        subject.turns = turns if isinstance(turns, RunTurns) else None
+        subject.turns_problem = "" if isinstance(turns, RunTurns) else turns.reason
         if self._is_active and subject.has_ended:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._show_place()

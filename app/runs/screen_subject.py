@@ -61,7 +61,7 @@ class RunSubject:
 
     @property
     def results(self) -> Results:
-        """What the run did, from git and, once the engine is open, from the service."""
+        """The run's results, from git and, once the engine is open, from the service."""
         if self.known_results is None and self.session.engine is not None:
             self.known_results = Results(self.session.settings, self.session.engine.extension)
         return self.known_results or Results(self.session.settings)
@@ -168,5 +168,5 @@ def showing_failure(say: "Callable[[Notice], object]") -> "Iterator[None]":
 
 
 def unavailable(title: str, reason: str) -> Notice:
-    """A notice that names what is missing, and why."""
+    """A notice about a missing part, with the reason."""
     return Notice("○", title, (safe_text(reason, limit=2_000),))

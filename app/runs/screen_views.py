@@ -43,11 +43,11 @@ MOST_VIEWS: Final = 50
 MOST_TERMINALS: Final = 20
 """Terminals whose last query is kept."""
 EARLIER_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
-"""The columns shown at first before there were others; the file has them, also of a user who chose none."""
+"""The columns shown at first before there were others; the file has them, even for a user who chose none."""
 
 
 class PreferencesError(RunwardenError):
-    """Preferences cannot be saved; the message names the file and the cure. The console works without."""
+    """Preferences cannot be saved; the message names the file and the fix. The console works without."""
 
 
 class LastQuery(Struct, frozen=True):
@@ -72,9 +72,9 @@ class Preferences(Struct, frozen=True):
     """The grouping as written; empty: no groups."""
     columns: ColumnChoice = field(default_factory=ColumnChoice)
     detail: bool = True
-    """Whether the run under the cursor is shown beside or below the table."""
+    """Whether the run under the cursor is shown next to the table or below it."""
     last: dict[str, LastQuery] = field(default_factory=dict)
-    """By terminal: what its console showed last; of another terminal's, `view`, `sort` and `group` are the newest."""
+    """By terminal: the last query of its console; `view`, `sort` and `group` are those of the newest one."""
     version: int = VERSION
 
     def shown(self, terminal: str, query: LastQuery) -> "Preferences":
@@ -103,7 +103,7 @@ class FileVersion(Struct):
 
 
 class PreferencesFile(Struct, frozen=True):
-    """One file, readable by its owner only."""
+    """One file, readable only for its owner."""
 
     path: Path
 
@@ -156,12 +156,12 @@ class PreferencesWriter:
         self._pending: list[tuple[PreferenceChange, str]] = []
         self._writer = CoalescedTask(self._write, screen.run_worker)
 
-    def change(self, change: PreferenceChange, said: str = "") -> None:
-        """Change the preferences at once and save them soon; what is `said` is shown once they are saved."""
+    def change(self, change: PreferenceChange, note: str = "") -> None:
+        """Change the preferences at once and save them soon; `said` is shown once they are saved."""
         before, self.now = self.now, change(self.now)
-        self._has_failed = self._has_failed and not said
-        if said or self.now != before:
-            self._pending.append((change, said))
+        self._has_failed = self._has_failed and not note
+        if note or self.now != before:
+            self._pending.append((change, note))
             self._writer.ask()
 
     async def _write(self) -> None:
@@ -180,21 +180,21 @@ class PreferencesWriter:
                 self._session.notify(str(error), severity="warning", timeout=CURE_S)
         else:
             self._has_failed = False
-            for said in filter(None, (said for _, said in pending)):
-                self._session.notify(said)
+            for note in filter(None, (note for _, note in pending)):
+                self._session.notify(note)
 
 
 def _read(text: bytes) -> Preferences:
-    found = msgspec.json.decode(text, type=Preferences)
-    sorts = [found.sort, *(each.sort for each in found.last.values())]
-    sorts += [view.sort for view in found.views if view.sort is not None]
-    if found.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
+    preferences = msgspec.json.decode(text, type=Preferences)
+    sorts = [preferences.sort, *(each.sort for each in preferences.last.values())]
+    sorts += [view.sort for view in preferences.views if view.sort is not None]
+    if preferences.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
         return Preferences()
-    columns = ColumnChoice(tuple(dict.fromkeys(key for key in found.columns.shown if key in COLUMN_KEYS)))
-    for key, width in found.columns.widths.items():
+    columns = ColumnChoice(tuple(dict.fromkeys(key for key in preferences.columns.shown if key in COLUMN_KEYS)))
+    for key, width in preferences.columns.widths.items():
         columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
     is_usual = columns.shown in {(), EARLIER_COLUMNS}
-    return replace(found, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
+    return replace(preferences, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
 
 
 _SENTENCES: Final = r"(?<=[.?]) "
@@ -222,22 +222,22 @@ def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> 
 
 
 def as_typed(line: str, cursor: int) -> str:
-    """Interpret a line while it is typed: an unfinished value stands for all values that contain it.
+    """Interpret a line while it is typed: an unfinished value means all values that contain it.
 
-    An unfinished status stands for those that begin with it; an unfinished time is left out.
+    An unfinished status means those that begin with it; an unfinished time is left out.
     """
-    found = next((term for term in terms(line) if term.start < cursor <= term.end), None)
-    if found is None:
+    current = next((term for term in terms(line) if term.start < cursor <= term.end), None)
+    if current is None:
         return line
-    without = line[: found.start] + line[found.end :]
-    if found.key is None:
+    without = line[: current.start] + line[current.end :]
+    if current.key is None:
         # A quote that was just opened, or a minus, would be a mistake if nothing followed.
-        return line if found.tokens[0].is_closed and not found.is_negated else without
-    key = key_name(found.key)
-    piece = next((piece for piece in found.tokens if piece.start <= cursor <= piece.end), None)
+        return line if current.tokens[0].is_closed and not current.is_negated else without
+    key = key_name(current.key)
+    piece = next((piece for piece in current.tokens if piece.start <= cursor <= piece.end), None)
     if key is None or piece is None:
         return line
-    if not piece.is_closed or not given(found):
+    if not piece.is_closed or not given(current):
         return without
     meant = piece.text
     if key == "status":
@@ -257,7 +257,7 @@ def limit_in(line: str, key: KeyName) -> str:
 
 
 def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
-    """The problem with the line and its cure, then shorter: the line underlines the mistake."""
+    """The problem with the line and its fix, then shorter: the line underlines the mistake."""
     instead = re.split(_SENTENCES, problem.cure)[0]
     for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
         yield safe_text(f"✗ {text}", limit=200)
@@ -293,12 +293,12 @@ BUILT_IN: Final = (
 
 def views_of(configured: Iterable[ViewSettings], saved: Iterable[ViewSettings]) -> tuple[View, ...]:
     """All views, in the order of their tabs; of two with the same name the earlier one counts."""
-    found = {view.name.casefold(): view for view in BUILT_IN}
+    by_name = {view.name.casefold(): view for view in BUILT_IN}
     origins: tuple[tuple[ViewOrigin, Iterable[ViewSettings]], ...] = (("configured", configured), ("saved", saved))
     for origin, views in origins:
         for view in views:
-            found.setdefault(view.name.casefold(), View(view.name, view.query, view.sort, origin, view.group))
-    return tuple(found.values())
+            by_name.setdefault(view.name.casefold(), View(view.name, view.query, view.sort, origin, view.group))
+    return tuple(by_name.values())
 
 
 class TableQuery(Struct, frozen=True):
@@ -340,7 +340,7 @@ def chosen_order(column: str, before: RunSort) -> RunSort:
 
 
 def named(views: Iterable[View], name: str) -> View:
-    """The view of that name, or else all runs."""
+    """The view of that name, or all runs."""
     return next((view for view in views if view.name.casefold() == name.casefold()), ALL)
 
 

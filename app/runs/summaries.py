@@ -20,7 +20,7 @@ LONGEST: Final = 200
 
 @dataclass(slots=True)
 class RunSummaries:
-    """What is known, and what is to be asked: the service is asked once for each state of a run."""
+    """The known subjects and the open questions: the service is asked once for each state of a run."""
 
     cache: Cache
     ledger: Ledger
@@ -64,32 +64,32 @@ def _words(action: Action) -> str:
     return _line(str(body.get("instructions") or "")) if isinstance(body, dict) else ""
 
 
-def _summary(row: RunRow, told: RunTurns) -> RunSummary:
-    asked = next((line for turn in told.turns if (line := _line(turn.instructions or ""))), row.summary.asked)
+def _summary(row: RunRow, turns: RunTurns) -> RunSummary:
+    asked = next((line for turn in turns.turns if (line := _line(turn.instructions or ""))), row.summary.asked)
     return RunSummary(
         asked,
-        result_of(told.turns[-1]) if row.is_final and told.turns else "",
-        told.agent or row.summary.agent,
-        told.turns[-1].number if told.turns else None,
+        result_of(turns.turns[-1]) if row.is_final and turns.turns else "",
+        turns.agent or row.summary.agent,
+        turns.turns[-1].number if turns.turns else None,
         row.status,
         row.updated_at,
     )
 
 
 def result_of(turn: Turn) -> str:
-    """What came of a turn, in one line: `2 majors · Changes needed · +12 -3`, or why it failed."""
+    """The result of a turn, in one line: `2 majors · Changes needed · +12 -3`, or why it failed."""
     lines = f"+{turn.additions or 0:,} -{turn.deletions or 0:,}" if turn.additions or turn.deletions else ""
     if turn.question:
         return _joined("asks: " + turn.question, lines)
     if (turn.outcome or turn.state) != "completed":
         return _joined(turn.reason or (turn.failure_kind or "").replace("_", " "), lines)
-    said = turn.summary or turn.reason or ""
+    text = turn.summary or turn.reason or ""
     if turn.findings is None:
-        return _joined(lines, said)
+        return _joined(lines, text)
     counted = Counter[str](one.severity or "finding" for one in turn.findings)
     counts = ", ".join(plural(counted[one], one) for one in (*SEVERITIES, "finding") if counted[one]) or "no findings"
     # The reviewer that ships counts them in its summary, behind the verdict.
-    return _joined(counts, said.partition(counts)[0].rstrip(" :"), lines)
+    return _joined(counts, text.partition(counts)[0].rstrip(" :"), lines)
 
 
 def _joined(*parts: str) -> str:

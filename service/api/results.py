@@ -27,7 +27,7 @@ from service.store import agents, audit, outages, postings, runs, turn_files, tu
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
 from service.store.turn_files import FINDINGS, DiffKind, LogPiece
-from service.store.turns import Turn
+from service.store.turns import MADE_UP, NOT_EXECUTED, Turn
 from service.store.usage import UsageFigures
 
 _PIECE: Final = 256 << 10
@@ -354,7 +354,8 @@ def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset
 
         piece = read(offset, 0 if preset else _PIECE)
         if piece is None and is_ended and turn.attempt:
-            raise HttpError(410, "log_not_kept", f"the log of turn {turn.number} is not kept any longer")
+            why = NOT_EXECUTED if turn.executor == MADE_UP else f"the log of turn {turn.number} is not kept any longer"
+            raise HttpError(410, "log_not_kept", why)
         piece = piece or LogPiece(0, 0, b"")
         if preset is None or before is None:
             form, start, following = _FORMS[0], piece.offset, piece.offset + len(piece.data)

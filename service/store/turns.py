@@ -13,6 +13,7 @@ from service.store.schema import UNDER_WAY, first, found, runs, turns
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery started."""
 NOTHING_CHANGED: Final = "the agent changed nothing"
+NOT_EXECUTED: Final = "the lab made this turn up: no agent worked, so it has no log and no change"
 NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed is kept as a patch alone"
 MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and take no slot."""
@@ -61,6 +62,8 @@ class Turn:
     deletions: int | None
     question: dict[str, Any] | None
     """The agent's question with its `choices`."""
+    executor: str | None
+    """The worker that claimed it last; `MADE_UP` for a turn of the lab."""
     from_turn: int | None
     """The turn whose unpushed change it starts from, possibly its own after a pause; None to start from the branch."""
 
@@ -98,7 +101,8 @@ class Turn:
     def reason(self) -> str | None:
         """Why it failed, or that the agent changed nothing; None if it changed something, or before the end."""
         is_idle = self.status == "completed" and self.commit_sha is None
-        return self.failure or (NOTHING_CHANGED if is_idle else None)
+        nothing = NOT_EXECUTED if self.executor == MADE_UP else NOTHING_CHANGED
+        return self.failure or (nothing if is_idle else None)
 
 
 @dataclass(frozen=True, slots=True)

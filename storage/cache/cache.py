@@ -3,7 +3,6 @@
 import asyncio
 import os
 import uuid
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -21,7 +20,7 @@ from storage.cache.opening import DAMAGE_CURE, SetAside, connect_reader, connect
 from storage.database import data_version
 from storage.errors import StorageError
 from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
-from storage.records.insights import Concurrency, FailedRuns, RepositoryFigures
+from storage.records.insights import FailedRuns, RepositoryFigures
 from storage.thread import DatabaseThread, reads, writes
 from storage.values import Clock, utc_now
 
@@ -225,11 +224,6 @@ class Cache:
     async def detail(self, run_id: str) -> RunDetail | None:
         """Everything held about one run; None: it is not held."""
         return (await self.details((run_id,))).get(run_id)
-
-    async def concurrency(self, edges: Sequence[datetime]) -> tuple[Concurrency, ...]:
-        """The average number of runs under way between each edge and the next; the last edge is now."""
-        await self._index("updated")
-        return await self.reader.run(partial(insights.concurrency, edges=edges))
 
     async def repository_figures(self, since: datetime) -> tuple[RepositoryFigures, ...]:
         """The figures of each repository's runs created since then; the one with the most runs first, 500 at most."""

@@ -71,6 +71,7 @@ def where(condition: RunFilter) -> Where:
         # The plus keeps SQLite from the index of statuses: nearly every run has ended, and all would be sorted.
         Where(f"+status IN ({FINAL_SQL})") if condition.ended else None,
         Where(STUCK_SQL) if condition.stuck else None,
+        Where("run_id IN (SELECT run_id FROM pins)") if condition.followed else None,
         _matching("repository", condition.repositories),
         _negated(_matching("repository", condition.not_repositories)),
         _matching("branch", condition.branches),

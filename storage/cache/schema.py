@@ -40,7 +40,6 @@ CREATE UNIQUE INDEX runs_id ON runs (run_id DESC);
 CREATE INDEX runs_created ON runs (created_us DESC, run_id DESC, status);
 -- Few runs are active at a time, and every poll asks for them.
 CREATE INDEX runs_going ON runs (created_us, run_id, status, is_final, presence) WHERE {ACTIVE_SQL};
-CREATE INDEX runs_moved ON runs (active_since_us, created_us) WHERE active_since_us <> created_us;
 -- Equal answers in a row extend one span.
 CREATE TABLE platforms (
     platform TEXT PRIMARY KEY, status TEXT NOT NULL, host TEXT, host_group TEXT, raw_json TEXT NOT NULL,

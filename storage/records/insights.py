@@ -25,15 +25,6 @@ class Outcomes(Struct, frozen=True):
         return self.completed + self.failed + self.unfinished + self.ended_otherwise
 
 
-class Concurrency(Struct, frozen=True):
-    """The number of runs under way in a stretch of time."""
-
-    start: datetime
-    end: datetime
-    average: float
-    """The mean number of runs at one time; a run that was continued counts from its last continuation."""
-
-
 class FailedRuns(Struct, frozen=True):
     """The runs that failed in a stretch of time."""
 

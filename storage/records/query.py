@@ -91,6 +91,8 @@ class RunFilter(Struct, frozen=True):
     """Only runs whose status is known to be final."""
     stuck: bool = False
     """Only runs that are flagged as stuck; known to the cache alone."""
+    followed: bool = False
+    """Only runs that are followed from here; known to the cache alone."""
 
     def __bool__(self) -> bool:
         """Whether anything is filtered at all."""
@@ -105,7 +107,7 @@ class RunFilter(Struct, frozen=True):
 
     def gaps_in(self, coverage: Coverage) -> tuple[CoverageGap, ...]:
         """The gaps that may hold matching runs, newest first."""
-        return () if self.is_of_active else coverage.gaps_within(self.since, self.until)
+        return () if self.is_of_active or self.followed else coverage.gaps_within(self.since, self.until)
 
     @property
     def is_of_active(self) -> bool:

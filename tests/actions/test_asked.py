@@ -20,19 +20,17 @@ START, CONTINUE = StartRun("Fix it.", API, BRANCH), ContinueRun("run_1", "Go on.
 
 
 @pytest.mark.parametrize(
-    ("turns", "agent", "first", "request_"),
+    ("turns", "agent", "request_"),
     [
-        ((FIRST,), None, False, START),
-        ((FIRST, SECOND), None, False, CONTINUE),
-        ((FIRST, SECOND), None, True, START),
-        ((Turn(1, "failed", "Fix it.", "ann", inputs_json='{"depth": 2}'),), "fixer", False, None),
+        ((FIRST,), None, START),
+        ((FIRST, SECOND), None, CONTINUE),
+        ((Turn(1, "failed", "Fix it.", "ann", inputs_json='{"depth": 2}'),), "fixer", None),
         # An event began it, perhaps with less access than a new run would have: it is continued.
-        ((Turn(1, "failed", "Go on.", "webhook"),), None, False, CONTINUE),
-        ((Turn(1, "failed", "Fix it.", "webhook"),), None, True, START),
+        ((Turn(1, "failed", "Go on.", "webhook"),), None, CONTINUE),
     ],
 )
 async def test_the_services_report_becomes_the_same_request(
-    tmp_path: Path, turns: tuple[Turn, ...], agent: str | None, first: bool, request_: WriteRequest | None
+    tmp_path: Path, turns: tuple[Turn, ...], agent: str | None, request_: WriteRequest | None
 ) -> None:
     """A new run, a continuation, or the named agent with its inputs; who asked is known."""
     expected = request_ or StartAgent("fixer", "acme/api", BRANCH, {"depth": 2})
@@ -46,8 +44,8 @@ async def test_the_services_report_becomes_the_same_request(
             await engine.refresh()
             detail = await engine.cache.detail("run_1")
             assert detail is not None
-            asked = await what_began(engine.ledger, tell, detail, first=first)
+            asked = await what_began(engine.ledger, tell, detail)
 
     assert not isinstance(asked, Unavailable)
     assert asked.request == expected
-    assert (asked.is_told, asked.caller) == (True, (turns[0] if first else turns[-1]).caller)
+    assert (asked.is_told, asked.caller) == (True, turns[-1].caller)

@@ -80,10 +80,23 @@ def test_the_check_reports_all_mistakes_at_once(lone: CommandLine) -> None:
         assert words in sentence
 
 
+def test_a_key_of_an_action_that_does_not_exist_is_a_warning(lone: CommandLine) -> None:
+    """The check names the action and its line, and passes: the console works without it."""
+    file = lone.home / "keys.toml"
+    file.write_text('[profiles.a]\nbase_url = "https://a.example/v1"\n[keys]\napp.quit = "Q"\nrun.raw = "f6"\n')
+
+    result = lone("--config", str(file), "config", "check", "--json")
+    (warning,) = result.json()["warnings"]
+
+    assert result.code == 0
+    assert f"{file}:5: keys.run.raw: there is no such action" in warning
+    assert warning in result.err
+
+
 def test_a_theme_that_does_not_exist_is_refused(lone: CommandLine) -> None:
-    """The check names those that exist; the console falls back to its own."""
+    """The check names those that exist, which are not Textual's."""
     file = lone.home / "themed.toml"
-    for theme, code in (("zzz", 2), ("nord", 0)):
+    for theme, code in (("zzz", 2), ("nord", 2), ("runwarden-light", 0)):
         file.write_text(f'[console]\ntheme = "{theme}"\n[profiles.a]\nbase_url = "https://a.example/v1"\n')
         result = lone("--config", str(file), "config", "check")
         assert (result.code, "There are: " in result.err) == (code, code == 2)

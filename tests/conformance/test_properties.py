@@ -61,7 +61,7 @@ def micros(text: str) -> int:
     return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
 
 
-@settings(max_examples=12, suppress_health_check=SHARED)
+@settings(max_examples=8, suppress_health_check=SHARED)
 @given(
     size=st.integers(1, 100),
     status=st.sampled_from([None, "completed", "failed", "working", "sleeping"]),
@@ -115,7 +115,7 @@ def written(drawn: tuple[int, str, int], history: list[Run]) -> tuple[str, Fract
     return text[:place] + beyond + text[place:], instant + Fraction(int(beyond or 0), 10 ** len(beyond))
 
 
-@settings(max_examples=60, suppress_health_check=SHARED)
+@settings(max_examples=30, suppress_health_check=SHARED)
 @given(start=st.none() | bounds(), end=bounds())
 def test_date_bounds_are_inclusive_and_exact(
     subject: Subject, history: list[Run], start: tuple[int, str, int] | None, end: tuple[int, str, int]
@@ -136,7 +136,7 @@ def test_date_bounds_are_inclusive_and_exact(
         assert found == []
 
 
-@settings(max_examples=80, suppress_health_check=SHARED)
+@settings(max_examples=40, suppress_health_check=SHARED)
 @given(data=st.data(), place=st.integers(1, 99))
 def test_a_cursor_that_was_tampered_with_is_refused(
     subject: Subject, history: list[Run], data: st.DataObject, place: int
@@ -185,7 +185,7 @@ CHOSEN = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=20, suppress_health_check=SHARED)
+@settings(max_examples=12, suppress_health_check=SHARED)
 @given(mine=CHOSEN, other=CHOSEN)
 def test_a_cursor_belongs_to_its_filters(
     subject: Subject, history: list[Run], mine: dict[str, str], other: dict[str, str]

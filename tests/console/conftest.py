@@ -44,7 +44,7 @@ WIDE = (140, 40)
 SMALL = (80, 24)
 SHEETS = (
     *("s", "runs.repositories", "B", "t", "runs.order", "runs.views", "runs.columns", "runs.export", "runs.save_view"),
-    *("F", "question_mark", "4 x"),
+    *("question_mark", "4 x"),
 )
 """The keys that lead from the runs to each sheet."""
 MESSAGE = "disk I/O error. Look at the disk"

@@ -25,7 +25,7 @@ from tests.waiting import until
 WAYS = (
     *("", "enter", "2", "3", "3 i", "4", "5", "6", "7"),
     *SHEETS,
-    *("f F", "7 h"),
+    "7 h",
     *("n", "c", "a", "3 n", "3 p"),
 )
 """The keys that lead to each screen from the runs."""
@@ -54,6 +54,7 @@ async def there(scene: Scene, way: str) -> Screen[Any]:
     """Goes to a screen, from the runs as the console began: keys before may have searched, grouped or marked."""
     while len(scene.app.screen_stack) > 1:
         scene.app.screen.dismiss(None)
+    scene.app.screen.set_focus(None)
     await scene.press("1")
     assert isinstance(scene.app.screen, RunsScreen)
     scene.app.screen.table_query = TableQuery()

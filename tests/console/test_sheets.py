@@ -1,9 +1,11 @@
 """What lies over a room can be left, and what it asks answered, without a keyboard."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.binding import Binding
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -12,8 +14,7 @@ from textual.widgets import TextArea
 from app.actions.screen_form import ActionForm
 from app.actions.screen_many import ManyForm
 from app.actions.screen_resolve import ResolveForm
-from app.automations.screen_sheets import ApprovalsSheet, PreviewSheet
-from app.console.keys.own_commands import ConfirmCommandScreen
+from app.automations.screen_sheets import ApprovalsSheet
 from app.console.sheets import ConfirmSheet, ExportScreen
 from app.runs.screen_pickers import ViewSaver
 from tests.console.conftest import SHEETS, SMALL, Scene, Staged
@@ -63,8 +64,8 @@ def test_enter_does_nothing_that_cannot_be_undone() -> None:
     dialogs = [each for each in below(ModalScreen) if each.__module__.startswith("app.")]
     deciding = {each for each in dialogs if bound(each, "ctrl+s")}
 
-    assert {ActionForm, ApprovalsSheet, ConfirmCommandScreen, ConfirmSheet, ExportScreen} <= deciding
-    assert {ManyForm, PreviewSheet, ResolveForm, ViewSaver} <= deciding
+    assert {ActionForm, ApprovalsSheet, ConfirmSheet, ExportScreen} <= deciding
+    assert {ManyForm, ResolveForm, ViewSaver} <= deciding
     assert not {each.__name__ for each in dialogs if bound(each, "ctrl+s") & bound(each, "enter")}
 
 
@@ -127,3 +128,31 @@ async def test_toasts_over_a_form_hide_nothing_that_is_needed_next(staged: Stage
         for words in ("Close esc", "Preview ^s", "repository", "branch", "instructions", "What should the agent do?"):
             assert words in scene.text, scene.text
         assert "A draft cannot be kept." in scene.text
+
+
+@pytest.mark.parametrize("size", [(50, 12), (60, 15), SMALL])
+async def test_a_confirmation_shows_its_keys_however_low_the_terminal_is(staged: Staged, size: tuple[int, int]) -> None:
+    """The facts scroll above them."""
+    async with staged(size) as scene:
+        for _ in range(6):
+            await scene.press("space")
+        await scene.press("X")
+        assert isinstance(scene.app.screen, ConfirmSheet)
+        assert "ctrl+s Cancel" in scene.text
+        assert "esc Keep" in scene.text
+        for _ in range(30):
+            await scene.press("j")
+
+        assert "nothing of this turn is pushed." in " ".join(re.findall(r"[\w.]+", scene.text))
+        assert "ctrl+s Cancel" in scene.text
+
+
+async def test_a_form_shows_the_key_that_sends_however_small_the_terminal_is(staged: Staged) -> None:
+    """In each phase; the other buttons are cut off."""
+    async with staged((50, 12)) as scene:
+        await scene.press("n", *"Fix it")
+        assert "Preview ^s" in scene.text
+        await scene.press("ctrl+s")
+        assert "Send ^s" in scene.text
+        await scene.press("ctrl+s")
+        assert "Open run enter Close esc" in " ".join(scene.text.split())

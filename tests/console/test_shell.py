@@ -104,7 +104,11 @@ async def test_sixteen_colours_have_a_theme_of_their_own(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLORTERM")
 
-    for wanted, theme in (("runwarden", "runwarden-16"), ("nord", "nord"), ("no such theme", "runwarden-16")):
+    for wanted, theme in (
+        ("runwarden", "runwarden-16"),
+        ("runwarden-light", "runwarden-light"),
+        ("no such theme", "runwarden-16"),
+    ):
         settings = settings_for(board.base_url, tmp_path, theme=wanted)
         app = RunwardenApp(settings, settings.profile(), asyncio.Event().wait, None, SceneClock())  # type: ignore[arg-type]
 
@@ -138,7 +142,7 @@ async def test_at_most_two_lines_stand_below_the_table(staged: Staged) -> None:
 
 async def test_one_toast_stands_where_it_covers_neither_frame_nor_dialog(staged: Staged) -> None:
     """The newest one: on a tab over the rows, over a dialog in the last line, and below the dialog not once more."""
-    places = (((), "#bottom"), (("n",), "FormDialog"), (("escape", "F"), "FollowList > Vertical"))
+    places = (((), "#bottom"), (("n",), "FormDialog"), (("escape", "X"), "#picker"))
     async with staged(toasts=True) as scene:
         for size, (keys, dialog) in product(SIZES, places):
             if not keys:

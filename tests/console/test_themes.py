@@ -13,9 +13,12 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.theme import Theme
 
+from app.console.session.user_preferences import keep
 from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES, ColourRemover
 from tests.console.conftest import Staged
 from tests.console.quiet import strips
+from tests.console.scenes import settings_for
+from tests.lab import Lab
 from widgets.kit.badges import STYLES
 
 ROOT = Path(__file__).parents[2]
@@ -108,3 +111,21 @@ def test_without_colours_a_caret_is_seen_in_the_field_that_has_the_focus() -> No
     plain = ColourRemover().apply([Segment(" ", style) for style in grounds], Color(0, 0, 0))
 
     assert [segment.style.reverse for segment in plain if segment.style] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("chosen", ["configured", "stored"])
+async def test_a_theme_that_is_gone_is_replaced_and_reported_once(
+    staged: Staged, board: Lab, tmp_path: Path, chosen: str
+) -> None:
+    """Whether it was configured or chosen in the palette; the palette lists only the console's own."""
+    configured = "nord" if chosen == "configured" else "runwarden"
+    if chosen == "stored":
+        settings = settings_for(board.base_url, tmp_path)
+        await keep(settings, lambda known: known.with_theme("nord", configured))
+    reported = []
+    for _ in range(2):
+        async with staged(theme=configured) as scene:
+            assert scene.app.theme == "runwarden"
+            reported.append([toast for toast in scene.toasts if "there is no theme 'nord'" in toast])
+
+    assert [len(each) for each in reported] == [1, 0]

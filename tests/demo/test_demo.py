@@ -36,9 +36,10 @@ PATIENCE_S = 120.0
 
 
 EXECUTES_NOTHING = """
-import sys, app.demo
+import sys, app.demo, app.demo.world
 async def nothing(*_): pass
 app.demo.execute = nothing
+app.demo.world.REPOSITORIES = app.demo.world.REPOSITORIES[:1]
 from app.__main__ import main
 sys.exit(main())
 """
@@ -328,7 +329,7 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
     assert len(seen[0]) >= 200
     assert seen[0] < seen[1]
     assert "made up by the service's lab" in said[0]
-    assert "The agents are scripted stand-ins: no model, no account." in said[0]
+    assert "Its agents are scripted stand-ins: no model, no account." in said[0]
     assert any(f"the repositories are in {folder / 'repositories'}" in one for one in said)
     assert any(one.startswith("In a browser: http://127.0.0.1:") for one in said)
 

@@ -1,6 +1,8 @@
 """The distribution's name and extras: one constant, the same everywhere."""
 
+import json
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -49,6 +51,27 @@ def test_what_is_checked_is_what_the_extra_installs(extra: str) -> None:
     names = {re.split(r"[^\w-]", line)[0] for line in PROJECT["optional-dependencies"][extra]}
 
     assert {name.removeprefix("bc-").removesuffix("-py").replace("-", "_") for name in names} <= set(EXTRAS[extra])
+
+
+def test_a_release_lists_every_pinned_package_with_its_hashes() -> None:
+    """In the form that scanners of vulnerabilities read."""
+    pins = (ROOT / "requirements" / "service.txt").read_text("utf-8")
+    command = [sys.executable, ".ci/sbom.py", "0.1.0", "requirements/service.txt"]
+    listed = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+
+    assert {each["name"] for each in listed["components"]} == set(re.findall(r"(?m)^([\w.-]+)(?:\[\w+\])?==", pins))
+    assert sum(len(each["hashes"]) for each in listed["components"]) == pins.count("--hash=sha256:")
+    assert listed["metadata"]["component"]["name"] == DISTRIBUTION
+
+
+def test_an_issue_asks_for_the_version_and_the_report() -> None:
+    """Both forms name the commands that print them; the guide for agents stays short."""
+    for form in ("bug", "idea"):
+        text = (ROOT / ".github" / "ISSUE_TEMPLATE" / f"{form}.yml").read_text("utf-8")
+        assert "`runwarden --version`" in text
+        assert "`runwarden doctor`" in text
+
+    assert len((ROOT / "AGENTS.md").read_text("utf-8").splitlines()) <= 60
 
 
 def test_postgresql_without_its_extra_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,10 @@ from tests.service.git_hosts import GitHttpHost
 from tests.service_process import make_repository
 from tests.waiting import COLD_START_S, eventually
 
-DOCUMENTS: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS: Final = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "AGENTS")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 UNITS: Final = sorted((ROOT / "deploy" / "systemd").iterdir())
 FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALL: Final = re.compile(r"(?:^|[\s(:`]|/bin/)runwarden(?! -- )((?: +(?![#|&;<>])[^\s`]+)+)")

@@ -24,6 +24,7 @@ from tests.program import ROOT
 SOURCES: Final = [path for name in ("app", "service", "widgets", "storage") for path in (ROOT / name).rglob("*.py")]
 DEPLOYED: Final = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
 RUN: Final = ROOT / "docs" / "run"
+PAGES: Final = {str(page.relative_to(ROOT)) for page in DOCUMENTS}
 METRIC: Final = re.compile(r"\brunwarden_[a-z_]+\b")
 _WORTH_READING: Final = re.compile(
     r"\brunwarden [a-z]|\b(?:docs|deploy)/\w|extras? `|runwarden_[a-z]|runwarden-console"
@@ -201,6 +202,8 @@ def test_every_dotted_setting_in_a_text_exists() -> None:
     sections = {name.partition(".")[0] for name in known if "." in name}
     dotted = re.compile(rf"`((?:{'|'.join(sections)})\.[a-z_.]+[a-z])`")
     named = {(page.name, name) for page in DOCUMENTS for name in dotted.findall(FENCE.sub("", page.read_text("utf-8")))}
+    in_words = re.compile(rf"(?<![\w./])((?:{'|'.join(sections)})\.[a-z]+_[a-z_]+)\b")
+    named |= {(file, name) for file, text in everywhere() if file not in PAGES for name in in_words.findall(text)}
 
     assert len(named) > 40
     named -= {each for each in named if each[1].endswith(".md") or each[1] in get_args(ActionKind)}

@@ -78,7 +78,7 @@ async def test_uncommitted_changes_are_never_overwritten(checkout: Path) -> None
         await apply(as_change(added("new.txt", "x")), checkout)
     git(checkout, "checkout", "--quiet", "--", "old.txt")
     (checkout / "new.txt").write_text("mine")
-    with pytest.raises(GitError, match=r"new.txt already, .* not track"):
+    with pytest.raises(GitError, match=r"new.txt already, .* untracked"):
         await apply(as_change(added("other.txt", "x") + added("new.txt", "x")), checkout)
 
     assert ((checkout / "new.txt").read_text(), (checkout / "other.txt").exists()) == ("mine", False)

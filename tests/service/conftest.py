@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,6 +54,11 @@ BARE: Final = http_client()
 NEEDS_SANDBOX = pytest.mark.skipif(not service_process.sandbox_works(), reason="bubblewrap does not work here")
 UNBOXED: Final = '[execution]\nsandbox = "none"\n'
 """For tests whose subject is not the sandbox, which is a fifth of a short turn's work."""
+OPERATOR: Final = "rwo_" + "o" * 40
+METRICS_TOKEN: Final = "a-token-for-scraping"
+MODEL_KEY: Final = "k3y/of+the:model?"
+WEBHOOK: Final = "https://hooks.example/gitlab"
+FORGE_TOKEN: Final = "forge-t0ken-of-the-service"
 SANDBOXES: Final = ("none", pytest.param("require", marks=NEEDS_SANDBOX))
 
 
@@ -173,20 +180,36 @@ def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A client of a service that accepts runs and executes none: for tests of the API alone."""
+    settings = "[limits]\nrequests_per_minute = 1000000\nactive_runs = 100000\n"
+    folder = tmp_path_factory.mktemp("idle")
+    service = service_process.start_service(folder, settings=settings, arguments=["--no-worker"])
+    yield Api(service)
+    assert service.stop() == 0
+
+
+@pytest.fixture(scope="session")
 def api(shared_service: Any) -> Api:
     """A client of the shared service's first organization, acme, which many tests use."""
     return Api(shared_service)
 
 
 @pytest.fixture(scope="session")
-def tenant(shared_service: Any) -> Callable[..., Api]:
-    """`tenant(hosts=…, repositories=…)` makes an organization on the shared service and returns its client."""
+def tenant(request: pytest.FixtureRequest) -> Callable[..., Api]:
+    """`tenant(hosts=…, repositories=…, agents=…)` makes an organization and returns its client.
 
-    def join(**fields: Any) -> Api:
-        entry = {"name": f"Tenant {secrets.token_hex(6)}", "tokens": [{"alias": "tests", "scopes": ["admin"]}]}
-        file = shared_service.data_dir.parent / "tenant.json"
-        file.write_text(json.dumps({"organizations": [entry | fields]}), "utf-8")
-        return Api(shared_service, shared_service.admin("apply", str(file))["organizations"][0])
+    On the shared service, unless another one is given as `on`.
+    """
+
+    def join(on: Any = None, agents: Sequence[dict[str, Any]] = (), **fields: Any) -> Api:
+        service = on or request.getfixturevalue("shared_service")
+        slug = f"tenant-{secrets.token_hex(6)}"
+        entry = {"name": slug, "slug": slug, "tokens": [{"alias": "tests", "scopes": ["admin"]}]}
+        setup = {"organizations": [entry | fields], "agents": [{"organization": slug} | one for one in agents]}
+        file = service.data_dir.parent / "tenant.json"
+        file.write_text(json.dumps(setup), "utf-8")
+        return Api(service, service.admin("apply", str(file))["organizations"][0])
 
     return join
 
@@ -196,30 +219,34 @@ def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, 
     """`own(files, branches, **entry)` makes an organization with a repository acme/api of its own, and returns both."""
 
     def make(
-        files: dict[str, str] | None = None, branches: dict[str, dict[str, str]] | None = None, **entry: Any
+        files: dict[str, str] | None = None,
+        branches: dict[str, dict[str, str]] | None = None,
+        on: Any = None,
+        agents: Sequence[dict[str, Any]] = (),
+        **entry: Any,
     ) -> tuple[Api, Path]:
         bare = service_process.make_repository(tmp_path / "acme" / "api", files or {"README.md": "# api\n"}, branches)
         given = {"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)} | entry
-        return tenant(repositories=[given]), bare
+        return tenant(on, agents, repositories=[given]), bare
 
     return make
 
 
-@pytest.fixture(scope="module")
-def sandboxed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Api]]:
-    """`sandboxed("none")` and `sandboxed("require")`: a service each, for the tests of a module."""
-    running: dict[str, Api] = {}
+@pytest.fixture(scope="session")
+def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A service in whose sandbox agents work, with a page, metrics, and variables to lend.
 
-    def get(sandbox: str) -> Api:
-        if sandbox not in running:
-            settings = f'[execution]\nsandbox = "{sandbox}"\nconcurrency = 3\n[execution.agent]\noutput_bytes = 10000\n'
-            service = service_process.start_service(tmp_path_factory.mktemp("sandboxed"), settings=settings)
-            running[sandbox] = Api(service)
-        return running[sandbox]
-
-    yield get
-    for one in running.values():
-        assert one.service.stop() == 0
+    One for all tests of a worker process that are not about its start, its end or its settings.
+    """
+    settings = 'concurrency = 3\n[page]\nurl = "https://runs.acme.example"\n[forge]\nretry_s = 0.1\n'
+    settings += f'[gitlab]\nwebhook_url = "{WEBHOOK}"\nwebhook_secret_env = "HOOK_SECRET_HERE"\n'
+    environment = {"RUNWARDEN_OPERATOR_TOKEN": OPERATOR, "RUNWARDEN_METRICS_TOKEN": METRICS_TOKEN}
+    environment |= {"GITLAB_TOKEN_HERE": "bot-token", "HOOK_SECRET_HERE": "hush"}
+    environment |= {"LENT": "lent-value", "MODEL_KEY": MODEL_KEY, "FORGE_TOKEN": FORGE_TOKEN}
+    folder = tmp_path_factory.mktemp("equipped")
+    service = service_process.start_service(folder, settings=f"[execution]\n{settings}", environment=environment)
+    yield service
+    assert service.stop() == 0
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +278,19 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
     yield begin
     for service in running:
         service.stop()
+
+
+@pytest.fixture
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own: of 256 MiB and 20,000 inodes, unless a test asks for another size."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    size = getattr(request, "param", "size=256m,nr_inodes=20000")
+    mount = ["mount", "-t", "tmpfs", "-o", size, "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture(scope="session")

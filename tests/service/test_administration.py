@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from service.cli import main
+from service.settings import DataFolder
+from service.store.database import Database
 from tests.lab import Respond, Server
+from tests.service.conftest import accepted
 from tests.service_process import command, make_repository
 
 
@@ -284,3 +288,20 @@ def test_looking_does_not_wait_for_a_writer(data: Path) -> None:
         writer.execute("ROLLBACK")
 
     assert [one["slug"] for one in listed] == ["acme"]
+
+
+def test_a_deactivation_says_how_many_open_turns_it_cancels(data: Path) -> None:
+    """In the command's answer and in its help; a second one finds none."""
+    with closing(Database(DataFolder(data).database_url)) as database:
+        made = [accepted(database).id for _ in range(3)]
+        accepted(database, slug="other")
+
+    said = attempt(data, "org", "deactivate", "acme").stdout
+    again = command(data, "org", "deactivate", "acme")
+    explained = " ".join(CliRunner().invoke(main, ["org", "deactivate", "--help"]).stdout.split())
+
+    assert said.splitlines()[1] == "3 open turns cancelled"
+    assert (again["active"], again["cancelled_turns"]) == (False, 0)
+    assert "open turns are cancelled" in explained
+    assert command(data, "run", made[0])["turns"][0]["failure"] == "cancelled: the organization was deactivated"
+    assert command(data, "status")["runs"] == {"failed": 3, "queued": 1}

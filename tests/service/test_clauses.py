@@ -25,11 +25,11 @@ def ask(api: Any, method: str, path: str, token: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("given", [None, "", "Bearer", "Basic YTpi", "Bearer rwt_unknown", "rwt_unknown"])
-def test_without_a_valid_token_every_endpoint_answers_401(api: Any, given: str | None) -> None:
+def test_without_a_valid_token_every_endpoint_answers_401(idle: Any, given: str | None) -> None:
     """A missing, malformed or unknown token is 401 with a challenge, before the body is looked at."""
     for method, path in ENDPOINTS:
         headers, body = {} if given is None else {"Authorization": given}, {} if method == "POST" else None
-        answer = BARE.request(method, api.service.base_url + path, headers=headers, json=body)
+        answer = BARE.request(method, idle.service.base_url + path, headers=headers, json=body)
 
         assert answer.status_code == 401, path
         assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -38,9 +38,9 @@ def test_without_a_valid_token_every_endpoint_answers_401(api: Any, given: str |
 
 
 @pytest.mark.parametrize("scopes", [(), ("admin",), ("organizations:create",)], ids=["none", "admin", "create"])
-def test_each_endpoint_knows_its_scopes(api: Any, scopes: tuple[str, ...]) -> None:
+def test_each_endpoint_knows_its_scopes(idle: Any, scopes: tuple[str, ...]) -> None:
     """Organizations: either scope; runs, agents and onboarding: admin; health: any valid token (spec 5.6)."""
-    database = Database(DataFolder(api.service.data_dir).database_url)
+    database = Database(DataFolder(idle.service.data_dir).database_url)
     with database.write() as connection:
         owner = organizations.by_slug(connection, "acme")
         assert owner is not None
@@ -52,7 +52,7 @@ def test_each_endpoint_knows_its_scopes(api: Any, scopes: tuple[str, ...]) -> No
             "/external/organizations": {"admin", "organizations:create"},
             "/external/installation/health": {"admin", "organizations:create", None},
         }.get(path, {"admin"})
-        answer = ask(api, method, path, value)
+        answer = ask(idle, method, path, value)
         expected = bool(set(scopes or [None]) & accepted)
 
         assert answer.is_success is expected, answer.text
@@ -85,43 +85,29 @@ def test_each_endpoint_knows_its_scopes(api: Any, scopes: tuple[str, ...]) -> No
     ids=range(18),
 )
 def test_each_endpoint_refuses_a_body_that_cannot_be_taken(
-    api: Any, body: bytes, headers: dict[str, str], status: int, code: str
+    idle: Any, body: bytes, headers: dict[str, str], status: int, code: str
 ) -> None:
     """400, 413 or 415 with a failure body, never 422 and never a 500 (spec 7.2)."""
     for path in BODIES:
-        answer = api.http.post(path, content=body, headers={"Content-Type": "application/json"} | headers)
+        answer = idle.http.post(path, content=body, headers={"Content-Type": "application/json"} | headers)
 
         assert (answer.status_code, answer.json()["error_code"]) == (status, code), path
         assert answer.json()["message"]
 
 
-def test_nothing_but_invitations_is_ever_sent(api: Any) -> None:
-    """No event leaves the service: runs that succeed, fail and continue write no mail (spec 6)."""
-    before = set(api.service.outbox.iterdir())
-    run_id = api.start("nothing")
-    api.ended(run_id)
-    api.follow(run_id, "fail")
-    api.ended(run_id)
-    after_runs = set(api.service.outbox.iterdir())
-    made = api.post("/external/organizations", BODIES["/external/organizations"]).json()
-
-    assert after_runs == before
-    assert [file.name for file in set(api.service.outbox.iterdir()) - before] == [f"{made['organization_id']}.eml"]
-
-
-def test_a_wrong_method_is_405_and_a_wrong_path_404(api: Any) -> None:
+def test_a_wrong_method_is_405_and_a_wrong_path_404(idle: Any) -> None:
     """Allow names every method of the path, not those of one route; /livez is the one open door."""
-    root = api.service.base_url.removesuffix("/v1")
+    root = idle.service.base_url.removesuffix("/v1")
     for method in ("DELETE", "OPTIONS"):
-        answer = api.http.request(method, f"{root}/v1/external/runs")
+        answer = idle.http.request(method, f"{root}/v1/external/runs")
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
         assert answer.json()["error_code"] == "method_not_allowed"
     # No client is redirected with a token in hand; the version is part of the address (spec 1, 9).
     for path in ("/v1/nothing", "/v1/external/agents/a/b/runs", "/v1/livez", "/v1/external/runs/", "/external/runs"):
-        answer = api.http.get(root + path)
+        answer = idle.http.get(root + path)
         assert (answer.status_code, answer.json()["error_code"]) == (404, "not_found"), path
     assert BARE.get(f"{root}/livez").json() == {"status": "ok"}
-    assert BARE.get(f"{root}/v1/external/runs", headers={"Authorization": f"bearer {api.token}"}).status_code == 200
+    assert BARE.get(f"{root}/v1/external/runs", headers={"Authorization": f"bearer {idle.token}"}).status_code == 200
 
 
 def test_the_rate_limit_holds_at_each_endpoint(start: Callable[..., Any]) -> None:
@@ -135,17 +121,17 @@ def test_the_rate_limit_holds_at_each_endpoint(start: Callable[..., Any]) -> Non
         assert 1 <= int(answer.headers["retry-after"]) <= 60
 
 
-def test_a_child_is_closed_to_its_parent(api: Any) -> None:
+def test_a_child_is_closed_to_its_parent(idle: Any) -> None:
     """The parent's administrator lists neither the child's runs nor its hosts: attribution only (spec 2.2, 4.1)."""
-    child = api.post("/external/organizations", BODIES["/external/organizations"]).json()
-    api.service.admin(
+    child = idle.post("/external/organizations", BODIES["/external/organizations"]).json()
+    idle.service.admin(
         *("repository", "add", "api", "--org", child["organization_id"], "--platform", "github"),
-        *("--path", "acme/api", "--url", str(api.service.repositories["acme/api"])),
+        *("--path", "acme/api", "--url", str(idle.service.repositories["acme/api"])),
     )
-    value = api.service.admin("token", "create", "--org", child["organization_id"], "--scope", "admin")["value"]
-    run = ask(api, "POST", "/external/runs", value).json()
-    continued = api.post("/external/runs", BODIES["/external/runs"] | {"run_id": run["run_id"]})
-    listed = api.get("/external/runs", params={"page_size": 100}).json()["runs"]
+    value = idle.service.admin("token", "create", "--org", child["organization_id"], "--scope", "admin")["value"]
+    run = ask(idle, "POST", "/external/runs", value).json()
+    continued = idle.post("/external/runs", BODIES["/external/runs"] | {"run_id": run["run_id"]})
+    listed = idle.get("/external/runs", params={"page_size": 100}).json()["runs"]
 
     assert run["run_id"] not in [one["run_id"] for one in listed]
     assert (continued.status_code, continued.json()["error_code"]) == (404, "run_not_found")

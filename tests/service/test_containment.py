@@ -26,7 +26,7 @@ SETTINGS = """
 [execution]
 sandbox = "{sandbox}"
 [execution.agent]
-cpu_s = 2
+cpu_s = 1
 memory_bytes = 536870912
 processes = 40
 workspace_bytes = 50331648

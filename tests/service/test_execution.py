@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.lab import Respond, Server
-from tests.service.conftest import NEEDS_SANDBOX
+from tests.service.conftest import NEEDS_SANDBOX, Api
 from tests.service.deployment import deployment
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
@@ -67,9 +67,9 @@ def test_a_turn_begins_without_waiting_for_a_look(tmp_path: Path, where: str, re
         api = made.client(made.nodes[0])
         # What is accepted before the worker listens waits for the first look.
         api.ended(api.start("nothing"))
-        ended = [api.ended(run_id) for run_id in [api.start("nothing") for _ in range(3)]]
+        ended = [api.ended(run_id) for run_id in [api.start("nothing") for _ in range(2)]]
 
-    assert [run["status"] for run in ended] == ["completed"] * 3
+    assert [run["status"] for run in ended] == ["completed"] * 2
 
 
 def test_the_task_says_all_that_the_contract_promises(api: Any) -> None:
@@ -108,19 +108,6 @@ def test_a_commit_holds_the_change_alone_whatever_attributes_say(own: Callable[.
     changed = git("diff", "--name-only", "main", run["branch_name"], cwd=bare).split()
     assert run["status"] == "completed"
     assert changed == [f"notes/{run['run_id']}-1.json"]
-
-
-def test_an_agent_that_fails_can_be_continued(api: Any) -> None:
-    """Exit status other than 0: failed, with its last words in the log; the next turn knows of it."""
-    run_id = api.start("fail please")
-    run = api.ended(run_id)
-    again = api.follow(run_id, "now write")
-
-    assert (run["status"], again.status_code) == ("failed", 201)
-    assert "scribe gives up" in api.log(run_id)
-    assert "exited with status 3" in api.log(run_id)
-    assert api.ended(run_id)["status"] == "completed"
-    assert task_of(api, run_id, 2)["conversation"][0]["status"] == "failed"
 
 
 def test_a_branch_that_moved_is_not_overwritten(own: Callable[..., Any], tmp_path: Path) -> None:
@@ -187,9 +174,9 @@ pathlib.Path("found.json").write_text(json.dumps(found))
 
 
 @NEEDS_SANDBOX
-def test_the_sandbox_hides_everything_but_the_workspace(sandboxed: Callable[[str], Any], tmp_path: Path) -> None:
+def test_the_sandbox_hides_everything_but_the_workspace(equipped: Any, tmp_path: Path) -> None:
     """No database, no tokens, no home, no network; and nothing outside the workspace can be written."""
-    api = sandboxed("require")
+    api = Api(equipped)
     api.add_agent(tmp_path, "prying", PRYING)
     secret = tmp_path / "secret"
     secret.write_text("s")

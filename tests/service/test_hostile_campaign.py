@@ -1,13 +1,10 @@
 """Ten hostile agents next to 200 honest turns of three other organizations, on a disk that really runs out."""
 
-import os
 import secrets
 import statistics
-import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -191,18 +188,6 @@ class Attackers:
         return False
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of 1 GiB and 60,000 inodes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1g,nr_inodes=60000", "none", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 def setup_of(folder: Path) -> dict[str, Any]:
     """Return the organizations, each with a repository of its own, and the three agents."""
     organizations = []
@@ -277,12 +262,13 @@ class Slots:
 @NEEDS_SANDBOX
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
-def test_hostile_agents_are_noticed_by_nobody_else(disk: Path, either_url: str | None) -> None:
+@pytest.mark.parametrize("small_disk", ["size=1g,nr_inodes=60000"], indirect=True)
+def test_hostile_agents_are_noticed_by_nobody_else(small_disk: Path, either_url: str | None) -> None:
     """Every honest turn commits once, no request fails, most are quick, and no slot, process or folder is lost."""
     limits = "\n".join(f"{name} = {value}" for name, value in LIMITS.items())
     settings = f'[execution]\nsandbox = "require"\nconcurrency = {SLOTS}\n[execution.agent]\n{limits}\n'
     environment = {} if either_url is None else {VARIABLE: either_url}
-    service = start_service(disk, setup=setup_of(disk), settings=settings, environment=environment)
+    service = start_service(small_disk, setup=setup_of(small_disk), settings=settings, environment=environment)
     database = Database(either_url or DataFolder(service.data_dir).database_url)
     try:
         apis = {one["slug"]: Api(service, one) for one in service.setup["organizations"]}
@@ -307,7 +293,7 @@ def test_hostile_agents_are_noticed_by_nobody_else(disk: Path, either_url: str |
 
         assert [one.refused for one in honest] == [[], [], []]
         for name, before, one in zip(HONEST, alone, honest, strict=True):
-            assert commits(disk, name) == {f"{run_id} turn 1": 1 for run_id in (*before.runs, *one.runs)}
+            assert commits(small_disk, name) == {f"{run_id} turn 1": 1 for run_id in (*before.runs, *one.runs)}
         assert {turn.status for turn in done} == {"completed"}
         for deed, found in ended.items():
             assert {turn.status for turn in found} == {"failed" if ENDS[deed] else "completed"}, (deed, found)

@@ -156,20 +156,18 @@ def test_a_turn_whose_set_up_failed_left_nothing_that_could_be_dropped(
     assert (first["failure_kind"], first["files"], told(second)["begun"]) == ("setup_failed", None, None)
 
 
-@pytest.mark.parametrize("start_from", ["branch", "patch"])
-def test_a_branch_that_is_gone_is_said_to_be_gone(at_work: tuple[Api, Path], start_from: str) -> None:
+def test_a_branch_that_is_gone_is_said_to_be_gone(at_work: tuple[Api, Path]) -> None:
     """The agent may remember what it pushed there."""
     api, bare = at_work
     run_id = api.begin("worker", instructions="write done.txt ok")
     branch = api.ended(run_id)["branch_name"]
     continued(api, run_id, "write half.txt half; fail")
     git("branch", "-D", branch, cwd=bare)
-    continued(api, run_id, "write more.txt more", start_from)
+    continued(api, run_id, "write more.txt more", "patch")
     report, text = told(turns_of(api, run_id)[2]), f"The branch {branch} is gone, and was made again from main: what "
 
     assert report["begun"]["text"].startswith(f"{text}earlier turns pushed is there only if it was merged. ")
-    assert report["begun"]["from"] == start_from
-    assert report["files"] == (["half.txt"] if start_from == "patch" else [])
+    assert (report["begun"]["from"], report["files"]) == ("patch", ["half.txt"])
     assert text in api.log(run_id, 3)
 
 
@@ -223,10 +221,7 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
     assert (fourth["outcome"], fourth["from_turn"], told(fourth)["files"]) == ("completed", 3, ["half.txt", "last.txt"])
 
 
-@pytest.mark.parametrize(("asked", "files"), [("", []), ("patch", ["half.txt"])])
-def test_a_turn_that_never_began_leaves_what_was_kept_before_it(
-    at_work: tuple[Api, Path], asked: str, files: list[str]
-) -> None:
+def test_a_turn_that_never_began_leaves_what_was_kept_before_it(at_work: tuple[Api, Path]) -> None:
     """The next turn begins as it would have without that one, and is told so."""
     api, _ = at_work
     run_id = api.begin("worker", instructions="write half.txt half; fail")
@@ -234,16 +229,16 @@ def test_a_turn_that_never_began_leaves_what_was_kept_before_it(
     # Turns of one branch wait for each other.
     other = api.begin("worker", fields={"branch_name": branch}, instructions="wait")
     eventually(lambda: "at work" in api.log(other), "the branch is in use", COLD_START_S)
-    go_on(api, run_id, "never", asked)
+    go_on(api, run_id, "never", "patch")
     for one in (run_id, other):
         api.post(f"/external/runs/{one}/cancel", {})
-    answer = go_on(api, run_id, "write more.txt more", asked)
+    answer = go_on(api, run_id, "write more.txt more", "patch")
     api.ended(run_id)
     _, never, last = turns_of(api, run_id)
     report = told(last)
 
     assert (never["outcome"], never["started_at"], answer.status_code) == ("cancelled", None, 201)
-    assert (report["files"], last["from_turn"]) == (files, 1 if asked else None)
+    assert (report["files"], last["from_turn"]) == (["half.txt"], 1)
     assert report["begun"]["text"].startswith("Turn 1 was not finished")
 
 

@@ -113,6 +113,17 @@ def test_history_is_listed_like_any_other_and_made_once_of_a_seed(lab: Any) -> N
     assert {run["run_id"] for run in found}.isdisjoint(run["run_id"] for run in listed(lab))
 
 
+def test_a_made_up_run_says_that_no_agent_worked(lab: Any) -> None:
+    """In place of a log that was never written, and as the reason why nothing changed."""
+    order(lab)
+    run_id = next(run["run_id"] for run in listed(lab) if run["status"] == "completed")
+    log = lab.api.get(f"/external/runs/{run_id}/turns/1/log")
+    (turn,) = lab.api.get(f"/external/runs/{run_id}").json()["turns"]
+
+    assert (log.status_code, log.json()["message"]) == (410, turn["reason"])
+    assert turn["reason"] == "the lab made this turn up: no agent worked, so it has no log and no change"
+
+
 def test_reset_removes_what_was_made_up_and_nothing_else(lab: Any) -> None:
     """Active runs are the newest, for looking at: no worker takes them up; an ended one can be continued."""
     order(lab, runs=300, active=10, repositories=1)

@@ -5,9 +5,9 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -23,9 +23,9 @@ from service.store.database import Database
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 from tests.service.conftest import BARE, BOTH, NOW, Api, accepted, organization
-from tests.service_process import refused_start, start_service
+from tests.service.conftest import METRICS_TOKEN as TOKEN
+from tests.service_process import refused_start
 
-TOKEN: Final = "a-token-for-scraping"
 SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "prometheus"
 RULES: Final = (SHIPPED / "service.rules.yml").read_text("utf-8")
 
@@ -164,12 +164,10 @@ def test_without_its_database_a_service_says_so(
     assert not any(key[0].startswith(("runwarden_queue", "runwarden_places")) for key in down)
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, str]]:
+@pytest.fixture
+def target(equipped: Any) -> tuple[Api, str]:
     """A service that offers /metrics, and its address."""
-    service = start_service(tmp_path_factory.mktemp("scraped"), environment={"RUNWARDEN_METRICS_TOKEN": TOKEN})
-    yield Api(service), f"{service.base_url.removesuffix('/v1')}/metrics"
-    assert service.stop() == 0
+    return Api(equipped), f"{equipped.base_url.removesuffix('/v1')}/metrics"
 
 
 def test_only_the_operator_s_token_opens_the_metrics(target: tuple[Api, str], api: Api, tmp_path: Path) -> None:
@@ -191,6 +189,7 @@ def test_only_the_operator_s_token_opens_the_metrics(target: tuple[Api, str], ap
 def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> None:
     """By the template, not by what callers put into it; each metric of an alert or a panel is there."""
     api, url = target
+    before = Counter(samples(BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text))
     api.ended(api.start("nothing"))
     for number in range(3):
         api.post(f"/external/runs/run_{number}/cancel", {})
@@ -199,7 +198,8 @@ def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> No
         connection.sendall(b"no HTTP\r\n\r\n")
         assert b"400" in connection.recv(4096)
     text = BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
-    found = samples(text)
+    found = Counter(samples(text))
+    found.subtract(before)
     dashboard = json.loads((SHIPPED.parent / "grafana" / "runwarden-service.json").read_text("utf-8"))
     panels = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
     named = set(re.findall(r"\brunwarden_[a-z_]+", RULES + panels))

@@ -129,3 +129,32 @@ def test_a_database_of_another_version_is_refused(database: Database, statement:
     with pytest.raises(DatabaseError, match=message):
         database.migrate()
     assert shape(database) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("ALTER TABLE workers DROP COLUMN at_work", "workers.at_work differs"),
+        ("ALTER TABLE workers ADD COLUMN rack TEXT", "workers.rack differs"),
+        ("DROP TABLE deletions", "deletions.id, deletions.kind, deletions.requested_at differ"),
+    ],
+    ids=["older", "newer", "a table less"],
+)
+def test_another_schema_with_the_same_version_number_is_refused(database: Database, change: str, named: str) -> None:
+    """At the start, with the differences and the fix; its rows are not touched."""
+    database.migrate()
+    with database.write() as connection:
+        connection.exec_driver_sql(change)
+
+    with pytest.raises(DatabaseError, match=f"(?s){named}.*install the version that wrote it, or start with another"):
+        database.migrate()
+
+
+def test_foreign_tables_and_indexes_are_no_difference(database: Database) -> None:
+    """The queue's own tables are next to ours, and an operator may add an index."""
+    database.migrate()
+    with database.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE foreign_table (id INTEGER)")
+        connection.exec_driver_sql("CREATE INDEX workers_by_host ON workers (host)")
+
+    database.migrate()

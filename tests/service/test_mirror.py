@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror
-from tests.service.conftest import SANDBOXES
+from tests.service.conftest import NEEDS_SANDBOX, Api
 from tests.service_process import git, make_repository
 
 
@@ -126,8 +125,8 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
 """
 
 
-@pytest.mark.parametrize("sandbox", SANDBOXES)
-def test_what_an_agent_plants_for_git_never_runs(sandboxed: Callable[[str], Any], tmp_path: Path, sandbox: str) -> None:
+@pytest.mark.parametrize("service", ["shared_service", pytest.param("equipped", marks=NEEDS_SANDBOX)])
+def test_what_an_agent_plants_for_git_never_runs(request: pytest.FixtureRequest, tmp_path: Path, service: str) -> None:
     """Hooks, filters, fsmonitor and aliases in any git-dir it can write, a nested repository: harmless.
 
     Links out of the checkout are committed as links: what they point to is neither read, nor changed, nor removed.
@@ -135,7 +134,7 @@ def test_what_an_agent_plants_for_git_never_runs(sandboxed: Callable[[str], Any]
     trap, outside = tmp_path / "sprung", tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
-    api = sandboxed(sandbox)
+    api = Api(request.getfixturevalue(service))
     api.add_agent(tmp_path, "hostile", HOSTILE)
     run_id = api.begin("hostile", trap=str(trap), outside=str(outside))
     run = api.ended(run_id)
@@ -150,7 +149,7 @@ def test_what_an_agent_plants_for_git_never_runs(sandboxed: Callable[[str], Any]
     assert not [name for name in names if ".git/" in name or "secret" in name]
     assert not [line for line in committed if line.startswith("160000")]
     assert (outside / "secret").read_text() == "secret"
-    assert list((api.service.data_dir / "work").iterdir()) == []
+    assert list((api.service.data_dir / "work").glob(f"*{run_id}*")) == []
 
 
 SUBMODULE = """commit refs/heads/modules

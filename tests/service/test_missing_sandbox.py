@@ -13,8 +13,8 @@ from service.execution.sandbox import NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
 from tests import service_process
-from tests.service.conftest import BARE, NEEDS_SANDBOX, Api
-from tests.service.test_page import OPERATOR, Browser, text_of
+from tests.service.conftest import BARE, NEEDS_SANDBOX, OPERATOR, Api
+from tests.service.test_page import Browser, text_of
 from tests.service_process import ROOT, command
 
 KEY = "sk-ant-a-key-that-no-agent-may-see"

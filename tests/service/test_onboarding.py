@@ -16,9 +16,9 @@ from service.store import organizations, repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
+from tests.service.conftest import WEBHOOK as HOOK
 from tests.service.forge.forges import PROJECT, GitLabForge
 
-HOOK: Final = "https://hooks.example/gitlab"
 BY_PATH: Final = ProjectKey(None, "acme/web")
 BY_ID: Final = ProjectKey(42, None)
 
@@ -240,17 +240,14 @@ def test_projects_outside_the_connected_group_are_not_onboarded(
         assert (run.status_code, run.json()["error_code"]) == (400, "unknown_repository")
 
 
-def test_the_webhook_is_set_with_a_token_that_may(start: Callable[..., Any], gitlab: GitLabForge) -> None:
+def test_the_webhook_is_set_with_a_token_that_may(
+    tenant: Callable[..., Any], equipped: Any, gitlab: GitLabForge
+) -> None:
     """Once, with URL, secret and events from service.toml; the path comes from GitLab, and a right id wins over it."""
-    host = host_at(gitlab, token_env="GITLAB_TOKEN_HERE")
-    api = start(
-        setup={"organizations": [{"name": "Acme", "tokens": [{"alias": "t"}], "hosts": [host]}]},
-        settings=f'[gitlab]\nwebhook_url = "{HOOK}"\nwebhook_secret_env = "HOOK_SECRET_HERE"\n',
-        environment={"GITLAB_TOKEN_HERE": "bot-token", "HOOK_SECRET_HERE": "hush"},
-    )
+    api = tenant(on=equipped, hosts=[host_at(gitlab, token_env="GITLAB_TOKEN_HERE")])
     unknown = ask(api, project_id=7).json()
     answers = [ask(api, **given).json() for given in ({"project_id": 42, "project_path": "a/b"}, {"project_id": 42})]
-    listed = api.service.admin("repository", "list", "--org", "acme")["repositories"]
+    listed = api.service.admin("repository", "list", "--org", api.organization["slug"])["repositories"]
     body = {"success": True, "project_path": "acme/web", "webhook_configured": True, "project_id": 42}
     events = {"push_events": True, "merge_requests_events": True}
     (hook,) = gitlab.hooks

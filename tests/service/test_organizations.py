@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from tests.service.conftest import BARE, Api
-from tests.service.deployment import VARIABLE
 
 
 def invitation(api: Any, organization_id: str) -> email.message.EmailMessage:
@@ -86,9 +85,9 @@ def test_the_invitation_code_becomes_a_token_once(api: Any) -> None:
         api.service.admin("org", "accept-invitation", code)
 
 
-def test_a_partner_sees_its_invitations_and_sends_them_again(start: Callable[..., Api], either_url: str | None) -> None:
+def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Callable[..., Api]) -> None:
     """The newest first, with where its mail goes; sent again, the old code is void, and an accepted one stays."""
-    api = start(environment={} if either_url is None else {VARIABLE: either_url})
+    api = tenant(entitlements=["ServiceAPI", "CreateOrganizations"])
     first, second = (created(api, email=f"{name}@customer.example").json()["organization_id"] for name in "ab")
     path = f"{api.get('/external/invitations').json()['invitations'][1]['invitation_id']}/resend"
     again = api.post(f"/external/invitations/{path}", {})

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ import pytest
 from tests.lab import free_port
 from tests.service.conftest import Api, http_client
 from tests.service.test_page import Browser, invited, text_of
+from tests.service_process import start_service
 
 PROVIDER: Final = Path(__file__).with_name("oidc_provider.mjs")
 MODULES: Final = Path(os.environ.get("RUNWARDEN_TEST_OIDC", ".venv/.tools")).absolute()
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-def world(start: Callable[..., Api]) -> Iterator[Api]:
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A service that trusts a provider."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
@@ -39,9 +40,11 @@ def world(start: Callable[..., Api]) -> Iterator[Api]:
                 f'[page]\nurl = "{url}"\n[page.oidc]\nissuer = "{issuer}"\nclient_id = "runwarden"\n'
                 'name = "Acme"\ndomains = { "acme.example" = "acme" }\n'
             )
-            yield start(
-                settings=settings, environment={"RUNWARDEN_OIDC_SECRET": SECRET}, arguments=["--port", str(port)]
-            )
+            secret, arguments = {"RUNWARDEN_OIDC_SECRET": SECRET}, ["--port", str(port)]
+            folder = tmp_path_factory.mktemp("oidc")
+            service = start_service(folder, settings=settings, environment=secret, arguments=arguments)
+            yield Api(service)
+            assert service.stop() == 0
         finally:
             provider.kill()
 

@@ -59,25 +59,6 @@ def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
     return git("log", "--format=%s", f"main..{run['branch_name']}", cwd=made.repositories["acme/api"]).splitlines()
 
 
-def test_what_one_machine_accepts_another_executes(many: Deployment) -> None:
-    """The API has no worker, the worker no API, and they share only the database, with log and diff in it."""
-    client = many.client(many.nodes[0])
-    run_id = client.start("write it")
-    before = many.admin("status", machine="first")
-    worker = many.begin("worker", machine="second")
-    client.reaches(run_id, "completed")
-    shown = many.admin("run", run_id, "--log", machine="first")["turns"][0]
-    diff = many.admin("run", run_id, "--diff", machine="third")["turns"][0]
-    living = many.admin("status", machine="third")["workers"]
-
-    assert (before["workers"], before["runs"]) == ([], {"queued": 1})
-    assert [one["executor"] for one in living] == [worker.ready["worker"]]
-    assert len(commits(many, client.run(run_id))) == 1
-    assert "scribe at work on turn 1" in shown["log"]
-    assert "+++ b/notes/" in diff["diff"]
-    assert not (many.machine("first") / "runs" / run_id).exists()
-
-
 def test_no_text_in_a_path_or_query_is_a_fault_of_the_service(many: Deployment) -> None:
     """NUL, what is not UTF-8, and halves of a surrogate pair: PostgreSQL takes fewer texts than SQLite."""
     client = many.client(many.nodes[0])

@@ -32,21 +32,16 @@ open(os.environ["RUNWARDEN_RESULT"], "w").write(json.dumps({"summary": json.dump
 
 
 @pytest.fixture
-def prepared(start: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, Path]]:
-    """`prepared(setup)` starts a service whose one repository has this set-up."""
+def prepared(tenant: Callable[..., Api], equipped: Any, tmp_path: Path) -> Callable[..., tuple[Api, Path]]:
+    """`prepared(setup)` makes an organization whose one repository has this set-up."""
     repository = make_repository(tmp_path / "git" / "api", {"README.md": "# api\n"})
     script = tmp_path / "worker.py"
     script.write_text(WORKER, "utf-8")
 
     def begin(setup: dict[str, Any]) -> tuple[Api, Path]:
         entry = {"name": "api", "platform": "github", "path": "acme/api", "url": str(repository), "setup": setup}
-        document = {
-            "organizations": [{"name": "Acme", "tokens": [{"alias": "tests"}], "repositories": [entry]}],
-            "agents": [{"name": "scribe", "argv": ["{python}", str(script)], "environment": ["LENT"]}],
-        }
-        return start(
-            setup=document, settings='[execution]\nsandbox = "require"\n', environment={"LENT": "lent-value"}
-        ), repository
+        agent = {"name": "scribe", "argv": ["{python}", str(script)], "environment": ["LENT"]}
+        return tenant(on=equipped, repositories=[entry], agents=[agent]), repository
 
     return begin
 

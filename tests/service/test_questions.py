@@ -139,14 +139,6 @@ def test_a_cancelled_turn_asks_nothing(asker: Api) -> None:
     assert run_id not in {one["run_id"] for one in open_questions(asker)}
 
 
-def test_a_question_of_the_repository_is_not_the_agent_s(own: Callable[..., tuple[Api, Path]]) -> None:
-    """A question.json that the checkout already had asks nothing."""
-    api, _ = own({".runwarden/question.json": '{"question": "Which?"}'})
-    run_id = api.start("write it")
-
-    assert api.ended(run_id)["status"] == "completed"
-
-
 def test_last_words_are_a_question_by_their_mark() -> None:
     """Nothing else is guessed from them."""
     assert in_words("I looked.\n\nWhich one? \n", str) is not None

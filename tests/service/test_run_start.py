@@ -19,7 +19,11 @@ def said(answer: Any) -> tuple[int, str]:
 
 
 def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_path: Path) -> None:
-    """201 with the run of 2.4; the next turn has its id and branch, unless it is active, elsewhere or unknown."""
+    """201 with the run of 2.4; the next turn has its id and branch, unless it is active, elsewhere or unknown.
+
+    No mail leaves for any of it: invitations are all that is ever sent (spec 6).
+    """
+    mails = set(api.service.outbox.iterdir())
     answer = ask(api, instructions="Fix the flaky Retry, please!")
     run = answer.json()
     ended = api.ended(run["run_id"])
@@ -48,6 +52,7 @@ def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_p
     assert again.json() == ended | {"status": "queued", "updated_at": again.json()["updated_at"]}
     assert again.json()["updated_at"] > ended["updated_at"]
     assert [ended["status"], api.ended(run["run_id"])["status"]] == ["completed", "completed"]
+    assert set(api.service.outbox.iterdir()) == mails
 
 
 def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
@@ -67,19 +72,19 @@ def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
     assert json.loads(written)["inputs"] == inputs
 
 
-def test_a_repository_is_named_in_any_of_four_forms(api: Any) -> None:
+def test_a_repository_is_named_in_any_of_four_forms(idle: Any, api: Any) -> None:
     """A configured name (which goes first), owner/repo, group/project or a URL; only configured and connected ones.
 
     A host's clone URL leads to one that is not configured; what is not there fails in execution, visibly.
     """
 
-    def asked(repository: str) -> Any:
+    def asked(repository: str, client: Any = idle) -> Any:
         body = {"repository": repository, "inputs": {"instructions": "nothing"}}
-        return api.post("/external/agents/scribe/runs", body)
+        return client.post("/external/agents/scribe/runs", body)
 
     for repository, path in (
         ("acme/api", "acme/api"),
-        (str(api.service.repositories["acme/api"]), "acme/api"),
+        (str(idle.service.repositories["acme/api"]), "acme/api"),
         ("acme/tools", "acme/tools"),
         ("web", "acme/web"),
         ("https://gitlab.example/acme/tools", "acme/tools"),
@@ -90,16 +95,16 @@ def test_a_repository_is_named_in_any_of_four_forms(api: Any) -> None:
         assert (answer.status_code, answer.json()["repository"]) == (201, path), answer.text
     for repository in ("https://evil.example/acme/api", "nameless", "--upload-pack=x", "../../etc", "/"):
         assert said(asked(repository)) == (400, "unknown_repository"), repository
-    run_id = asked("acme/unheard-of").json()["execution_id"]
+    run_id = asked("acme/unheard-of", api).json()["execution_id"]
     assert api.ended(run_id)["status"] == "failed"
     assert "ls-remote failed" in api.log(run_id)
 
 
-def test_a_gitlab_repository_is_named_by_path_or_by_group_and_project(api: Any) -> None:
+def test_a_gitlab_repository_is_named_by_path_or_by_group_and_project(idle: Any) -> None:
     """Each shape is taken; the answer has project_path. Metadata of any shape is stored, unknown fields are ignored."""
     metadata = {"ticket": {"id": 5, "tags": ["a", None, 1.5]}}
     for data in ({"project_path": "acme/tools.git"}, {"group": "acme", "project": "tools"}):
-        answer = ask(api, repository={"platform": "gitlab", "data": data}, metadata=metadata, invented={"later": True})
+        answer = ask(idle, repository={"platform": "gitlab", "data": data}, metadata=metadata, invented={"later": True})
 
         assert answer.status_code == 201
         assert answer.json()["repository"] == {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
@@ -137,14 +142,14 @@ def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
     assert said(api.get("/external/installation/health")) == (404, "no_code_host")
 
 
-def test_a_protected_branch_is_refused(own: Callable[..., Any]) -> None:
+def test_a_protected_branch_is_refused(own: Callable[..., Any], idle: Any) -> None:
     """The default branch unless patterns say otherwise; how to go on is named, and nothing is accepted."""
     for given, refused, allowed in (
         ({}, "main", ["other"]),
         ({"protected": ["r/*"]}, "r/1", ["main"]),
         ({"protected": []}, None, ["main"]),
     ):
-        api, _ = own(**given)
+        api, _ = own(on=idle.service, **given)
         for branch in [refused, *allowed] if refused else allowed:
             plain = ask(api, branch_name=branch)
             named = api.post("/external/agents/scribe/runs", {"repository": "acme/api", "branch_name": branch})
@@ -169,11 +174,11 @@ def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Callable[...
     assert git("rev-parse", "next", cwd=bare) == before
 
 
-def test_an_agent_of_another_organization_is_not_there(api: Any) -> None:
+def test_an_agent_of_another_organization_is_not_there(idle: Any) -> None:
     """As one that nobody has, also where the name is strange."""
-    api.service.admin("org", "create", "Elsewhere", "--entitlement", "ServiceAPI")
-    api.service.admin("agent", "add", "theirs", "--org", "elsewhere", "--argv", "{python} -c pass")
+    idle.service.admin("org", "create", "Elsewhere", "--entitlement", "ServiceAPI")
+    idle.service.admin("agent", "add", "theirs", "--org", "elsewhere", "--argv", "{python} -c pass")
 
     for name in ("theirs", "nobody", "..%2Fruns", "%00", "a%20b", "ä"):
-        answer = api.post(f"/external/agents/{name}/runs", {"repository": "acme/api"})
+        answer = idle.post(f"/external/agents/{name}/runs", {"repository": "acme/api"})
         assert said(answer) in {(404, "agent_not_found"), (404, "not_found")}, name

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def own_address() -> str | None:
 @NEEDS_SANDBOX
 @pytest.mark.parametrize("network", ["private", "host"])
 def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
-    start: Callable[..., Api], tmp_path: Path, network: str
+    start: Callable[..., Api], equipped: Any, tmp_path: Path, network: str
 ) -> None:
     """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open."""
     if find(ExecutionSettings()).slirp is None:
@@ -51,7 +52,7 @@ def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
     address = own_address()
     if address is None:
         pytest.skip("this machine has no address but loopback")
-    api = start(settings=f'[execution]\nsandbox = "require"\nagent_network = "{network}"\n')
+    api = Api(equipped) if network == "private" else start(settings='[execution]\nagent_network = "host"\n')
     api.add_agent(tmp_path, "caller", CALLER, "--network")
     api.add_agent(tmp_path, "hermit", CALLER)
     with socket.create_server(("0.0.0.0", 0)) as listener:
@@ -80,9 +81,9 @@ open("done", "w").write("x")
 
 
 @NEEDS_SANDBOX
-def test_localhost_is_a_name_inside(start: Callable[..., Api], tmp_path: Path) -> None:
+def test_localhost_is_a_name_inside(equipped: Any, tmp_path: Path) -> None:
     """As on a developer's machine: test suites start servers there and call them by that name."""
-    api = start(settings='[execution]\nsandbox = "require"\n')
+    api = Api(equipped)
     api.add_agent(tmp_path, "listener", LISTENER)
     run_id = api.begin("listener")
 

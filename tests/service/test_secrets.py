@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from service.api.app import Readiness
 from service.execution.secrets import MASK, MaskedStream, Secrets, of_environment
+from tests.service.conftest import MODEL_KEY as KEY
 from tests.service.conftest import Api
 from tests.service.git_hosts import GitHttpHost
-from tests.service_process import git, make_repository, put_hook, start_service
+from tests.service_process import git, make_repository, put_hook
 from tests.waiting import until
-
-KEY = "k3y/of+the:model?"
 
 TELLTALE = """
 import base64, json, os, pathlib, sys
@@ -38,14 +37,11 @@ if how == "fail": sys.exit(f"failed with {key}")
 
 
 @pytest.fixture(scope="module")
-def telltale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def telltale(equipped: Any, tmp_path_factory: pytest.TempPathFactory) -> Api:
     """A service whose agent is given a key and prints it in several ways."""
-    folder = tmp_path_factory.mktemp("telltale")
-    service = start_service(folder, environment={"MODEL_KEY": KEY})
-    api = Api(service)
-    api.add_agent(folder, "telltale", TELLTALE, "--env", "MODEL_KEY")
-    yield api
-    assert service.stop() == 0
+    api = Api(equipped)
+    api.add_agent(tmp_path_factory.mktemp("telltale"), "telltale", TELLTALE, "--env", "MODEL_KEY")
+    return api
 
 
 def kept(api: Api, secret: str) -> bytes:

@@ -219,7 +219,7 @@ def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Databa
         assert clock.limiter(database, 1).wait_s(owner) == 60
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 5)), max_size=80))
 def test_no_order_of_requests_gets_more_than_the_bucket_held(
     database: Database, requests: list[tuple[int, float]]

@@ -13,7 +13,7 @@ import pytest
 from service.store import turns
 from tests import service_process
 from tests.service.conftest import BARE, Api
-from tests.service.payloads import SECRET, github, gitlab, signed, with_token
+from tests.service.payloads import SECRET, github, github_check, github_comment, gitlab, signed, with_token
 from tests.service_process import demo_setup, git
 
 SETTINGS: Final = """
@@ -21,6 +21,7 @@ SETTINGS: Final = """
 github_secret_env = "HOOK_SECRET"
 own_accounts = ["Acme-Bot"]
 body_bytes = 100_000
+mention = "acme-bot"
 [gitlab]
 webhook_secret_env = "GITLAB_SECRET"
 """
@@ -273,3 +274,46 @@ def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, num
     assert host.service.admin("trigger", "list", "--org", "acme")["triggers"][-1]["agent"] == "scribe"
     with pytest.raises(AssertionError, match="a trigger names the agent 'nobody-here'"):
         host.rules(rule(agent="nobody-here"))
+
+
+def test_a_comment_and_a_failed_check_start_runs_on_the_delivered_commit(host: Host, number: int) -> None:
+    """The whole way; what is forged starts nothing and can be read in the log of decisions, or in the figures."""
+    host.rules(
+        rule(instructions="note this", on=["comment"], authors=["dora"]), rule(instructions="note this", on=["failed"])
+    )
+    branch = f"asked-{number}"
+    sha, given = host.branch(branch), {"number": number, "head": branch}
+
+    def deliver(name: str, document: dict[str, Any], secret: str = SECRET) -> httpx.Response:
+        return host.post("github", signed(document, f"delivery-{secrets.token_hex(8)}", name, secret))
+
+    ask, diff = "@acme-bot review the login", "pull_request_review_comment"
+    answer = deliver(diff, github_comment(ask, sha, **given))
+    ended = host.api.ended(answer.json()["runs"][0])
+    pushed = git("rev-parse", branch, cwd=host.repository)
+    failed = deliver("check_run", github_check(sha, head_sha=pushed, **given))
+    own = deliver("check_run", github_check(pushed, **given))
+    forged = [
+        deliver(diff, github_comment(ask, sha, id=9, **given), "another"),
+        deliver(diff, github_comment(ask, sha, id=9, sender="eve", **given)),
+        deliver("issue_comment", github_comment(ask, id=10, **given)),
+    ]
+    told = host.log(number)
+
+    assert (answer.status_code, ended["status"], pushed != sha) == (202, "completed", True)
+    turn = host.api.get(f"/external/runs/{ended['run_id']}").json()["turns"][0]
+    assert turn["instructions"].startswith(
+        f"note this\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #{number}"
+    )
+    assert [one.status_code for one in (failed, own, *forged)] == [204, 204, 401, 204, 204]
+    assert [(one["event"], one["result"]) for one in told] == [
+        ("comment", "started"),
+        ("failed", "ignored"),
+        ("failed", "own"),
+        ("comment", "ignored"),
+        ("comment", "ignored"),
+    ]
+    details = [one["detail"] for one in told]
+    assert details[1] == f"the pull request is at {pushed[:12]} by now"
+    assert details[3] == "scribe: eve is not among its authors; scribe: not on comment"
+    assert details[4].startswith("the pull request cannot be read: ")

@@ -40,14 +40,14 @@ def test_the_first_profile_comes_after_the_commented_example(tmp_path: Path) -> 
 def test_what_was_there_stays(tmp_path: Path) -> None:
     """Comments, order and values; through a link to where the file really is."""
     file, link = tmp_path / "dotfiles.toml", tmp_path / "config.toml"
-    before = '# mine\n[console]\ntheme = "nord" # soft\n'
+    before = '# mine\n[console]\ntheme = "runwarden-light" # soft\n'
     file.write_text(before)
     link.symlink_to(file)
     add_profile(link, Profile("acme", ADDRESS, EnvToken("ACME")))
 
     assert link.is_symlink()
     assert file.read_text().startswith(before.rstrip())
-    assert load(link, {}).console.theme == "nord"
+    assert load(link, {}).console.theme == "runwarden-light"
     assert mode(file) == 0o600
 
 

@@ -1,1 +1,1 @@
-"""What the screens of actions draw."""
+"""Widgets of the screens of actions."""

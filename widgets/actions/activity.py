@@ -71,7 +71,10 @@ class ActivityEntry(Struct, frozen=True):
         first: TonedText = (safe_text(badge.text), badge.tone)
         actor: TonedText = (safe_text(source.actor, limit=60), "quiet")
         when: TonedText = (safe_text(ago(source.created_at, now)), "quiet")
-        return first, (what(source.kind), "plain"), (self.about, "plain"), _result(source), actor, when
+        result: TonedText = (safe_text(source.result_id or "", limit=120), "plain")
+        if source.error is not None:
+            result = safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
+        return first, (what(source.kind), "plain"), (self.about, "plain"), result, actor, when
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         """Everything known about the entry; our names, possibly foreign values."""
@@ -113,7 +116,7 @@ class ActivityEntry(Struct, frozen=True):
     def rest(self, _now: datetime) -> Content:
         """The body that was sent, as indented JSON."""
         body = self.source.body_json
-        # A body that is not JSON is shown as it is: the ledger holds what was sent.
+        # A body that is not JSON is shown as it is: the ledger holds the bytes as sent.
         with suppress(ValueError, RecursionError):
             body = json.dumps(json.loads(body), indent=2, ensure_ascii=False)
         lines = map(Content, safe_block(body, limit=_BODY_CHARACTERS, lines=_BODY_LINES))
@@ -126,12 +129,6 @@ def what(kind: str) -> SafeText:
     return safe_text(KIND_WORDS.get(kind, kind), limit=40)
 
 
-def _result(source: Action) -> TonedText:
-    if source.error is not None:
-        return safe_text(reason(source.error)), "warn" if source.state == "unknown" else "quiet"
-    return safe_text(source.result_id or "", limit=120), "plain"
-
-
 PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")
 _RESULT_FROM: Final = 100
 COLUMNS: Final = (
@@ -142,7 +139,7 @@ COLUMNS: Final = (
     Column("by", 14, wide_from=_RESULT_FROM),
     Column("when", 9),
 )
-"""Narrower tables leave the result and the actor to the facts beside them."""
+"""Narrower tables leave the result and the actor to the facts next to them."""
 
 
 class ActivityBar(Horizontal):
@@ -162,7 +159,7 @@ class ActivityBar(Horizontal):
     """
 
     def __init__(self, placeholders: tuple[str, str] = PLACEHOLDERS) -> None:
-        """Show one of these placeholders in the search, by its width."""
+        """Show the placeholder that fits the width of the search."""
         super().__init__()
         self._placeholders = placeholders
 

@@ -52,14 +52,14 @@ class BatchView(Struct, frozen=True):
     @property
     def outcome(self) -> Badge:
         """For how many of the runs it took effect."""
-        said = f"{self.confirmed:,} of {len(self.lines):,}"
+        text = f"{self.confirmed:,} of {len(self.lines):,}"
         if self.is_sending:
-            return Badge("●", said, "busy")
+            return Badge("●", text, "busy")
         if self.unknown:
-            return Badge("?", said, "warn")
+            return Badge("?", text, "warn")
         if self.confirmed == len(self.lines):
-            return Badge("✓", said, "good")
-        return Badge("⊘", said, "warn") if self.confirmed else Badge("✗", said, "bad")
+            return Badge("✓", text, "good")
+        return Badge("⊘", text, "warn") if self.confirmed else Badge("✗", text, "bad")
 
     @property
     def is_over(self) -> bool:
@@ -72,25 +72,23 @@ class BatchView(Struct, frozen=True):
         failed = f", {self.failed:,} failed" if self.failed else ""
         return safe_text(f"{self.ended:,} of {self.made:,} done{failed}")
 
-    @property
-    def _runs(self) -> Badge:
-        if self.ended < self.made:
-            return Badge("●", "", "busy")
-        return Badge("✗", "", "bad") if self.failed else Badge("✓", "", "good")
-
     def line(self, width: int) -> Content:
         """The batch in one line."""
         is_sent = self.confirmed == len(self.lines) and not self.is_sending
-        badge = self._runs if is_sent else self.outcome
+        badge = self.outcome
+        if is_sent and self.ended < self.made:
+            badge = Badge("●", "", "busy")
+        elif is_sent:
+            badge = Badge("✗", "", "bad") if self.failed else Badge("✓", "", "good")
         parts: list[tuple[str, str]] = [(badge.glyph, f"{badge.style} bold")]
         if not is_sent:
             unknown = f", {self.unknown:,} unknown" if self.unknown else ""
             parts.append((f" {badge.word} sent{unknown}", f"{badge.style} bold"))
         if self.made:
             parts.append((f" {self.progress}", STYLES["bad"] if self.failed else ""))
-        said = Content.assemble(*parts)
-        title = shorten(self.title, max(0, width - said.cell_length - 2))
-        return Content.assemble(said, (f"  {title}", STYLES["quiet"]))
+        text = Content.assemble(*parts)
+        title = shorten(self.title, max(0, width - text.cell_length - 2))
+        return Content.assemble(text, (f"  {title}", STYLES["quiet"]))
 
     def run_list(self, width: int) -> list[Content]:
         """Its runs, a line each."""

@@ -44,7 +44,7 @@ class FormButton(Struct, frozen=True):
 
 
 def bindings_of(buttons: Sequence[FormButton]) -> list[BindingType]:
-    """The buttons' keys; all but letters and enter work wherever the focus is, before the focused input sees them."""
+    """The buttons' keys; all except letters and enter work with any focus, before the focused input sees them."""
     labels: dict[tuple[str, str], str] = {}
     for each in buttons:
         labels.setdefault((each.key, each.action), each.label)
@@ -83,7 +83,8 @@ class FormDialog(Vertical):
         #banner { height: auto; max-height: 5; margin: 0 1; display: none; }
         #verbs { height: 1; margin-top: 1; }
         #verbs Button { margin-right: 1; display: none; }
-        .form-dialog--spring { width: 1fr; }
+        /* In view whatever the width: the others are cut off. */
+        #primary { dock: right; width: auto; height: 1; }
         Button.-style-default {
             height: 1;
             min-width: 0;
@@ -126,8 +127,8 @@ class FormDialog(Vertical):
         yield Static(id="banner")
         with Horizontal(id="verbs"):
             yield from (_button(verb) for verb in self._verbs if not verb.is_primary)
-            yield Static(classes="form-dialog--spring")
-            yield from (_button(verb) for verb in self._verbs if verb.is_primary)
+            with Horizontal(id="primary"):
+                yield from (_button(verb) for verb in self._verbs if verb.is_primary)
 
     def enter(self, phase: FormPhase, without: frozenset[str] = frozenset()) -> None:
         """Show the phase's page and its buttons, except those named in `without`."""

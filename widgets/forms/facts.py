@@ -1,4 +1,4 @@
-"""The parts of a form beside its fields: facts, notices and choices."""
+"""The parts of a form in addition to its fields: facts, notices and choices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ class FactList(Vertical):
 
 
 class FormNotice(Static):
-    """What the user must know before typing."""
+    """A note to read before typing."""
 
     DEFAULT_CSS = """
     FormNotice { margin: 0 1 1 1; padding: 0 1; border-left: outer $warning; color: $foreground; }

@@ -19,6 +19,7 @@ from textual.widgets import Input, Static, TextArea
 from app.engine.text import SafeText, safe_text
 from storage.records.results import AgentInput
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
+from widgets.kit.after_refresh import after_refresh
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import shorten
 
@@ -94,7 +95,7 @@ class FormField(Widget):
         """Whether the user is typing here: a missing part is then a hint, not a mistake."""
 
     def compose(self) -> ComposeResult:
-        """The label beside the control and its line."""
+        """The label next to the control and its line."""
         self._shown = self._hint
         yield Static(self.label, classes="form-field--label", markup=False)
         with Vertical(classes="form-field--body"):
@@ -126,6 +127,8 @@ class FormField(Widget):
             # Set until the field is left, because the focus arrives later, at a time not known here.
             control.select_on_focus = False
         control.focus()
+        # With the line below the control, which has the problem.
+        after_refresh(self, lambda: self.scroll_visible(animate=False))
 
     def say(self, text: SafeText, tone: Tone = "quiet") -> None:
         """Set the hint, shown while there is no problem."""
@@ -139,7 +142,7 @@ class FormField(Widget):
         self._redraw()
 
     def insist(self) -> None:
-        """Show what is missing as a mistake, until the user types in the field again."""
+        """Show a missing part as a mistake, until the user types in the field again."""
         self.touched, self._is_typing = True, False
 
     @property
@@ -225,7 +228,7 @@ class ChoiceField(LineField):
         self._about: Mapping[str, str] = {}
 
     def offer(self, choices: tuple[str, ...], about: Mapping[str, str] | None = None) -> None:
-        """Set the suggestions, best first, and what is shown of one that was chosen."""
+        """Set the suggestions, best first, and the descriptions shown for a chosen one."""
         self._about = about or {}
         self._control.offer(choices)
         self._show_matches()
@@ -249,7 +252,7 @@ class ChoiceField(LineField):
 
     @property
     def guides(self) -> bool:
-        """Whether something matches what was typed."""
+        """Whether something matches the typed text."""
         return bool(self._matching)
 
     @property
@@ -257,20 +260,20 @@ class ChoiceField(LineField):
         return [choice for choice in self._control.matches() if choice != self.value]
 
     def _show_matches(self) -> None:
-        found = self._matching
+        matches = self._matching
         if about := self._about.get(self.value.strip()):
             self.say(safe_text(about))
             return
-        if not found:
+        if not matches:
             self.say(*self._resting_hint)
             return
-        more = f" and {len(found) - _SUGGESTIONS_SHOWN} more" if len(found) > _SUGGESTIONS_SHOWN else ""
-        match = "" if not self.value else " matches" if len(found) == 1 else " match"
-        self.say(safe_text(f"{_SUGGEST}{', '.join(found[:_SUGGESTIONS_SHOWN])}{more}{match}"))
+        more = f" and {len(matches) - _SUGGESTIONS_SHOWN} more" if len(matches) > _SUGGESTIONS_SHOWN else ""
+        match = "" if not self.value else " matches" if len(matches) == 1 else " match"
+        self.say(safe_text(f"{_SUGGEST}{', '.join(matches[:_SUGGESTIONS_SHOWN])}{more}{match}"))
 
 
 class InputField(LineField):
-    """A one-line field for an agent's input; its hint tells what the agent declares."""
+    """A one-line field for an agent's input; its hint is the agent's declaration."""
 
     CONTROL = ChoiceInput
     _control: ChoiceInput
@@ -349,7 +352,7 @@ _TYPES: Final[dict[type, str]] = {
 
 
 def read_value(text: str) -> Any:
-    """Read a value: JSON if it is valid JSON, else the plain text."""
+    """Read a value: JSON if it is valid JSON, otherwise plain text."""
 
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is not JSON.")
@@ -381,5 +384,5 @@ class PairsField(ParagraphField):
 
     @on(TextArea.Changed)
     def _read(self) -> None:
-        found = [f"{key}: {_TYPES[type(read_value(value))]}" for key, equals, value in pairs_in(self.value) if equals]
-        self.say(*((safe_text(", ".join(found)), "quiet") if found else self._resting_hint))
+        kinds = [f"{key}: {_TYPES[type(read_value(value))]}" for key, equals, value in pairs_in(self.value) if equals]
+        self.say(*((safe_text(", ".join(kinds)), "quiet") if kinds else self._resting_hint))

@@ -77,7 +77,7 @@ class ListSearch(LineInput):
         """The focus goes back to the rows."""
 
     def __init__(self, placeholders: tuple[str, ...]) -> None:
-        """Prepare; the placeholders say what is searched, the longest first."""
+        """Prepare; the placeholders name the searched fields, the longest first."""
         super().__init__(placeholder=placeholders[0], compact=True, select_on_focus=False)
         self._placeholders = placeholders
 
@@ -106,7 +106,7 @@ class ChoiceInput(LineInput):
         super().__init__(value, placeholder)
         self._choices: tuple[str, ...] = ()
         self._stem: str = value
-        """What the user typed, while a suggestion is shown in its place."""
+        """The typed text, while a suggestion is shown instead."""
         self._chosen: str | None = None
 
     def offer(self, choices: tuple[str, ...]) -> None:
@@ -115,15 +115,15 @@ class ChoiceInput(LineInput):
         self.suggester = SuggestFromList(self._choices, case_sensitive=False)
 
     def matches(self) -> tuple[str, ...]:
-        """The suggestions that contain what was typed, those beginning with it first."""
+        """The suggestions that contain the typed text, those beginning with it first."""
         stem = self._typed().strip().casefold()
-        found = [choice for choice in self._choices if stem in choice.casefold()]
-        return tuple(sorted(found, key=lambda choice: not choice.casefold().startswith(stem)))
+        matches = [choice for choice in self._choices if stem in choice.casefold()]
+        return tuple(sorted(matches, key=lambda choice: not choice.casefold().startswith(stem)))
 
     def action_choose(self, step: int) -> None:
-        """Show the next match; past the ends it restores what was typed."""
-        stem, found = self._typed(), self.matches()
-        ring = (stem, *(choice for choice in found if choice != stem))
+        """Show the next match; past the ends it restores the typed text."""
+        stem, matches = self._typed(), self.matches()
+        ring = (stem, *(choice for choice in matches if choice != stem))
         here = ring.index(self.value) if self.value in ring else 0
         self._stem, self._chosen = stem, ring[(here + step) % len(ring)]
         self.value = self._chosen

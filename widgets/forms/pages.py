@@ -84,7 +84,7 @@ class OutcomeText(Struct, frozen=True):
     facts: tuple[tuple[str, SafeText], ...] = ()
     """Our names, possibly foreign values."""
     meaning: tuple[SafeText, ...] = ()
-    """Paragraphs: what it means and what to do."""
+    """Paragraphs: the meaning and the next step."""
 
 
 def reason(error: ActionFailure) -> str:

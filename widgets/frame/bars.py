@@ -31,7 +31,7 @@ class Tab(Struct, frozen=True):
     tiny: str
     """Its title on the smallest terminal."""
     is_optional: bool = False
-    """Whether it is hidden while what it is about is not set up; its key and the palette still lead there."""
+    """Whether it is hidden until its feature is set up; its key and the palette still lead there."""
 
 
 class TabBar(ClickableLine):

@@ -64,7 +64,10 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "
     """The state of one subject's facts: connecting, live, or their age, with the reason if there is one."""
     is_limited = wait is not None and wait.until > now and wait.reason != "service_down"
     if link is not None and link.is_failing:
-        return _failing(link, now)
+        refused, word = link.error_kind in REFUSED, trouble_word(link.error_kind)
+        if link.last_ok_at is not None and (since := age(link.last_ok_at, now)) != "now":
+            word = f"no answer for {since}" if link.error_kind in NO_ANSWER else f"{since} old: {word}"
+        return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
     if link is None or link.last_ok_at is None:
         return Badge("◌", "rate limit" if is_limited else "connecting…", "wait")
     since = age(link.last_ok_at, now)
@@ -77,13 +80,6 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "
     if link.last_ok_at < timing.opened_at and not is_young:
         return Badge("◌", f"connecting… · from {ago(link.last_ok_at, now)}", "wait")
     return Badge("◌", f"{since} old", "wait" if is_young else "warn")
-
-
-def _failing(link: LinkState, now: datetime) -> Badge:
-    refused, word = link.error_kind in REFUSED, trouble_word(link.error_kind)
-    if link.last_ok_at is not None and (since := age(link.last_ok_at, now)) != "now":
-        word = f"no answer for {since}" if link.error_kind in NO_ANSWER else f"{since} old: {word}"
-    return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
 
 
 def next_poll(wait: "Wait | None", now: datetime) -> str:

@@ -26,11 +26,11 @@ FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
 SPACE: Final = 3
 """Cells between the groups."""
 FRESH: Final = 20
-"""Cells of the data's age in words, so that what follows it stays in its place."""
+"""Cells of the data's age in words, so that the words after it do not move."""
 INBOX: Final = (len("   ⚑ 1 inbox"), len(" ⚑1"))
 """Cells in words and as glyph that are free while the inbox is empty: a host that goes bad is an item."""
 SINCE: Final = len(" ✗ 12m  ")
-"""Cells of a host's state, also while it is well: no word moves when it goes bad."""
+"""Cells of a host's state, even while it is healthy: no word moves when it fails."""
 
 COUNTED: Final = ("status:working", "status:queued", "status:failed since:24h")
 """The query that each count opens."""
@@ -95,7 +95,7 @@ class Brevity(IntEnum):
     UNWELL = 3
     """Of the hosts only those that are not well."""
     HOSTS = 4
-    """Without counts; the unwell hosts stand beside the profile, where nothing can push them out."""
+    """Without counts; unhealthy hosts are next to the profile, so that nothing can push them out."""
 
 
 class HeaderBar(ClickableLine):
@@ -178,8 +178,8 @@ class HeaderBar(ClickableLine):
             yield from self._hosts(now, brevity)
         fresh = FILES_FAIL if vitals.files_fail else freshness(vitals.runs_link, self._timing, now, vitals.wait)
         word = _in_brief(fresh.word) if is_brief else fresh.word
-        said = f"{fresh.glyph} {word}"
-        yield Content.assemble(" " * SPACE, (said if is_brief else f"{said:<{FRESH}}", fresh.style)), None
+        words = f"{fresh.glyph} {word}"
+        yield Content.assemble(" " * SPACE, (words if is_brief else f"{words:<{FRESH}}", fresh.style)), None
         # What waits is shown at every width.
         waiting = (
             ("?", vitals.unknown, "unknown", self.UnknownClicked()),
@@ -222,7 +222,7 @@ class HeaderBar(ClickableLine):
 
 
 def _links(links: tuple[tuple[ProfileMark, Badge], ...], brevity: Brevity) -> Iterator[ClickablePart]:
-    """Each profile and its link; where there is little room, those that answer are only counted."""
+    """Each profile and its link; if there is little room, those that answer are only counted."""
     shown = [each for each in links if brevity < Brevity.GLYPHS or each[1].tone != "good"]
     for mark, badge in shown:
         word = badge.word if brevity is Brevity.FULL else _in_brief(badge.word)

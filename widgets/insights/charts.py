@@ -1,9 +1,9 @@
 """Insights: charts of days, the figures above them, and both as tables."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import groupby, pairwise
+from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any, ClassVar, Final, Literal, cast
 
@@ -18,7 +18,7 @@ from textual_plotext import PlotextPlot
 from app.engine.text import safe_text
 from app.engine.times import day, span
 from storage.records import Coverage
-from storage.records.insights import Concurrency, Outcomes, RepositoryFigures
+from storage.records.insights import Outcomes, RepositoryFigures
 from widgets.kit.badges import STYLES, Badge, Tone
 from widgets.kit.cells import fit
 from widgets.kit.lead_list import LeadRow
@@ -31,7 +31,6 @@ OTHERWISE: Final = Badge("▒", "cancelled or other", "plain")
 UNKNOWN: Final = Badge("·", "not known", "quiet")
 """Each has a different glyph, so that nothing depends on colour alone."""
 NOTHING: Final = "-"
-NOT_FETCHED: Final = "not fetched"
 
 
 class InsightsView(Struct, frozen=True):
@@ -44,8 +43,6 @@ class InsightsView(Struct, frozen=True):
     at: datetime
     """The end of the period."""
     outcomes: tuple[Outcomes, ...]
-    """Oldest first."""
-    concurrency: tuple[Concurrency, ...]
     """Oldest first."""
     repositories: tuple[RepositoryFigures, ...]
     """The busiest first."""
@@ -91,16 +88,6 @@ class InsightsView(Struct, frozen=True):
         """Whether some runs of this outcome may be missing."""
         complete_since = self.coverage.complete_since
         return not self.coverage.whole and (complete_since is None or complete_since > each.start)
-
-    def is_fetched(self, each: Concurrency) -> bool:
-        """Whether every run of this time is cached: otherwise a low number may only mean that it was not fetched."""
-        ranges = self.coverage.ranges
-        # The newest range has no end: it reaches to the present.
-        return any(
-            (one.start is None or one.start <= each.start)
-            and (one is ranges[0] or (one.end is not None and one.end >= each.end))
-            for one in ranges
-        )
 
 
 def share(part: float | None) -> str:
@@ -169,20 +156,17 @@ _LABELLED_FROM: Final = 5
 Colour = tuple[int, int, int]
 
 
-class Tick(Struct, frozen=True):
-    """A label below a bar or a point."""
+class OutcomesChart(PlotextPlot, can_focus=True):
+    """The chart of outcomes in the theme's colours; while focused, it has a cursor on one hour or day."""
 
-    at: int
-    """Index of the bar or point, from 0."""
-    text: str
-
-
-class Chart(PlotextPlot):
-    """A plot of the figures in the theme's colours."""
-
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            "enter", "choose", "its runs", key_display="enter", tooltip="Show the runs of that time", id="leads.open"
+        ),
+    ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
     DEFAULT_CSS = """
-    Chart {
+    OutcomesChart {
         background: $surface;
         & > .chart--good { color: $success; }
         & > .chart--bad { color: $error; }
@@ -197,16 +181,29 @@ class Chart(PlotextPlot):
     _axis_cells = 0
     """Width of the axis labels on the left."""
 
-    def __init__(self, draw: "Callable[[Chart, InsightsView, int, int], None]", *, id: str) -> None:
-        """Prepare; for each paint, `draw` draws on an empty plot of this width and height in cells."""
+    @dataclass
+    class Highlighted(Message):
+        """The cursor moved, appeared or disappeared."""
+
+        index: int | None
+        """The index of the outcome under the cursor; None: no cursor."""
+
+    @dataclass
+    class Chosen(Message):
+        """An hour or a day was opened."""
+
+        index: int
+
+    def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self.view: InsightsView | None = None
-        self._draw = draw
+        self._back = 0
+        """The cursor's distance from the last bar, so that a cursor on the current hour or day stays there."""
 
     def show(self, view: InsightsView) -> None:
         """Show the figures."""
         self.view = view
-        self.refresh()
+        self._moved()
 
     def render(self) -> RenderResult:
         """The plot."""
@@ -215,7 +212,7 @@ class Chart(PlotextPlot):
         plot.frame(frame=False)
         width, height = self.size
         if self.view is not None and width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
-            self._draw(self, self.view, width, height)
+            draw_outcomes(self, self.view, width, height)
         return super().render()
 
     def colour(self, tone: Tone) -> Colour:
@@ -238,47 +235,20 @@ class Chart(PlotextPlot):
         self.plt.yticks(rows_of, [f"{label:>{wide - 1}} " for label in labels])
         return wide
 
-    def below(self, ticks: Sequence[Tick], positions: Sequence[int]) -> None:
+    def below(self, labels: Sequence[str], positions: Sequence[int]) -> None:
         """Write labels below these positions, as many as fit without touching."""
-        some = (ticks[::step] for step in range(1, len(ticks)))
-        kept = next((each for each in some if _stand_apart(each, positions)), ticks[:1])
+        marks = list(zip(positions, labels, strict=True))
+        some = (marks[::step] for step in range(1, len(marks)))
+        kept = next((each for each in some if _stand_apart(each)), marks[:1])
         # Plotext moves a label that would cross the left edge to the right, towards its neighbour.
-        pushed = len(kept[0].text) // 2 - positions[kept[0].at] - self._axis_cells
-        if pushed > 0 and not _stand_apart(kept, positions, pushed + 1):
+        pushed = len(kept[0][1]) // 2 - kept[0][0] - self._axis_cells
+        if pushed > 0 and not _stand_apart(kept, pushed + 1):
             kept = kept[1:]
-        self.plt.xticks([positions[tick.at] for tick in kept], [tick.text for tick in kept])
+        self.plt.xticks([position for position, _ in kept], [label for _, label in kept])
         # Plotext would write them in the random order of a set, which moves some of them.
         monitor = cast("Any", self.plt).monitor
         named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
         monitor.xticks[0], monitor.xlabels[0] = [position for position, _ in named], [text for _, text in named]
-
-
-class OutcomesChart(Chart, can_focus=True):
-    """The chart of outcomes; while focused, it has a cursor on one hour or day."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "enter", "choose", "its runs", key_display="enter", tooltip="Show the runs of that time", id="leads.open"
-        ),
-    ]
-
-    @dataclass
-    class Highlighted(Message):
-        """The cursor moved, appeared or disappeared."""
-
-        index: int | None
-        """The index of the outcome under the cursor; None: no cursor."""
-
-    @dataclass
-    class Chosen(Message):
-        """An hour or a day was opened."""
-
-        index: int
-
-    def __init__(self, *, id: str) -> None:
-        super().__init__(draw_outcomes, id=id)
-        self._back = 0
-        """The cursor's distance from the last bar, so that a cursor on the current hour or day stays there."""
 
     @property
     def cursor(self) -> int | None:
@@ -292,11 +262,6 @@ class OutcomesChart(Chart, can_focus=True):
         if self.view is not None:
             self._back = min(max(0, self._back - step), len(self.view.outcomes) - 1)
             self._moved()
-
-    def show(self, view: InsightsView) -> None:
-        """Show the figures."""
-        super().show(view)
-        self._moved()
 
     def watch_has_focus(self, value: bool) -> None:
         """Show or hide the cursor."""
@@ -323,9 +288,9 @@ class OutcomesChart(Chart, can_focus=True):
         self.post_message(self.Highlighted(self.cursor))
 
 
-def _stand_apart(ticks: Sequence[Tick], positions: Sequence[int], more: int = 0) -> bool:
-    reach = max(len(tick.text) for tick in ticks) + _LABEL_GAP + more
-    return all(positions[after.at] - positions[before.at] >= reach for before, after in pairwise(ticks))
+def _stand_apart(marks: Sequence[tuple[int, str]], more: int = 0) -> bool:
+    reach = max(len(label) for _, label in marks) + _LABEL_GAP + more
+    return all(after - before >= reach for (before, _), (after, _) in pairwise(marks))
 
 
 def number(value: float) -> str:
@@ -364,7 +329,7 @@ def columns(count: int, width: int) -> tuple[list[int], int]:
     return [int(index * step) for index in range(count)], max(1, int(step) - gap)
 
 
-def draw_outcomes(chart: Chart, view: InsightsView, width: int, height: int) -> None:
+def draw_outcomes(chart: OutcomesChart, view: InsightsView, width: int, height: int) -> None:
     """Draw a stacked bar for each hour or day."""
     rows = height - _FOOT
     top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))
@@ -374,11 +339,11 @@ def draw_outcomes(chart: Chart, view: InsightsView, width: int, height: int) -> 
     chart.plt.ylim(0, rows - 1)
     _bars(chart, view, top, rows, positions, wide)
     is_short = room // len(view.outcomes) < 8
-    ticks = [Tick(index, tick(each.start, view.step, is_short=is_short)) for index, each in enumerate(view.outcomes)]
-    chart.below(ticks, [position + wide // 2 for position in positions])
+    labels = [tick(each.start, view.step, is_short=is_short) for each in view.outcomes]
+    chart.below(labels, [position + wide // 2 for position in positions])
 
 
-def _bars(chart: Chart, view: InsightsView, top: float, rows: int, positions: list[int], wide: int) -> None:
+def _bars(chart: OutcomesChart, view: InsightsView, top: float, rows: int, positions: list[int], wide: int) -> None:
     cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*_STACK, UNKNOWN)}
     for each, position in zip(view.outcomes, positions, strict=True):
         foot = 0
@@ -390,7 +355,7 @@ def _bars(chart: Chart, view: InsightsView, top: float, rows: int, positions: li
             cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
         if each.failed and wide >= _LABELLED_FROM and foot < rows:
             chart.label(f"{each.failed} {FAILED.glyph}", position + wide // 2, foot, "bad")
-    if isinstance(chart, OutcomesChart) and (here := chart.cursor) is not None:
+    if (here := chart.cursor) is not None:
         taken = {point for points in cells.values() for point in points}
         middle = positions[here] + wide // 2
         cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
@@ -398,37 +363,6 @@ def _bars(chart: Chart, view: InsightsView, top: float, rows: int, positions: li
         if points:
             xs, ys = zip(*points, strict=True)
             chart.plt.scatter(xs, ys, marker=badge.glyph, color=chart.colour(badge.tone))
-
-
-def draw_concurrency(chart: Chart, view: InsightsView, width: int, height: int) -> None:
-    """Draw how many runs are in progress at once: a line with the area below it filled."""
-    rows = height - _FOOT
-    points = view.concurrency
-    is_fetched = [view.is_fetched(each) for each in view.concurrency]
-    top = ceiling(max((each.average for each, known in zip(points, is_fetched, strict=True) if known), default=0))
-    room = width - chart.axis(top, rows)
-    scale = (room - 1) / max(1, len(points) - 1)
-    xs = [index * scale for index in range(len(points))]
-    chart.plt.xlim(0, room - 1)
-    chart.plt.ylim(0, rows - 1)
-    for known, group in groupby(range(len(points)), key=is_fetched.__getitem__):
-        positions = list(group)
-        if known:
-            heights = [points[at].average / top * (rows - 1) for at in positions]
-            colour = chart.colour("busy")
-            chart.plt.plot([xs[at] for at in positions], heights, marker="hd", color=colour, fillx=True)
-        else:
-            # Dots, not a line at zero, which would mean that no run was under way.
-            dots = sorted({round(xs[at]) for at in positions})
-            chart.plt.scatter(dots, [0] * len(dots), marker=UNKNOWN.glyph, color=chart.colour(UNKNOWN.tone))
-    chart.below(_ticks(view), [round(x) for x in xs])
-
-
-def _ticks(view: InsightsView) -> list[Tick]:
-    """The beginnings of the outcomes' periods, so that the two charts can be read side by side."""
-    starts = [each.start for each in view.concurrency]
-    edges = {each.start for each in view.outcomes}
-    return [Tick(index, tick(start, view.step, is_short=False)) for index, start in enumerate(starts) if start in edges]
 
 
 _WIDE: Final = 100
@@ -496,17 +430,12 @@ def table_rows(view: InsightsView) -> Iterator[LeadRow]:
         counts = f"{one.total:,}", share(one.success), f"{one.failed:,}"
         rows.append((f"repo:{one.repository}", (name, *counts, *times, f"{one.timed:,}")))
     yield from _table("Repositories", head, rows, NARROW_CELLS)
-    rows = []
-    for moment in reversed(view.concurrency):
-        average = f"{moment.average:,.2f}" if view.is_fetched(moment) else NOT_FETCHED
-        rows.append((f"busy:{moment.start.isoformat()}", (f"{moment.start.astimezone():%a %d %b %H:%M}", average)))
-    yield from _table("Runs under way at once, on average", ("from", "runs"), rows, CELLS + 4)
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[TableRow], cells: int = CELLS) -> Iterator[LeadRow]:
     yield LeadRow(Content.assemble((title, "bold"), "\n", (_table_line(head, cells), _QUIET)))
     for key, row in rows:
-        yield LeadRow(Content(_table_line(row, cells)), key, leads=not key.startswith("busy:"))
+        yield LeadRow(Content(_table_line(row, cells)), key, leads=True)
     yield LeadRow(Content())
 
 

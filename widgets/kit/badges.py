@@ -88,7 +88,7 @@ _HEALTH: Final[dict[HealthLevel | None, tuple[str, Tone]]] = {
     "bad": ("✗", "bad"),
     None: ("?", "warn"),
 }
-"""Glyph and tone of a code host, by its level."""
+"""Glyph and tone of a code host for each level."""
 
 _ACTIONS: Final[dict["ActionState", Badge]] = {
     "prepared": Badge("◌", "prepared", "wait"),

@@ -10,7 +10,7 @@ ELLIPSIS = "…"
 
 
 def fit(text: str, width: int, cut: Cut = "end") -> str:
-    """The text in exactly `width` cells: padded with spaces, or cut with an ellipsis at its end or in its middle."""
+    """The text in exactly `width` cells: padded with spaces, or cut with an ellipsis at the end or in the middle."""
     size = cell_len(text)
     if size <= width:
         return text + " " * (width - size)

@@ -69,7 +69,7 @@ class LeadList(Options):
         self._find(key)
 
     def on_resize(self) -> None:
-        """Draw for the new width; what did not change is not painted again."""
+        """Draw for the new width; unchanged lines are not painted again."""
         before, here, top = self._rows, self.row, self.scroll_offset.y
         rows = self._rows = self._draw(max(1, self.scrollable_content_region.width))
         if [row.key for row in before] == [row.key for row in rows]:
@@ -81,11 +81,11 @@ class LeadList(Options):
         near = self.highlighted or 0
         self.set_options(Option(row.content, row.key or None, disabled=not row.key) for row in rows)
         self.scroll_to(y=top, animate=False, force=True)
-        found = [index for index, row in enumerate(rows) if row.key]
+        indexes = [index for index, row in enumerate(rows) if row.key]
         if here is None or is_first:
-            self.highlighted = found[0] if found else None
-        elif not self._find(here.key) and found:
-            self.highlighted = min(found, key=lambda index: abs(index - near))
+            self.highlighted = indexes[0] if indexes else None
+        elif not self._find(here.key) and indexes:
+            self.highlighted = min(indexes, key=lambda index: abs(index - near))
         self._find(self._sought)
 
     def _find(self, key: str) -> bool:
@@ -111,7 +111,7 @@ class LeadList(Options):
         self.scroll_home(animate=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable enter on rows that open nothing; where none does, offer no key."""
+        """Disable enter on rows that open nothing; if none does, offer no key."""
         if action == "select":
             is_possible = self.row is not None and self.row.leads
             return is_possible or (None if any(row.leads for row in self._rows) else False)

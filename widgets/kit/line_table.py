@@ -102,8 +102,8 @@ class LineTable(CursorView, Generic[T]):
         """Show the items in this order; the cursor and the visible lines stay on their items."""
         before, held = self.items, self.item
         self.items, self.total = items, len(items)
-        found = (index for index, item in enumerate(items) if held is not None and item.key == held.key)
-        here = 0 if held is None else next(found, min(self._cursor, max(0, len(items) - 1)))
+        indexes = (index for index, item in enumerate(items) if held is not None and item.key == held.key)
+        here = 0 if held is None else next(indexes, min(self._cursor, max(0, len(items) - 1)))
         moved = here - self._cursor if before else 0
         self._cursor = here
         self.virtual_size = Size(0, len(items) + HEADER)

@@ -42,7 +42,7 @@ class LineText(Widget):
         return selection.extract("\n".join(line.plain for line in self._lines)), "\n"
 
     def render_line(self, y: int) -> Strip:
-        """One line, with its place in the text for whoever selects it."""
+        """One line, with its position in the text for selections."""
         if y >= len(self._lines):
             return Strip.blank(self.size.width, self.rich_style)
         line = self._lines[y]

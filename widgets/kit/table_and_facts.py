@@ -1,4 +1,4 @@
-"""A table, and the facts of the item under its cursor beside or below it."""
+"""A table, and the facts of the item under its cursor next to it or below it."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

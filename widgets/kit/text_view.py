@@ -51,7 +51,7 @@ def safe_line(text: str) -> str:
 
 def overlay(pieces: Iterable[TextPiece], spans: Sequence[tuple[int, int]], ground: str) -> list[TextPiece]:
     """The pieces, with these spans of their text (begin and end, in characters) on another background."""
-    found: list[TextPiece] = []
+    result: list[TextPiece] = []
     begin = 0
     for piece in pieces:
         end = begin + len(piece.text)
@@ -59,11 +59,11 @@ def overlay(pieces: Iterable[TextPiece], spans: Sequence[tuple[int, int]], groun
         points = sorted(edges)
         for left, right in pairwise(points):
             is_lit = any(first <= left < last for first, last in spans)
-            found.append(
+            result.append(
                 TextPiece(piece.text[left - begin : right - begin], piece.tone, ground if is_lit else piece.ground)
             )
         begin = end
-    return found
+    return result
 
 
 class TextView(CursorView):
@@ -124,7 +124,7 @@ class TextView(CursorView):
         return ()
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
-        """One line, on this background unless it has one of its own."""
+        """One line, on this background unless it has its own."""
         raise NotImplementedError
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
@@ -232,15 +232,15 @@ class TextView(CursorView):
 
     def style(self, tone: str, ground: str) -> Style:
         """The style of a colour on a background."""
-        found = self._styles.get((tone, ground))
-        if found is None:
+        cached = self._styles.get((tone, ground))
+        if cached is None:
             own = self.get_component_rich_style(f"text-view--{tone}")
-            found = self.rich_style + Style(color=own.color, bold=own.bold or None, italic=own.italic or None)
+            cached = self.rich_style + Style(color=own.color, bold=own.bold or None, italic=own.italic or None)
             if ground:
                 behind = self.get_component_rich_style(f"text-view--{ground}")
-                found += behind if ground == "match" else Style(bgcolor=behind.bgcolor, bold=behind.bold or None)
-            self._styles[tone, ground] = found
-        return found
+                cached += behind if ground == "match" else Style(bgcolor=behind.bgcolor, bold=behind.bold or None)
+            self._styles[tone, ground] = cached
+        return cached
 
 
 Earlier = Callable[[], Awaitable[int | None]]
@@ -310,18 +310,18 @@ class TextSearch(Vertical):
 
     async def _seek(self, pattern: Pattern[bytes], begin: int, step: int, *, is_typed: bool) -> None:
         view = self.view
-        found = await asyncio.to_thread(view.find, pattern, begin, step)
-        while found is None and self._earlier is not None and (added := await self._earlier()) is not None:
+        position = await asyncio.to_thread(view.find, pattern, begin, step)
+        while position is None and self._earlier is not None and (added := await self._earlier()) is not None:
             if step < 0:  # Forwards, they come after the end.
-                found = await asyncio.to_thread(view.find, pattern, added + 1, step)
-        if found is None:
+                position = await asyncio.to_thread(view.find, pattern, added + 1, step)
+        if position is None:
             edge = 0 if step > 0 else view.total
-            found = await asyncio.to_thread(view.find, pattern, edge, step)
+            position = await asyncio.to_thread(view.find, pattern, edge, step)
             if not is_typed:
-                self.post_message(self.Missed("Not found." if found is None else "Continued from the other end."))
-        self._line.set_class(found is None, "-missed")
-        if found is not None:
-            view.put_cursor(found)
+                self.post_message(self.Missed("Not found." if position is None else "Continued from the other end."))
+        self._line.set_class(position is None, "-missed")
+        if position is not None:
+            view.put_cursor(position)
 
 
 def _pattern(text: str) -> Pattern[bytes]:

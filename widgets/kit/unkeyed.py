@@ -5,7 +5,7 @@ from typing import Final
 from textual.binding import Binding
 
 NO_KEY: Final = "no_key_"
-"""What the names of keys that no terminal sends begin with."""
+"""The prefix of names of keys that no terminal sends."""
 
 
 def unkeyed(action: str, description: str, *, id: str, tooltip: str = "") -> Binding:

@@ -1,1 +1,1 @@
-"""What the organizations' screen draws."""
+"""Widgets of the organizations' screen."""

@@ -156,7 +156,7 @@ class ImportLine(Struct, frozen=True):
     offer: SafeText
     state: ImportRowState
     problem: SafeText
-    """What is wrong with it; empty: nothing."""
+    """The problem with it; empty: none."""
     action: Action | None = None
     """The newest attempt for its email."""
 
@@ -188,11 +188,11 @@ class ImportLine(Struct, frozen=True):
 
 def counts(rows: Iterable[ImportLine]) -> Content:
     """The number of rows in each state."""
-    found = Counter(row.state for row in rows)
+    by_state = Counter(row.state for row in rows)
     return Content("   ").join(
-        Content.assemble((badge.glyph, badge.style), f" {found[state]:,} {badge.word}")
+        Content.assemble((badge.glyph, badge.style), f" {by_state[state]:,} {badge.word}")
         for state, badge in BADGES.items()
-        if found[state]
+        if by_state[state]
     )
 
 

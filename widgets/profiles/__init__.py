@@ -1,1 +1,1 @@
-"""What the screens of profiles draw."""
+"""Widgets of the screens of profiles."""

@@ -1,1 +1,1 @@
-"""What a run's log, diff and review draw."""
+"""Widgets of a run's log, diff and review."""

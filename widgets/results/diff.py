@@ -1,4 +1,4 @@
-"""A diff of any size, file by file: one column of lines, or the old file beside the new one."""
+"""A diff of any size, file by file: one column of lines, or the old file next to the new one."""
 
 import re
 from array import array
@@ -50,7 +50,7 @@ COUNTS: Final = 24
 """Cells left for the counts behind a file's name."""
 LEAST_NAME: Final = 10
 SPLIT_FROM: Final = 160
-"""Columns of the screen from which old and new stand side by side."""
+"""Columns of the screen from which old and new are side by side."""
 NUMBER: Final = 5
 """Cells of a line's number."""
 ACTS: Final = frozenset({"file", "hunk", "fold", "fold_all", "split"})
@@ -64,7 +64,7 @@ NEW: Final = 1
 
 
 def colours(blob: bytes, name: str) -> Colours:
-    """The syntax of a file, by its name; empty if it is not known or would take too long. Runs in a thread."""
+    """The syntax of a file with this name; empty if it is not known or would take too long. Runs in a thread."""
     if len(blob) > MOST_BYTES or any(len(line) > MOST_CHARACTERS for line in blob.split(b"\n")):
         return ()
     from pygments.lexers import get_lexer_for_filename
@@ -193,7 +193,7 @@ class DiffRows:
             self.is_complete = True
 
     def _flush(self) -> None:
-        """Put the removed lines beside the added ones."""
+        """Put the removed lines next to the added ones."""
         for left, right in zip_longest(self._removed, self._added, fillvalue=NONE):
             self.split[-1].add(left, right)
         self._removed.clear()
@@ -201,7 +201,7 @@ class DiffRows:
 
 
 class DiffLines:
-    """One patch, and what is known of its files."""
+    """One patch, and the facts about its files."""
 
     def __init__(self, patch: Patch, files: Sequence[ChangedFile]) -> None:
         self._patch = patch
@@ -250,7 +250,7 @@ class DiffLines:
         ]
 
     def changed_words(self, left: int, right: int) -> tuple[Spans, Spans]:
-        """The words that differ between an old line and the one beside it."""
+        """The words that differ between an old line and the one next to it."""
         if NONE in {left, right} or left == right:
             return (), ()
         return changed_words(self._raw(left)[1:], self._raw(right)[1:])
@@ -365,7 +365,9 @@ class DiffView(TextView):
         file = next((number for number in range(len(self._starts)) if self._lines.path(number) == path), None)
         if file is None:
             return False
-        self._unfold(file)
+        if file in self._folded:
+            self._folded.discard(file)
+            self.grew()
         self.go_to_file(file)
         numbers = ((row, self._number(file, row)) for row in range(len(self._files[file].right)))
         nearest = min(((abs(there - line), row) for row, there in numbers if line and there), default=None)
@@ -378,7 +380,7 @@ class DiffView(TextView):
 
     @property
     def is_split(self) -> bool:
-        """Whether old and new stand side by side."""
+        """Whether old and new are side by side."""
         is_split = self.screen.size.width >= SPLIT_FROM if self._split is None else self._split
         return is_split and not self._is_whole_file
 
@@ -461,8 +463,8 @@ class DiffView(TextView):
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         self._split = not self.is_split
         self.grew()
-        found = self._files[file].row_of(line) if line != NONE else None
-        self.put_cursor(self._starts[file] + 1 + (HEADING if found is None else found))
+        place = self._files[file].row_of(line) if line != NONE else None
+        self.put_cursor(self._starts[file] + 1 + (HEADING if place is None else place))
 
     def line_clicked(self, event: events.Click) -> None:
         """Fold a file after a click on its name."""
@@ -505,7 +507,7 @@ class DiffView(TextView):
         return (TextPiece(count, "quiet"), TextPiece(path, "accent"), TextPiece(f"   {about}", "quiet"))
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
-        """A file's name, a line, or an old line beside its new one."""
+        """A file's name, a line, or an old line next to its new one."""
         file, row = self._file_and_row(index)
         if row == HEADING:
             heading = self._lines.heading(file, width, is_folded=file in self._folded)
@@ -545,11 +547,6 @@ class DiffView(TextView):
     def _number(self, file: int, row: int) -> int | None:
         line = self._files[file].right[row]
         return None if line == NONE else self._rows.patch.numbers(line)[1]
-
-    def _unfold(self, file: int) -> None:
-        if file in self._folded:
-            self._folded.discard(file)
-            self.grew()
 
     def _half(self, file: int, line: int, side: Side, words: Spans, width: int, ground: str) -> Strip:
         if line == NONE:

@@ -50,7 +50,7 @@ class LogSpool:
         """The part of the log that is held, as offsets in it."""
         self._data = bytearray()
         self._first = 0
-        """The place of the first byte held; places differ from offsets, as other lines may stand for the log's."""
+        """The position of the first byte held; positions differ from offsets, as other lines may replace the log's."""
         self._ends = array("q")
         """The places at which lines end."""
         self._lock = threading.Lock()
@@ -70,7 +70,7 @@ class LogSpool:
     def put(self, chunk: LogChunk, lines: bytes | None = None) -> int:
         """Append a piece, or replace everything if it does not join; return how many lines came before it.
 
-        `lines` are held instead of the log's own.
+        `lines` are held instead of those of the log.
         """
         data, held = chunk.data if lines is None else lines, self.count
         holds_any = self.begin < self.end
@@ -92,13 +92,13 @@ class LogSpool:
         return 0
 
     def line(self, row: int) -> bytes:
-        """Return a line without its end; of a very long one its beginning, or its end if it was overwritten."""
+        """Return a line without its break; of a very long one the beginning, or the last part if it was overwritten."""
         begin = self._start(row)
         end = self._ends[row] if row < len(self._ends) else self._last
-        found = self._read(begin, min(end, begin + LONGEST_READ))
-        if end - begin > LONGEST_READ and b"\r" in found:
+        data = self._read(begin, min(end, begin + LONGEST_READ))
+        if end - begin > LONGEST_READ and b"\r" in data:
             return self._read(end - LONGEST_READ, end)
-        return found
+        return data
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
         """Return the next matching line from here on (step 1), or before (step -1); None: no match."""
@@ -137,7 +137,7 @@ def _line_ends(data: bytes, offset: int) -> "array[int]":
 
 
 class LogView(TextView):
-    """Draws a log; at its last line it follows what is added."""
+    """Draws a log; at its last line it follows new lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Wrap or cut long lines", id="log.wrap"),
@@ -156,7 +156,7 @@ class LogView(TextView):
         self._lines = lines
         self._about: Sequence[TextPiece] = ()
         self.label = 0
-        """Cells of the label before each step's words; 0: the lines are no steps, which would tell what failed."""
+        """Cells of the label before each step's words; 0: the lines are not steps, so failures are not known."""
         self.is_raw = False
         """Whether times are shown in full."""
         self._wraps: bool | None = None
@@ -296,14 +296,14 @@ def wrapped(raw: bytes, width: int, indent: int) -> tuple[tuple[TextPiece, ...],
 
 def short_time(raw: bytes) -> bytes:
     """A line that begins with a date and a time, with the time alone: on the clock here, if it names its zone."""
-    if (found := _TIME.match(raw)) is None:
+    if (match := _TIME.match(raw)) is None:
         return raw
-    time, zone = found[2].decode(), (found[3] or b"").decode()
+    time, zone = match[2].decode(), (match[3] or b"").decode()
     try:
         short = f"{datetime.fromisoformat(time + zone).astimezone():%H:%M:%S}" if zone else time[11:]
     except (ValueError, OverflowError):
         return raw
-    return found[1] + short.encode() + raw[found.end() :]
+    return match[1] + short.encode() + raw[match.end() :]
 
 
 def log_pieces(raw: bytes) -> list[TextPiece]:

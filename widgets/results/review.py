@@ -29,7 +29,7 @@ MOST_BLOCK_LINES: Final = 300
 """Lines of a table or of code that are shown."""
 LEAST_WIDTH: Final = 20
 MARKER: Final = re.compile(r"(?s)<!-- runwarden.*?-->")
-"""A comment of ours, by which the service finds a review again."""
+"""The service's own comment, which marks a review."""
 CODE: Final = re.compile(r"(`+) ?(.+?) ?\1")
 _PARSING: Final = Lock()
 """The parser fills its tables of addresses at their first use, in sight of other threads."""
@@ -161,7 +161,7 @@ class _Page:
         self.gap()
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
-        """Add a table, a row a line; columns share the width by their content."""
+        """Add a table, a row a line; columns share the width in proportion to their content."""
         shown = rows[:MOST_BLOCK_LINES]
         needs = [max(1, *map(cell_len, column)) for column in zip(*shown, strict=False)]
         room = self.room - 2 * len(needs)
@@ -220,7 +220,7 @@ def _words(pieces: Sequence[TextPiece], most: int) -> Iterator[TextPiece]:
 
 
 def _cells(tokens: "Iterator[Token]") -> Iterator[list[str]]:
-    """The rows of a table, up to its end."""
+    """The rows of a table."""
     row: list[str] = []
     for token in tokens:
         if token.type == "table_close":

@@ -34,7 +34,7 @@ class RowTimes(Struct, frozen=True):
 
 
 class RowFacts(Struct, frozen=True):
-    """What a row's cells are made of."""
+    """The facts from which a row's cells are made."""
 
     row: RunRow
     times: RowTimes
@@ -91,7 +91,7 @@ class RunColumn(Column, frozen=True, kw_only=True):
     """The text and its tone."""
     gap: int = 2
     least: int = 0
-    """The column's minimum width beside a pane, in cells; 0: `width`."""
+    """The column's minimum width next to a pane, in cells; 0: `width`."""
 
 
 COLUMNS: Final = (
@@ -168,16 +168,16 @@ class ColumnChoice(Struct, frozen=True):
 
     shown: tuple[str, ...] = DEFAULT_COLUMNS
     widths: dict[str, int] = field(default_factory=dict)
-    """The columns with a width of their own, in cells; the others take what fits."""
+    """The columns with a fixed width, in cells; the others get the remaining width."""
 
     @property
     def columns(self) -> tuple[RunColumn, ...]:
         """The columns, the frozen ones first."""
-        found = []
+        columns = []
         for key in self.shown:
             column, width = _BY_KEY[key], self.widths.get(key)
-            found.append(column if width is None else replace(column, width=width, grows=0, most=width, least=0))
-        return tuple(sorted(found, key=lambda column: not column.frozen))
+            columns.append(column if width is None else replace(column, width=width, grows=0, most=width, least=0))
+        return tuple(sorted(columns, key=lambda column: not column.frozen))
 
     @property
     def every_key(self) -> tuple[str, ...]:
@@ -216,7 +216,7 @@ class ColumnArrangement:
     def __init__(self, choice: ColumnChoice) -> None:
         self.choice = choice
         self.is_squeezed = False
-        """Whether they are at their minimum, beside a pane."""
+        """Whether they are at their minimum, next to a pane."""
         self.filled: frozenset[str] = frozenset()
         """Those of `SPARED` that have had a value."""
         self.fit(0)
@@ -244,7 +244,7 @@ class ColumnArrangement:
 
     @property
     def _squeezed(self) -> tuple[RunColumn, ...]:
-        """The columns at their minimum beside a pane."""
+        """The columns at their minimum next to a pane."""
         return tuple(replace(column, width=column.least or column.width) for column in self.columns)
 
     def width_of(self, key: str) -> int:

@@ -1,4 +1,4 @@
-"""A conversation with an agent: its turns as the service tells them, or the messages sent from this machine."""
+"""A conversation with an agent: its turns from the service, or the messages sent from this machine."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -116,7 +116,7 @@ def _took_s(turn: Turn, as_of: datetime) -> float | None:
 
 
 class Conversation(VerticalScroll):
-    """The turns as the service tells them, else the messages sent from this machine; the last one in view."""
+    """The turns from the service, or the messages sent from this machine; the last one in view."""
 
     DEFAULT_CSS = """
     Conversation {
@@ -139,19 +139,19 @@ class Conversation(VerticalScroll):
         yield self._text
 
     def show(
-        self, messages: Sequence[SentMessage], told: RunTurns | Unavailable, now: datetime, service_now: datetime
+        self, messages: Sequence[SentMessage], known: RunTurns | Unavailable, now: datetime, service_now: datetime
     ) -> None:
         """Show the turns, oldest first; without them the messages from this machine, and why that may not be all."""
         lines: list[Line] = []
-        if isinstance(told, RunTurns) and told.turns:
-            turns = with_sent_instructions(told.turns, messages)
+        if isinstance(known, RunTurns) and known.turns:
+            turns = with_sent_instructions(known.turns, messages)
             lines += turn_lines(turns, service_now, service_now, UNWRAPPED)
             messages = [message for message in messages if message.state != "confirmed"]
         for number, message in enumerate(messages, 1):
             lines += [line()] if lines else []
             lines += message_lines(number, message, now, UNWRAPPED)
-        if not isinstance(told, RunTurns) or not told.turns:
-            why = told.reason if isinstance(told, Unavailable) else ""
+        if not isinstance(known, RunTurns) or not known.turns:
+            why = known.reason if isinstance(known, Unavailable) else ""
             remark = why if why == ASKING else f"{ELSEWHERE if messages else NONE_FROM_HERE} {why}"
             lines.append(Content.styled(safe_text(remark.strip()), QUIET))
         self._text.update(Content("\n").join(lines))

@@ -1,4 +1,4 @@
-"""How many runs match, and what is missing, no more than is known and matters."""
+"""How many runs match and are missing: no more than is known and matters."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -40,7 +40,7 @@ class Extent(Struct, frozen=True):
     is_counted: bool = True
     """False: `matching` counts the runs found so far."""
     goes_on: bool = False
-    """Whether the service's list goes on beyond the runs held, by an unknown length of time."""
+    """Whether the service's list continues beyond the runs held, by an unknown length of time."""
     is_paused: bool = False
     """Whether the user paused the fetching."""
     progress: BackfillProgress | None = None
@@ -48,8 +48,8 @@ class Extent(Struct, frozen=True):
 
     def gaps(self, condition: RunFilter) -> tuple[CoverageGap, ...]:
         """The gaps in which runs may be that pass the filter, newest first."""
-        found = condition.gaps_in(self.coverage)
-        return (CoverageGap(None, None),) if self.goes_on and not found and not condition.is_of_active else found
+        gaps = condition.gaps_in(self.coverage)
+        return (CoverageGap(None, None),) if self.goes_on and not gaps and not condition.is_of_active else gaps
 
 
 class ExtentLine(Struct, frozen=True):
@@ -61,7 +61,7 @@ class ExtentLine(Struct, frozen=True):
     """Data known since then counts as current; the header has the exact time."""
     progress: BackfillProgress = IDLE
     history: timedelta = timedelta(0)
-    """How far back what is missing is fetched."""
+    """How far back missing runs are fetched."""
     is_limited: bool = True
     """Whether runs that match the query may be missing: only then the cached range is shown."""
     has_counts: bool = False
@@ -73,12 +73,12 @@ class ExtentLine(Struct, frozen=True):
             return (Content(),)
         dropped = self.extent.coverage.dropped
         tail: Variant = ((f"{dropped:,} without an id", "quiet"),) if dropped else ()
-        said = self._progress() or tuple(map(_line, self._complete()))
+        progress = self._progress() or tuple(map(_line, self._complete()))
         extent = self.extent
         so_far = "" if self.extent.is_counted else "+"
         counted = f"{extent.matching:,}{so_far} of {extent.held:,}"
         counted = "" if not extent.is_filtered or self.has_counts else counted
-        texts = (_joined(_line(counted), each, tail) for each in said or ((),))
+        texts = (_joined(_line(counted), each, tail) for each in progress or ((),))
         return tuple(sorted(texts, key=lambda text: -text.cell_length))
 
     def _progress(self) -> Sequence[Variant]:
@@ -99,7 +99,7 @@ class ExtentLine(Struct, frozen=True):
 
     @property
     def _share(self) -> float | None:
-        """The fetched share: of the runs, or else of the time that they span; None: not known."""
+        """The fetched share of the runs, or of the time that they span; None: not known."""
         progress, coverage = self.progress, self.extent.coverage
         if progress.estimated_runs:
             return progress.done_runs / progress.estimated_runs
@@ -110,7 +110,7 @@ class ExtentLine(Struct, frozen=True):
         return (newest - since) / self.history
 
     def _complete(self) -> Iterator[str]:
-        """What is complete, in full and then shorter."""
+        """The complete part, in full and then shorter."""
         coverage = self.extent.coverage
         since = self._since
         until = self._until

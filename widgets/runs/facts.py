@@ -55,8 +55,6 @@ class RunView(Struct, frozen=True):
     continues: str | None = None
     """The run whose conversation this one continues, if that has another id."""
     branch: Branch = Branch(0)
-    raw: tuple[SafeText, ...] = ()
-    """The run object as received, indented."""
     confirmed_for: timedelta = timedelta.max
     """How long a run counts as live after the service confirmed it."""
     agent: str | None = None
@@ -105,7 +103,7 @@ def title(view: RunView, now: datetime, width: int) -> list[Line]:
 
 
 def subject(view: RunView, width: int) -> list[Line]:
-    """What was asked, unless the conversation has it, and what came of it."""
+    """The request, unless the conversation has it, and the result."""
     summary, is_failed = view.detail.summary, view.detail.run.status == "failed"
     asked = "" if view.turns else safe_text(summary.asked, limit=FIELD_LIMIT)
     result = safe_text(summary.result, limit=FIELD_LIMIT)
@@ -121,8 +119,8 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
         ("repository", safe_text(run.repository.label, limit=FIELD_LIMIT)),
         ("branch", safe_text(run.branch_name, limit=FIELD_LIMIT) or "(none given)"),
         *([("agent", safe_text(view.agent, limit=FIELD_LIMIT))] if view.agent else []),
-        ("started", f"{stamp(run.created_at)}" if run.created_at else "not readable, see raw JSON"),
-        ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable, see raw JSON"),
+        ("started", f"{stamp(run.created_at)}" if run.created_at else "not readable"),
+        ("updated", f"{stamp(run.updated_at)}" if run.updated_at else "not readable"),
     ]
     if (seconds := detail.took.until(as_of)) is not None:
         took = span(seconds)
@@ -155,13 +153,6 @@ def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
             lines.append(line())
         lines += message_lines(number, turn, now, width)
     return lines
-
-
-def raw(view: RunView) -> list[Line]:
-    """The run object as received."""
-    from widgets.forms.pages import coloured  # imported late, to keep the first frame quick
-
-    return [coloured(text) for text in view.raw]
 
 
 def branch(view: RunView, now: datetime, width: int) -> list[Line]:
@@ -255,17 +246,17 @@ def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
     moves, finals = detail.transitions, detail.final_statuses
     if not moves:
         return (_last(detail.run.status, detail.run.created_at or detail.first_seen_at, now, finals),)
-    found: list[Period] = []
+    periods: list[Period] = []
     first, created = moves[0], detail.run.created_at
     # A run first seen as queued was queued since its creation.
     start = created if created is not None and first.new == "queued" else first.at
     if created is not None and start > created:
-        found.append(Period(None, created, (start - created).total_seconds()))
+        periods.append(Period(None, created, (start - created).total_seconds()))
     for move, following in pairwise(moves):
         seconds = max(0.0, (following.at - start).total_seconds())
-        found.append(Period(move.new, start, seconds, is_final=move.new in finals))
+        periods.append(Period(move.new, start, seconds, is_final=move.new in finals))
         start = following.at
-    return (*found, _last(moves[-1].new, start, now, finals))
+    return (*periods, _last(moves[-1].new, start, now, finals))
 
 
 def _last(status: str, start: datetime, now: datetime, finals: Collection[str]) -> Period:

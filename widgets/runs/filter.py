@@ -1,4 +1,4 @@
-"""The filter above the runs: views with their counts and what is missing; below, the query and its facets."""
+"""The filter above the runs: views with their counts and the missing part; below, the query and its facets."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -59,13 +59,13 @@ class ViewTab(Struct, frozen=True):
 
 @dataclass
 class ActionClicked(Message):
-    """A part was clicked that stands for an action of the screen."""
+    """A part was clicked that runs an action of the screen."""
 
     action: str
 
 
 class ViewBar(ClickableLine):
-    """The views as tabs with their numbers of runs; the current one is marked, `…` stands for those that do not fit."""
+    """The views as tabs with their numbers of runs; the current one is marked, `…` replaces those that do not fit."""
 
     @dataclass
     class Picked(Message):
@@ -110,15 +110,15 @@ class ViewBar(ClickableLine):
             yield Content.styled(NEW, QUIET), ActionClicked("save_view")
 
     def _contents(self, *, counts: bool) -> list[tuple[int, Content]]:
-        found = []
+        parts = []
         for index, tab in enumerate(self.tabs):
             is_current = index == self.current
             count = f" {tab.count:,}" if tab.count is not None and (counts or is_current) else ""
             content = Content.assemble((tab.title, QUIET), (count, STYLES["plain" if tab.count else "quiet"]))
             if is_current:
                 content = Content.styled(f"[{tab.title}{CHANGED if self.is_changed else ''}{count}]", "$accent bold")
-            found.append((index, content))
-        return found
+            parts.append((index, content))
+        return parts
 
 
 def _width(tabs: list[tuple[int, Content]]) -> int:
@@ -324,7 +324,7 @@ class FilterBar(Vertical):
         yield self._offers
 
     def show(self, extent: ExtentLine) -> None:
-        """Show how many runs are shown, of how many, and what is missing."""
+        """Show how many runs are shown, of how many, and the missing part."""
         self._extent = extent
         self._show_extent()
 

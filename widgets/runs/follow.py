@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 WORDY: Final = 110
-"""From this width on, words stand beside the glyphs."""
+"""From this width on, words follow the glyphs."""
 FIGURES: Final = 64
 """From this width on, the repository's usual durations are shown."""
 _TOOK: Final = 8

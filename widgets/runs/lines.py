@@ -1,4 +1,4 @@
-"""The lines of the run table: titles, runs, missing runs, heads of groups, and the notice in their place."""
+"""The lines of the run table: titles, runs, missing runs, heads of groups, and the notice that replaces them."""
 
 from collections.abc import Iterator
 from typing import Final, Self
@@ -126,7 +126,7 @@ class TableRenderer(Struct, frozen=True):
         return _scrolled(segments, layout, width, scroll_x, background)
 
     def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
-        """A line that stands for missing runs: the first of the texts that fits, between two rules."""
+        """A line for missing runs: the first of the texts that fits, between two rules."""
         background = self._background(state)
         text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
         rules = max(0, width - cell_len(text) - TAIL_MARGIN)
@@ -181,7 +181,7 @@ class TableRenderer(Struct, frozen=True):
 
 
 def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
-    """The parts of a group's line; its numbers stand in columns of their own, the worst first."""
+    """The parts of a group's line; each number has a column, the worst first."""
     name = f"{group.others:,} more groups" if group.others else safe_text(group.name, limit=200) or "(no branch)"
     glyph = " " if group.others else "▸" if group.is_folded else "▾"
     room = max(12, min(44, width - 2 - HEAD_NUMBERS))

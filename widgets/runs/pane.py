@@ -97,13 +97,13 @@ SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
 """The pane's sizes, smallest first."""
 
 WIDE: Final = 120
-"""From this width on the pane may be beside the table."""
+"""From this width on the pane may be next to the table."""
 TALL: Final = 32
 """From this height on there is room for the pane below the table."""
 LEAST: Final = 40
-"""The fewest cells of a pane beside the table."""
+"""The fewest cells of a pane next to the table."""
 MOST: Final = 76
-"""The most cells of a pane beside the table, unless the user chose more."""
+"""The most cells of a pane next to the table, unless the user chose more."""
 SHARE: Final = 0.35
 BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
 """Lines of a pane below the table."""
@@ -117,11 +117,11 @@ class PanePlacement(Struct, frozen=True):
 
     where: Literal["beside", "below", "strip"]
     cells: int
-    """Columns beside the table, lines below it."""
+    """Columns next to the table, lines below it."""
 
 
 def placement(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
-    """The place of a pane of this size; beside the table only if that hides none of its columns."""
+    """The place of a pane of this size; next to the table only if that hides none of its columns."""
     width, height = screen
     room = width - least_table
     if width >= WIDE and room >= LEAST:
@@ -133,7 +133,7 @@ def placement(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
 
 
 class SplitView(Container):
-    """The table, and the pane beside or below it."""
+    """The table, and the pane next to it or below it."""
 
     pane_size: var[SplitSize] = var("normal")
     has_pane: var[bool] = var(default=True)
@@ -158,7 +158,7 @@ class SplitView(Container):
         self.set_class(not has_pane, "-no-detail")
 
     def watch_pane_size(self) -> None:
-        """Share the screen anew."""
+        """Divide the screen again."""
         self.fit()
 
     @on(RunTable.Refilled)
@@ -183,6 +183,6 @@ class SplitView(Container):
         placements = [placement(size, self._screen_size, self.table.least_width) for size in SIZES]
         here = SIZES.index(self.pane_size)
         others = range(here + 1, len(SIZES)) if by > 0 else range(here - 1, -1, -1)
-        found = next((index for index in others if placements[index] != placements[here]), None)
-        if found is not None:
-            self.pane_size = SIZES[found]
+        place = next((index for index in others if placements[index] != placements[here]), None)
+        if place is not None:
+            self.pane_size = SIZES[place]

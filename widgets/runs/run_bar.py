@@ -31,7 +31,7 @@ class RunTitle(ClickableLine):
         super().__init__(self.parts)
 
     def parts(self) -> Iterator[ClickablePart]:
-        """The parts of the line; where there is little room, the id at its end is shortened first."""
+        """The parts of the line; if there is little room, the id at the end is shortened first."""
         if self.view is None:
             yield Content(safe_text(self.run_id)), None
             return

@@ -181,7 +181,7 @@ class RunTable(CursorView, can_focus=True):
 
     @dataclass
     class GapChosen(Message):
-        """A line that stands for missing runs was opened, with enter or a click."""
+        """A line for missing runs was opened, with enter or a click."""
 
         gap: CoverageGap | None
         """None: the line below the last run."""
@@ -256,7 +256,7 @@ class RunTable(CursorView, can_focus=True):
         self._kept_frame: ExitStack | None = None
         """Ends the wait for rows, for which the screen keeps its frame; None: it paints."""
         self._missing: Mapping[CoverageGap | None, tuple[SafeText, ...]] = {}
-        """The lines that stand for missing runs, by gap; None: the one below the last run."""
+        """The lines for missing runs, by gap; None: the one below the last run."""
         self._columns = ColumnArrangement(choice or ColumnChoice())
         self._stuck: frozenset[str] = frozenset()
         self.profile_tones: Mapping[str, Tone] = {}
@@ -300,7 +300,7 @@ class RunTable(CursorView, can_focus=True):
 
     @property
     def is_at_gap(self) -> bool:
-        """Whether the cursor is on a line that stands for missing runs."""
+        """Whether the cursor is on a line for missing runs."""
         return self.is_at_tail or self.gap is not None
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
@@ -369,7 +369,7 @@ class RunTable(CursorView, can_focus=True):
         self.refresh()
 
     def start_over(self, *, follow: bool) -> None:
-        """Prepare for other rows: the cursor goes to the first one or else follows its run. The old ones are dimmed."""
+        """Prepare for other rows: the cursor goes to the first one or follows its run. The old ones are dimmed."""
         self.is_replacing = True
         self._keep_frame()
         if not follow:
@@ -398,12 +398,12 @@ class RunTable(CursorView, can_focus=True):
         self._cursor_id, self._row, self._is_moved = run_id, None, True
 
     def put_cursor(self, index: int) -> None:
-        """Put the cursor on a row, where it stays with its run."""
+        """Put the cursor on a row; it stays on its run."""
         self._is_moved = True
         super().put_cursor(index)
 
     def action_first(self) -> None:
-        """Move the cursor to the first row, whichever run that is from now on."""
+        """Move the cursor to the first row, where it stays while runs change."""
         super().action_first()
         self._is_moved = False
 
@@ -423,7 +423,7 @@ class RunTable(CursorView, can_focus=True):
         return tuple(row for row in map(self._window.row, self.visible_rows) if row is not None)
 
     def repaint_runs(self, run_ids: Container[str]) -> None:
-        """Repaint the lines of these runs, where they are in view."""
+        """Repaint the lines of these runs that are in view."""
         for index in self.visible_rows:
             row = self._window.row(index)
             if row is not None and row.run_id in run_ids:
@@ -491,7 +491,7 @@ class RunTable(CursorView, can_focus=True):
             self.refresh()
 
     def squeeze(self, *, is_squeezed: bool) -> None:
-        """Make the columns as narrow as they may be beside a pane, or not."""
+        """Make the columns as narrow as they may be next to a pane, or not."""
         if is_squeezed != self._columns.is_squeezed:
             self._columns.is_squeezed = is_squeezed
             self.resize_to(self.total)
@@ -508,7 +508,7 @@ class RunTable(CursorView, can_focus=True):
         self.repaint_runs(changed)
 
     def summarize(self, row: RunRow) -> None:
-        """Show what was learnt about a run, if it is held in the state that it had then."""
+        """Show new facts about a run, if it is held in the state that it had then."""
 
         def learnt(held: RunRow) -> RunRow:
             is_same = (held.run_id, held.status, held.updated_at) == (row.run_id, row.status, row.updated_at)

@@ -53,13 +53,13 @@ class KeyAction(Struct, frozen=True):
 
 def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
     """All of our keys on a screen, those of the focused widget first."""
-    found: dict[tuple[KeyScope, str], list[Any]] = {}
+    groups: dict[tuple[KeyScope, str], list[Any]] = {}
     for active in screen.active_bindings.values():
         scope: KeyScope = "here" if active.node is screen else "in the list"
         # Textual's own bindings, such as moving the focus, have no id and are not shown.
         if active.binding.id is not None or active.binding.show:
             place: KeyScope = "everywhere" if active.node is screen.app else scope
-            found.setdefault((place, active.binding.action), []).append(active)
+            groups.setdefault((place, active.binding.action), []).append(active)
     return tuple(
         KeyAction(
             tuple(
@@ -73,7 +73,7 @@ def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
             group[0].binding.show,
             group[0].binding.tooltip,
         )
-        for (scope, action), group in found.items()
+        for (scope, action), group in groups.items()
     )
 
 
@@ -90,12 +90,8 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
 
 WIDTHS: Final = [(0, "-narrow"), (120, "-wide")]
 HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
-OVERVIEW: Final = "profiles"
-"""The overview of all profiles has no tab: it is not about the profile on show."""
-
 ALL: Final = "all profiles"
-"""The list of the runs of all profiles, which has no tab either."""
-OF_ALL: Final = frozenset({OVERVIEW, ALL})
+"""The list of the runs of all profiles has no tab: it is not about the profile on show."""
 INBOX: Final = "inbox"
 
 TABS: Final = (
@@ -144,7 +140,7 @@ class BaseScreen(Screen[None]):
             yield KeyBar()
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose what is between the tabs and the keys."""
+        """Compose the part between the tabs and the keys."""
         return ()
 
     on_event = guarded_event
@@ -198,12 +194,12 @@ class BaseScreen(Screen[None]):
 
     @property
     def focused_run_id(self) -> str | None:
-        """The run that keys and commands act on, by its id in `acting_profile`; or None."""
+        """The id of the run that keys and commands act on, in `acting_profile`; or None."""
         return None
 
     @property
     def chosen_ids(self) -> tuple[str, ...]:
-        """The marked runs, or else the one in focus: keys and commands act on these."""
+        """The runs that keys and commands act on: the marked ones, or the one in focus if none is marked."""
         return () if self.focused_run_id is None else (self.focused_run_id,)
 
     def trouble(self) -> Notice | None:

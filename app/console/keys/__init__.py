@@ -1,1 +1,1 @@
-"""Keys and what they do: the key map, the help, the palette, and the user's own commands."""
+"""Keys and their actions: the key map, the help, the palette, and the user's own commands."""

@@ -73,14 +73,14 @@ class KeyHelpScreen(Sheet[None]):
 
     def _lines(self, width: int) -> Iterator[Content]:
         words = self.query_one(Input).value.casefold().split()
-        found = [
+        matches = [
             each
             for each in self._actions
             if each.keys and all(word in " ".join([*each.keys, each.does, each.more]).casefold() for word in words)
         ]
-        if not found:
+        if not matches:
             yield Content("No key found. Search the palette: press :.")
-        for scope, group in groupby(found, key=lambda each: each.scope):
+        for scope, group in groupby(matches, key=lambda each: each.scope):
             yield Content.styled(SCOPES[scope], "$accent bold")
             for each in group:
                 keys = (f"{' '.join(each.keys):<{KEY_CELLS}} ", "bold")

@@ -45,10 +45,10 @@ class KeyFact(Struct, frozen=True):
 
 def catalog() -> tuple[KeyFact, ...]:
     """All actions whose keys can be changed, by id. Imports every screen: not for the way to the first frame."""
-    found: dict[str, list[tuple[str, Binding]]] = {}
+    by_id: dict[str, list[tuple[str, Binding]]] = {}
     for owner, binding in _bindings():
         if binding.id is not None:
-            found.setdefault(binding.id, []).append((owner, binding))
+            by_id.setdefault(binding.id, []).append((owner, binding))
     return tuple(
         KeyFact(
             name,
@@ -56,12 +56,12 @@ def catalog() -> tuple[KeyFact, ...]:
             pairs[0][1].description,
             tuple(dict.fromkeys(owner for owner, _ in pairs)),
         )
-        for name, pairs in sorted(found.items())
+        for name, pairs in sorted(by_id.items())
     )
 
 
 def use_own_keys(app: App[Any], session: Session) -> None:
-    """Bind the user's `[keys]` and the keys of `[[commands]]`, and say in the background what is wrong with them."""
+    """Bind the user's `[keys]` and the keys of `[[commands]]`, and report mistakes in them in the background."""
     keys, commands = session.settings.keys, session.settings.commands
     app.set_keymap(keys)
     own = BindingsMap(own_bindings(commands))
@@ -69,25 +69,28 @@ def use_own_keys(app: App[Any], session: Session) -> None:
 
     async def check() -> None:
         # In a thread: it imports every screen.
-        for problem in await asyncio.to_thread(problems, keys, commands):
+        for problem in await asyncio.to_thread(lambda: (*unknown_actions(keys), *problems(keys, commands))):
             session.notify(problem, severity="warning")
 
     app.run_worker(cast("Any", check))
 
 
+def unknown_actions(keys: Mapping[str, str]) -> tuple[str, ...]:
+    """The actions in `[keys]` that do not exist, as after an update, each as a sentence with the fix: a warning."""
+    names = {fact.id for fact in catalog()}
+    return tuple(
+        f"keys.{name}: there is no such action, so the key does nothing. "
+        + (f"Did you mean {near}?" if (near := closest(name, names)) else "`runwarden config keys` lists the actions.")
+        for name in keys
+        if name not in names
+    )
+
+
 def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> tuple[str, ...]:
-    """The mistakes in `[keys]` and in the keys of `[[commands]]`, each as a sentence with the cure."""
+    """The mistakes in `[keys]` and in the keys of `[[commands]]`, each as a sentence with the fix."""
     facts = catalog()
-    by_id = {fact.id: fact for fact in facts}
     wanted = [*keys.items(), *((command.name, command.key) for command in commands if command.key)]
-    unknown: list[str] = []
-    for name in keys:
-        if name not in by_id:
-            near = closest(name, by_id)
-            cure = f"Did you mean {near}?" if near else "`runwarden config keys` lists them."
-            unknown.append(f"keys.{name}: there is no such action. {cure}")
     return (
-        *unknown,
         *(
             f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'
             for name, written_keys in wanted
@@ -107,7 +110,7 @@ def normal(key: str) -> str:
 
 
 def written(key: str) -> str:
-    """Return a key as people write it: `question_mark` is `?`; empty: it is no key."""
+    """Return a key as users write it: `question_mark` is `?`; empty: it is not a key."""
     # A comma separates keys.
     return key if key == "comma" else "" if key.startswith(NO_KEY) else _CHARACTERS.get(key, key)
 
@@ -146,7 +149,7 @@ def _is_key(key: str) -> bool:
 
 
 def _keys_of(fact: KeyFact, keys: Mapping[str, str]) -> tuple[str, ...]:
-    """An action's keys as Textual names them: the user's own, or else the defaults."""
+    """An action's keys as Textual names them: the user's own, or the defaults."""
     return tuple(map(normal, keys[fact.id].split(",") if fact.id in keys else fact.keys))
 
 

@@ -8,18 +8,16 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from msgspec import Struct
-from textual.app import App, ComposeResult, SuspendNotSupported
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.app import App, SuspendNotSupported
+from textual.binding import Binding
 from textual.content import Content
-from textual.widgets import Static
 
 from app.console.base.screen import BaseScreen
 from app.console.session import Session
-from app.console.sheets import Sheet, key_line
+from app.console.sheets import ConfirmSheet
 from app.console.terminal.terminal import Terminal
 from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
@@ -27,7 +25,7 @@ from storage.base_error import RunwardenError
 from storage.records import Run
 
 DEADLINE_S: Final = 60.0
-"""A command beside the console is ended after this time; longer ones belong into the terminal."""
+"""A command in the background is killed after this time; longer ones belong in the terminal."""
 LONGEST_OUTPUT: Final = 65_536
 """Bytes of output that are kept; the rest is read and dropped."""
 LONGEST_LINE: Final = 200
@@ -36,14 +34,14 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
 
 class CommandUnusableError(RunwardenError):
-    """The command cannot be run; the message tells the user why."""
+    """The command cannot be run; the message gives the reason."""
 
 
 class CommandResult(Struct, frozen=True):
-    """The result of a command that ran beside the console."""
+    """The result of a command that ran in the background."""
 
     code: int | None
-    """The exit code; None: it took too long and was ended."""
+    """The exit code; None: it took too long and was killed."""
     last_line: SafeText
     """The last line that it wrote to either stream; empty without output."""
 
@@ -78,11 +76,6 @@ def filled_in(argv: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:
         CommandUnusableError: A value is missing, cannot be printed, or would be read as an option or as another folder.
     """
     return tuple(_argument(template, known) for template in argv)
-
-
-def shown(argv: Sequence[str]) -> SafeText:
-    """Quote a command for a shell, to be read before it runs."""
-    return safe_text(shlex.join(argv), limit=2_000)
 
 
 async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> CommandResult:
@@ -161,8 +154,11 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
         run = await _run_in_focus(app) if needs_run(command.argv) else None
         profile = app.screen.acting_profile if isinstance(app.screen, BaseScreen) else session.profile
         argv = filled_in(command.argv, placeholder_values(profile.name, profile.base_url, run))
-        if command.confirm and not await app.push_screen_wait(ConfirmCommandScreen(name, shown(argv))):
-            return
+        if command.confirm:
+            text = [Content(safe_text(shlex.join(argv), limit=2_000))]
+            sheet = ConfirmSheet(f"Run: {name}", text, verb="Run it", leaving="Don't run it", is_final=True)
+            if not await app.push_screen_wait(sheet):
+                return
         if command.terminal:
             _report(session, name, _with_terminal(app, terminal, argv), "")
         else:
@@ -171,41 +167,6 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
             _report(session, name, result.code, result.last_line)
     except CommandUnusableError as error:
         session.notify(f"{name}: {error}", severity="error")
-
-
-class ConfirmCommandScreen(Sheet[bool]):
-    """Shows the exact command; enter does nothing, so that nothing runs by habit."""
-
-    LEAVE = "answer(False)"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s,y", "answer(True)", "run", id="command.confirm"),
-        Binding("escape,n,q", "answer(False)", "cancel", id="command.leave"),
-    ]
-    CSS = """
-    ConfirmCommandScreen { align: center middle; background: $background 60%; }
-    ConfirmCommandScreen > Vertical {
-        width: 78; max-width: 96%; height: auto; max-height: 90%; padding: 1 2; overflow-y: auto;
-        border: round $warning; border-title-color: $warning; background: $surface;
-    }
-    ConfirmCommandScreen Static { height: auto; }
-    ConfirmCommandScreen .keys { margin: 1 0 0 0; }
-    """
-
-    def __init__(self, name: SafeText, command: SafeText) -> None:
-        super().__init__()
-        self._title = name
-        self._command = command
-
-    def compose(self) -> ComposeResult:
-        """Compose the command and the two keys."""
-        with Vertical() as sheet:
-            sheet.border_title = Content(f"Run: {self._title}")
-            yield Static(Content(self._command), markup=False)
-            yield key_line(("^s", "Run it", "screen.answer(True)"), ("esc", "Don't run it", "screen.answer(False)"))
-
-    def action_answer(self, answer: bool) -> None:
-        """Take the answer."""
-        self.dismiss(answer)
 
 
 async def _run_in_focus(app: App[Any]) -> Run | None:

@@ -21,6 +21,7 @@ from app.console.messages import GoToTab, OpenRun, SwitchProfile
 from app.console.screens import screen_type
 from app.console.session.user_preferences import UserPreferences, keep, read
 from app.console.sheets import OVER_CSS
+from app.console.themes import THEMES
 from app.engine.text import safe_text
 from app.runs.screen_views import PreferencesFile, listed, views_of
 from storage.records import RunFilter, RunSort
@@ -109,21 +110,21 @@ class ConsoleCommands(Provider):
         if isinstance(self.screen, BaseScreen) and len(query.strip()) >= LEAST_TO_FIND:
             runs = await self.screen.session.guard(matching_runs, self.screen, query.strip()) or ()
         for command in (*self._all(), *runs):
-            # A run also matches by its repository and branch.
+            # A query may also match a run's repository and branch.
             match = fuzzy(query, command.name) or ((0.0, ()) if command in runs else None)
             if match is None:
                 continue
             # Content, not a string: the palette would read markup in it.
             name = Content(command.name)
-            score, found = match
-            for at in found:
+            score, positions = match
+            for at in positions:
                 name = name.stylize(self.match_style or "bold", at, at + 1)
             bonus = RECENT_SCORE if command.name in self._recent else 0.0
             yield Hit(score + bonus, _line(name, command), self._remembered(command), command.name)
 
     def _all(self) -> Iterator[PaletteCommand]:
         yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations)
-        for name in sorted(self.app.available_themes):
+        for name in sorted(theme.name for theme in THEMES):
             yield PaletteCommand(f"Theme {name}", "saved for the next start", partial(self._use_theme, name))
 
     def _remembered(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:

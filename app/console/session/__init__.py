@@ -32,10 +32,10 @@ LONGEST_COPY: Final = 10_000
 STILL_OPENING: Final = "Still opening; a moment."
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 SEEN_AFTER: Final = timedelta(seconds=2)
-"""How long the end of a followed run was shown before a key says that a person saw it."""
+"""How long a finished run must have been shown before a key means that someone saw it."""
 TOAST_S: Final = 4.0
 CURE_S: Final = 10.0
-"""Seconds that a toast which names a cure is shown."""
+"""Seconds that a toast which names a fix is shown."""
 
 
 def mark_of(of: "Engine | Session") -> ProfileMark:
@@ -56,7 +56,7 @@ class Session:
         *,
         can_switch: bool = False,
     ) -> None:
-        """Prepare; `first` is what the cache held at first, and the app runs workers and shows toasts."""
+        """Prepare; `first` holds the first rows of the cache, and the app runs workers and shows toasts."""
         self.settings = settings
         self.profile = profile
         self.clock = clock
@@ -83,7 +83,7 @@ class Session:
 
     @property
     def healthy_words(self) -> frozenset[str]:
-        """The statuses of a code host that is well."""
+        """The statuses of a healthy code host."""
         return frozenset(self.settings.console.health_ok)
 
     # The engine

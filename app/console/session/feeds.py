@@ -1,4 +1,4 @@
-"""What a session reads again after events: the header's figures, the items of the inbox, and the batches under way."""
+"""A session's facts that are read again after events: the header's figures, the inbox, and the batches under way."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ CREATED: Final = ActivityFilter(kinds=("organization.create",))
 """Attempts to create an organization."""
 AT_MOST_EVERY: Final = timedelta(seconds=2)
 ASK_AGAIN: Final = timedelta(seconds=4)
-"""How soon a service that gives no answer is asked again while a person looks."""
+"""How soon a service that gives no answer is asked again while the terminal has the focus."""
 AT_LEAST_EVERY: Final = timedelta(minutes=1)
 """The end of a snooze and a silent bot cause no event."""
 
@@ -79,7 +79,7 @@ class VitalsFeed:
     """The vitals of one session, read again whenever they may have changed."""
 
     def __init__(self, session: Owner, first: "FirstPaint | None", *, can_switch: bool) -> None:
-        """Start with what the cache held at first."""
+        """Start with the first rows of the cache."""
         profile = session.profile
         rules = frozenset({"automations"} if session.settings.automations else ())
         color = session.settings.color_of(profile.name)
@@ -98,7 +98,7 @@ class VitalsFeed:
         self._has_polled = False
         """Whether a poll ended since the last reading."""
         self._asks_at = session.clock()
-        """When the service is asked again for a person who looks at old rows."""
+        """When the service is asked again for someone who looks at old rows."""
 
     def ask(self) -> None:
         """Read all figures again."""
@@ -106,7 +106,7 @@ class VitalsFeed:
         self._unknown_reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read again what the event may have changed."""
+        """Read the facts that the event may have changed."""
         if isinstance(event, StorageFailed):
             self.storage_failed(event.message)
         self._has_polled = self._has_polled or isinstance(event, LinkChanged)
@@ -145,7 +145,7 @@ class VitalsFeed:
         return link.last_ok_at + self._run_clock_ahead
 
     def tick(self, now: datetime) -> None:
-        """Ask again for a person who looks at old rows, unless the service asked for a pause."""
+        """Ask again for someone who looks at old rows, unless the service asked for a pause."""
         if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._session.engine) is not None:
             self._asks_at = now + ASK_AGAIN
             engine.polling.poll_soon("runs")
@@ -171,7 +171,7 @@ class VitalsFeed:
 
     @property
     def files_trouble(self) -> str:
-        """Why our own files cannot be used, with the cure; empty: they can."""
+        """Why our own files cannot be used, with the fix; empty: they can."""
         return self._storage_trouble or self._session.inbox.trouble
 
     def _show(self, vitals: Vitals) -> None:
@@ -185,7 +185,12 @@ class VitalsFeed:
         has_polled = self._has_polled
         self._has_polled = False
         self._run_clock_ahead = await engine.cache.run_clock_ahead()
-        self._report_clock(engine.client.budget.clock_ahead)
+        ahead = engine.client.budget.clock_ahead
+        if abs(ahead - self._reported_ahead) >= timedelta(minutes=1):
+            self._reported_ahead = ahead
+            if ahead:
+                text = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
+                self._session.notify(text, severity="warning", timeout=CLOCK_S)
         vitals = await read_vitals(engine, self.now, self._session.clock())
         if self._is_awaited(vitals):
             vitals = replace(vitals, wait=Wait("service_down", self._asks_at))
@@ -207,14 +212,6 @@ class VitalsFeed:
         if unknown != self.now.unknown:
             self._show(replace(self.now, unknown=unknown))
         self.set_up("organizations", is_set_up=bool((await engine.ledger.journal(CREATED, limit=0)).matching))
-
-    def _report_clock(self, ahead: timedelta) -> None:
-        if abs(ahead - self._reported_ahead) < timedelta(minutes=1):
-            return
-        self._reported_ahead = ahead
-        if ahead:
-            told = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
-            self._session.notify(told, severity="warning", timeout=CLOCK_S)
 
 
 async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:
@@ -355,7 +352,7 @@ class Batches:
         self._reading = CoalescedTask(self._read, session.start)
 
     def put(self, batch: Batch) -> None:
-        """Add a batch, or replace it by its next stage."""
+        """Add a batch, or replace it with its next stage."""
         if batch.has_begun:
             self._held[batch.batch_id] = batch
             self._reading.ask()

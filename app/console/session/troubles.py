@@ -18,7 +18,7 @@ STARTS: Final = "Press n to start one on a repository, a to start a named agent.
 UNREADABLE: Final = Notice(
     "∅",
     "Nothing can be shown",
-    ("The console's own files cannot be used: Health (2) has the reason and the cure.",),
+    ("The console's own files cannot be used: Health (2) has the reason and the fix.",),
     "bad",
 )
 """Shown in place of a screen whose banner reports our own files."""
@@ -71,7 +71,7 @@ def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
 
 
 def storage_notice(message: str) -> Notice:
-    """The notice about our own files; the message names the cure, and the Health tab has room for it."""
+    """The notice about our own files; the message names the fix, and the Health tab has room for it."""
     return Notice("✗", "The answers cannot be stored: see Health (2)", (safe_text(message, limit=580),), "bad")
 
 
@@ -87,7 +87,7 @@ def nothing_to_show(
 ) -> Notice:
     """Explain why there are no rows.
 
-    `empty` is the view's own text, None if its query was changed; `looked` says what was not searched.
+    `empty` is the view's own text, None if its query was changed; `looked` names the parts that were not searched.
     """
     if looked and extent is not None and extent.is_filtered:
         return Notice("∅", "No run matches here", looked)

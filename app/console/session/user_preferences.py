@@ -28,7 +28,7 @@ class UserPreferences(Struct, frozen=True):
     recent: tuple[str, ...] = ()
     """Choices in the palette, newest first."""
     split: str = ""
-    """The size of the pane beside the runs. Empty: the default."""
+    """The size of the pane next to the runs. Empty: the default."""
 
     def theme_over(self, configured: str) -> str:
         """The theme to begin with."""

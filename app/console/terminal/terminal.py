@@ -63,10 +63,10 @@ def title_of(vitals: "Vitals") -> str:
     """The window's title: what must be seen while another window is in front."""
     profile = safe_text(vitals.profile, limit=40)
     counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
-    said = ", ".join(f"{number:,} {word}" for number, word in counts if number)
+    words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
     link = vitals.runs_link
     lost = "not live · " if link is not None and link.is_failing else ""
-    return safe_text(f"{lost}{said or 'runwarden'} · {profile}", limit=LONGEST)
+    return safe_text(f"{lost}{words or 'runwarden'} · {profile}", limit=LONGEST)
 
 
 class Terminal:

@@ -1,6 +1,6 @@
 """The query language: one line of text for a `RunFilter`, and back.
 
-Pure: no I/O, no clock of its own, nothing but the standard library and the records. See docs/use/queries.md.
+Pure: no I/O and no clock, only the standard library and the records. See docs/use/queries.md.
 """
 
 from app.runs.query.parse import Query, QueryProblem, SpanKind, TextSpan, both, parse, read_order

@@ -1,4 +1,4 @@
-"""Parses a line into a filter: valid parts count, mistakes are reported with their place and a cure."""
+"""Parses a line into a filter: valid parts count, mistakes are reported with their position and a fix."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -137,7 +137,8 @@ class _Parser:
     words: list[str] = field(default_factory=list)
     since: datetime | None = None
     until: datetime | None = None
-    stuck: bool = False
+    flags: set[str] = field(default_factory=set)
+    """`stuck` and `followed`, as far as they were given."""
     states: dict[str, Term] = field(default_factory=dict)
     """`active` or `ended`, and the term that first said so."""
     bound: Term | None = None
@@ -189,7 +190,8 @@ class _Parser:
             search=" ".join(self.words),
             active=active,
             ended=ended is not None,
-            stuck=self.stuck,
+            stuck="stuck" in self.flags,
+            followed="followed" in self.flags,
         )
 
     def _list(self, wanted: KeyName, *, negated: bool) -> tuple[str, ...]:
@@ -238,12 +240,13 @@ class _Parser:
         state = token.text.casefold()
         if state not in STATES:
             meant = closest(state, STATES)
-            cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended or is:stuck."
+            cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended, is:stuck or is:followed."
             return QueryProblem(token.start, token.end, f"A run is never {token.text!r}.", cure)
-        if state == "stuck":
+        if state in {"stuck", "followed"}:
             if term.is_negated:
-                return QueryProblem(term.start, term.end, "Stuck runs cannot be excluded.", "Take the minus away.")
-            self.stuck = True
+                what = f"{state.capitalize()} runs cannot be excluded."
+                return QueryProblem(term.start, term.end, what, "Take the minus away.")
+            self.flags.add(state)
             return None
         if term.is_negated:
             state = STATES[1 - STATES.index(state)]
@@ -256,7 +259,7 @@ class _Parser:
 
 
 def _edge(token: QueryToken, now: datetime, wanted: KeyName, *, negated: bool) -> datetime:
-    """The limit that a time sets; a negated limit ends just before it or starts just after it."""
+    """The limit that a time sets; a negated limit lies just before or just after it."""
     first, last = parse_period(token.text, now)
     try:
         if wanted == "since":
@@ -280,7 +283,7 @@ def read_order(text: str) -> RunSort:
 
 
 def both(one: RunFilter, other: RunFilter) -> RunFilter:
-    """Combine two filters as if they stood in one line: lists join, limits tighten, words add up."""
+    """Combine two filters as if they were in one line: lists join, limits tighten, words add up."""
 
     def joined(name: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*getattr(one, name), *getattr(other, name))))
@@ -299,4 +302,5 @@ def both(one: RunFilter, other: RunFilter) -> RunFilter:
         active=one.active or other.active,
         ended=one.ended or other.ended,
         stuck=one.stuck or other.stuck,
+        followed=one.followed or other.followed,
     )

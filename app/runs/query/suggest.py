@@ -44,15 +44,15 @@ class Suggestion(Struct, frozen=True):
 
 def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, ...]:
     """Complete the token that the cursor touches, from 0 to the line's length."""
-    found = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
-    if found is None:
+    current = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
+    if current is None:
         options = _keys("", cursor, cursor)
-    elif found.key is None:
-        options = _of_word(found, line[found.key_end : cursor], known)
-    elif cursor < found.key_end:
-        options = _keys(found.key, found.key_end - len(found.key) - 1, found.key_end)
+    elif current.key is None:
+        options = _of_word(current, line[current.key_end : cursor], known)
+    elif cursor < current.key_end:
+        options = _keys(current.key, current.key_end - len(current.key) - 1, current.key_end)
     else:
-        options = _values(found, cursor, known)
+        options = _values(current, cursor, known)
     return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MOST]
 
 

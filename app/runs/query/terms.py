@@ -1,4 +1,4 @@
-"""The grammar: the keys of the query language, and a line split into terms with their places."""
+"""The grammar: the keys of the query language, and a line split into terms with their positions."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -35,12 +35,12 @@ KEYS: Final = (
     QueryKey("branch", (), "branch:agent/*", "The branch; * matches anything."),
     QueryKey("since", ("from",), "since:7d", "Created then or later: 2h, 7d, 2026-05-01."),
     QueryKey("until", ("to",), "until:2026-05-01", "Created then or earlier; a date includes its day."),
-    QueryKey("is", (), "is:active", "active, ended or stuck."),
+    QueryKey("is", (), "is:active", "active, ended, stuck or followed."),
 )
 _BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
 COLUMNS: Final = frozenset({"agent", "asked", "author", "result", "run", "started", "took", "updated"})
 """Names that look like keys because the list shows them: a mistake, not words to be searched."""
-STATES: Final = ("active", "ended", "stuck")
+STATES: Final = ("active", "ended", "stuck", "followed")
 """The values of `is:`."""
 
 
@@ -55,7 +55,7 @@ def closest_key(name: str) -> str | None:
 
 
 def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
-    """Describe a status that no run was ever seen with, and the cure."""
+    """Describe a status that no run was ever seen with, and the fix."""
     meant = closest(status.casefold(), known)
     cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
     return f"No run that was ever seen here has the status {status!r}.", cure
@@ -96,8 +96,8 @@ class Term(Struct, frozen=True):
 def terms(line: str) -> Iterator[Term]:
     """The terms of a line, from left to right; together they cover everything except blanks."""
     end = 0
-    while (found := _START.search(line, end)) is not None:
-        start, at = found.start(), found.end()
+    while (match := _START.search(line, end)) is not None:
+        start, at = match.start(), match.end()
         name = _NAME.match(line, at)
         if name is None or not is_key_like(name[1]):
             word = _token(line, at, _WORD)
@@ -115,12 +115,12 @@ def is_key_like(name: str) -> bool:
 
 
 def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
-    found = _QUOTED.match(line, start)
-    if found is None:
+    match = _QUOTED.match(line, start)
+    if match is None:
         end = plain.match(line, start).end()  # type: ignore[union-attr]  # it matches nothing, too
         return QueryToken(line[start:end], start, end)
-    text = _ESCAPED.sub(r"\1", found[1])
-    return QueryToken(text, start, found.end(), is_quoted=True, is_closed=bool(found[2]))
+    text = _ESCAPED.sub(r"\1", match[1])
+    return QueryToken(text, start, match.end(), is_quoted=True, is_closed=bool(match[2]))
 
 
 def quoted(text: str) -> str:

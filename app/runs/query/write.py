@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from app.runs.query.parse import read_value
-from app.runs.query.terms import KeyName, quoted, terms
+from app.runs.query.terms import STATES, KeyName, quoted, terms
 from storage.records import RunFilter, RunSort
 
 
@@ -19,12 +19,7 @@ def written_order(sort: RunSort) -> str:
 
 
 def _terms(condition: RunFilter) -> Iterator[str]:
-    if condition.active:
-        yield "is:active"
-    if condition.ended:
-        yield "is:ended"
-    if condition.stuck:
-        yield "is:stuck"
+    yield from (f"is:{state}" for state in STATES if getattr(condition, state))
     yield from _lists("status", condition.statuses, condition.not_statuses)
     yield from _lists("repo", condition.repositories, condition.not_repositories)
     yield from _lists("branch", condition.branches, condition.not_branches)
@@ -43,9 +38,9 @@ def _lists(key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...]) -> I
 
 def value_text(value: str, key: KeyName) -> str:
     """A value as written after its key, quoted only where needed."""
-    found = list(terms(f"{key}:{value}"))
-    if value and len(found) == 1 and len(found[0].tokens) == 1:
-        (token,) = found[0].tokens
+    read = list(terms(f"{key}:{value}"))
+    if value and len(read) == 1 and len(read[0].tokens) == 1:
+        (token,) = read[0].tokens
         is_pattern = key == "status" and "*" in value
         if not token.is_quoted and token.text == value == read_value(token, key) and not is_pattern:
             return value
@@ -53,8 +48,8 @@ def value_text(value: str, key: KeyName) -> str:
 
 
 def _word(word: str) -> str:
-    found = list(terms(word))
-    is_plain = len(found) == 1 and found[0].key is None and not found[0].is_negated and not found[0].tokens[0].is_quoted
+    read = list(terms(word))
+    is_plain = len(read) == 1 and read[0].key is None and not read[0].is_negated and not read[0].tokens[0].is_quoted
     return word if is_plain else quoted(word)
 
 

@@ -310,7 +310,7 @@ async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Stage
         await scene.press("5", "j", "S")
         await scene.shows("RUN echo 2026-05-01")
         await scene.press("enter")
-        await scene.shows("^s Run it now", "esc Leave it")
+        await scene.shows("ctrl+s Run it now", "esc Leave it")
         assert await outcomes(scene, "nightly") == []
 
         await scene.press("ctrl+s")

@@ -1,6 +1,6 @@
 from typing import Any
 
-from app.actions.screen_agents import StartAgentForm
+from app.actions.screen_start import NewRunForm
 from app.actions.screen_writes import ContinueRunForm, OnboardForm
 from app.actions.second_press import SecondPress
 from app.engine.engine import Engine
@@ -28,7 +28,7 @@ CONTINUED = Respond(201, CREATED | {"run_id": "run_1", "branch_name": "agent/fla
 async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any) -> None:
     """Each value says how it is read while it is typed."""
     post.next(Respond(202, EXECUTION))
-    app = stage(lambda engine: StartAgentForm(engine, repository="gitlab:acme/web"))
+    app = stage(lambda engine: NewRunForm(engine, "gitlab:acme/web", focus="name"))
     async with opened(app, "security-review\t\tmain\t\tdepth=full\nlimit=3\nonly=[1, null]\ndry=true") as pilot:
         text = painted(app)
         await press(pilot, "ctrl+s", "ctrl+s")

@@ -1,10 +1,10 @@
-"""The form for a named agent offers what the service lists: its agents, and the inputs that each takes."""
+"""A new run may be of a named agent: the form offers the service's agents, and the inputs that each takes."""
 
 from typing import Any
 
 import pytest
 
-from app.actions.screen_agents import StartAgentForm
+from app.actions.screen_start import NewRunForm
 from app.actions.screen_writes import form_for
 from app.api.requests import StartAgent
 from app.engine.engine import Engine
@@ -41,7 +41,7 @@ def listed(server: Server, post: Any) -> None:
 
 async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: None, post: Any) -> None:
     """With what it is for; what is missing or wrong is said before anything is sent; texts are sent as texts."""
-    app = stage(lambda engine: StartAgentForm(engine, repository="acme/web"))
+    app = stage(lambda engine: NewRunForm(engine, "acme/web", focus="name"))
     async with opened(app, "revew") as pilot:
         await press(pilot, "tab")
         wrong = words(app)
@@ -80,12 +80,12 @@ async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: 
 
 async def test_a_draft_and_a_sent_request_fill_the_fields(stage: Any, listed: None, engine: Engine) -> None:
     """What no field can hold, or the agent does not take, stays in the lines below."""
-    app = stage(lambda engine: StartAgentForm(engine, repository="acme/web"))
+    app = stage(lambda engine: NewRunForm(engine, "acme/web", focus="name"))
     async with opened(app, "review\t\t\t\t\t5") as pilot:
         await until(lambda: "depth" in painted(app), "the form shows it", saw=lambda: painted(app))
         await write(pilot, "\t\t\t")
         await press(pilot, "escape")
-    draft = await drafts_of(engine).load("agent.start:acme/web")
+    draft = await drafts_of(engine).load("run.start:acme/web")
     action = await engine.actions.submit(
         StartAgent("review", "acme/web", None, {"instructions": "Look.", "limit": 7, "title": "true", "more": [1]})
     )
@@ -116,7 +116,7 @@ async def test_without_a_list_the_names_used_before_are_offered(stage: Any, engi
     """Any name and any inputs are sent, as the service may know more."""
     post.next(Respond(202, EXECUTION), Respond(202, EXECUTION))
     await engine.actions.submit(StartAgent("nightly", "acme/web", None, {}))
-    app = stage(StartAgentForm)
+    app = stage(lambda engine: NewRunForm(engine, focus="name"))
     async with opened(app, "") as pilot:
         await until(lambda: "↓ nightly" in painted(app), "the form shows it", saw=lambda: painted(app))
         await press(pilot, "ctrl+l")
@@ -126,3 +126,27 @@ async def test_without_a_list_the_names_used_before_are_offered(stage: Any, engi
 
     assert post.requests[-1].path == "/v1/external/agents/nightlly/runs"
     assert post.requests[-1].json()["inputs"] == {"instructions": "Go on.", "any": [1]}
+
+
+async def test_what_the_request_cannot_hold_is_shown_until_it_is_deleted(stage: Any, listed: None, post: Any) -> None:
+    """Metadata is of runs and inputs are of agents: neither is left out of a request silently."""
+    app = stage(lambda engine: NewRunForm(engine, "acme/web"))
+    async with opened(app, "Go on.\ta=1") as pilot:
+        fields = app.screen.fields
+        assert (fields["inputs"].display, fields["metadata"].display) == (False, True)
+        fields["name"].take_focus()
+        await write(pilot, "fixer")
+        await settle(pilot)
+        assert (fields["inputs"].display, fields["metadata"].display) == (True, True)
+        await press(pilot, "ctrl+s")
+        assert "A named agent takes inputs: delete the metadata." in words(app)
+        fields["metadata"].fill("")
+        fields["inputs"].fill("b=2")
+        await settle(pilot)
+        assert (fields["inputs"].display, fields["metadata"].display) == (True, False)
+        fields["name"].fill("")
+        await settle(pilot)
+        await press(pilot, "ctrl+s")
+
+        assert "Name the agent, or delete its inputs." in words(app)
+        assert post.requests == []

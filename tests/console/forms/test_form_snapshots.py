@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.actions.screen_agents import StartAgentForm
 from app.actions.screen_resolve import ResolveForm
 from app.actions.screen_writes import ContinueRunForm, NewRunForm, OrganizationForm
 from app.engine.engine import Engine
@@ -58,7 +57,7 @@ SCENES: dict[str, tuple[Any, ...]] = {
     "new-run-problems": (NewRunForm, "acme\tfix..x\tFix it.\tdepth=3\ndepth=4", "ctrl+s"),
     "new-run-preview": (NewRunForm, "acme/web\tfix/x\tFix the \u202eflaky\ntest. " + "Long. " * 40, "ctrl+s"),
     "continue-hostile": (lambda engine: ContinueRunForm(engine, RUN), "Go on."),
-    "agent": (StartAgentForm, "security-review\tacme\tmain\t\tdepth=full\nlimit=3"),
+    "agent": (lambda engine: NewRunForm(engine, focus="name"), "security-review\tacme\tmain\t\tdepth=full\nlimit=3"),
     "organization-blocked": (OrganizationForm, "carl@hooli.example", "ctrl+s", "ctrl+s"),
     "templates": (NewRunForm, "", "ctrl+t"),
 }

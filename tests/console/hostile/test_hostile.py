@@ -231,11 +231,10 @@ def _toml(text: str) -> str:
 
 Terminals = Callable[..., Terminal]
 PAGE_DOWN = "\x1b[6~"
-F6 = "\x1b[17~"
 TABS = ("2", "3", "4", "5", "6", "7", "1")
-ROWS = (*"jjjjjjjjj", "\r", F6, PAGE_DOWN, ESCAPE, "f", "F", ESCAPE, " ")
-"""Each run beside the list, one of them alone, its JSON; followed, and marked."""
-SHEETS = tuple(key for sheet in ("s", "R", "B", "t", "V", "C", "o", "n", "a", "N", "c", "E") for key in (sheet, ESCAPE))
+ROWS = (*"jjjjjjjjj", "\r", PAGE_DOWN, ESCAPE, "f", "F", ESCAPE, " ")
+"""Each run beside the list, one of them alone; followed, and marked."""
+SHEETS = tuple(key for sheet in ("s", "R", "B", "t", "V", "C", "o", "n", "a", "c", "E") for key in (sheet, ESCAPE))
 """Whatever is chosen from, and the forms that begin with the run under the cursor."""
 OVER_ALL = ("?", "q", ":", ESCAPE, ESCAPE, ESCAPE)
 

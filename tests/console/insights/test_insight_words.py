@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.insights.screen import SPANS
-from storage.records.coverage import Coverage, CoverageRange
-from storage.records.insights import Concurrency
-from widgets.insights.charts import InsightsView, ceiling, share, stacked
+from widgets.insights.charts import ceiling, share, stacked
 
 DAY, WEEK, MONTH = SPANS
 
@@ -53,16 +51,3 @@ def test_every_part_of_a_bar_that_is_there_is_seen(values: list[int], rows: int)
 def test_nearly_all_is_not_all(part: float | None, said: str) -> None:
     """One failure in ten thousand is no 100%."""
     assert share(part) == said
-
-
-@pytest.mark.parametrize(
-    ("hours", "is_fetched"), [((0, 2), False), ((4, 6), True), ((3, 5), False), ((10, 12), False), ((21, 24), True)]
-)
-def test_what_lies_outside_of_what_was_fetched_is_not_known(hours: tuple[int, int], *, is_fetched: bool) -> None:
-    """Between two fetched stretches neither; the newest one goes on to now."""
-    start = datetime(2026, 5, 1, tzinfo=UTC)
-    at = [start + timedelta(hours=hour) for hour in range(25)]
-    coverage = Coverage((CoverageRange(at[20], at[23]), CoverageRange(at[4], at[8])), as_of=at[23])
-    view = InsightsView("", "hour", at[24], (), (), (), coverage)
-
-    assert view.is_fetched(Concurrency(at[hours[0]], at[hours[1]], 0.0)) is is_fetched

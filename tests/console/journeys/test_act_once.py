@@ -32,26 +32,24 @@ async def start_lost(hand: Hand, service: Service) -> Action:
 
 
 @BY_KEYS
-async def test_a_new_run_like_this_is_about_this_run(walked: Walked, service: Service) -> None:
-    """A draft belongs to its run: on another one the form begins empty, on this one it is at hand."""
+async def test_a_draft_belongs_to_its_repository(walked: Walked, service: Service) -> None:
+    """On a run of another repository the form begins empty; on one of this repository the draft is there again."""
     async with walked() as hand:
         await hand.point("acme/web")
-        await named(hand, "N", "New like this")
+        await hand.do("n", "n new run")
         assert hand.value("repository") == "acme/web"
         await hand.fill("instructions", "Only for web.")
         await hand.do("escape", "Close esc")
 
         await hand.point("t-service")
-        await named(hand, "N", "New like this")
+        await hand.do("n", "n new run")
         assert hand.value("repository") == "acme/payment-service"
         assert hand.value("instructions") == ""
         await hand.do("escape", "Close esc")
 
         await hand.point("acme/web")
-        await named(hand, "N", "New like this")
-        await hand.see("A draft from just now is kept")
-        assert hand.value("instructions") == ""
-        await hand.do("ctrl+n", "Draft ^n")
+        await hand.do("n", "n new run")
+        await hand.see("Your draft from just now")
         assert hand.value("instructions") == "Only for web."
         assert service.written == []
 

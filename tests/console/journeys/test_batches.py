@@ -5,23 +5,24 @@ from app.runs.screen_run import RunScreen
 from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
 from tests.console.journeys.test_act_once import named
+from tests.console.journeys.test_forms import started
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.lab import stamp
 from widgets.runs.follow import FollowStrip
 
-SECOND = f"{NEW_RUN}2"
+FIRST, SECOND = f"{NEW_RUN}4", f"{NEW_RUN}5"
 
 
 async def send_three(hand: Hand, service: Service) -> None:
-    """Runs like three of them; one is rejected."""
-    service.rejects_at = "agent/flaky-retry"
-    for words in ("fix/login", "agent/dark", "agent/flaky"):
-        await hand.mark(words)
-    await named(hand, "N", "New like this")
-    await hand.fill("instructions", "Again on {branch}.")
+    """Retries three runs; one retry is rejected."""
+    await started(hand, service, 3)
+    service.rejects_at = "branch-2"
+    for number in range(3):
+        await hand.mark(f"branch-{number}")
+    await named(hand, "T", "Retry failed")
     await hand.do("ctrl+s", "Preview ^s")
     await hand.do("ctrl+s", "Send ^s")
-    await hand.see("2 of 3 runs started", "Not on that branch.")
+    await hand.see("2 of 3 runs started again", "Not on that branch.")
     await hand.do("escape", "Close esc")
 
 
@@ -36,7 +37,7 @@ async def ended(hand: Hand, service: Service, **statuses: str) -> None:
 async def to_the_list(hand: Hand) -> None:
     """From its line to its live list."""
     if not isinstance(hand, Mouse):
-        await hand.do("F enter", "")
+        await hand.do("F", "")
     else:
         await hand.scene.pilot.click(FollowStrip, offset=(8, 0))
         await hand.scene.settle()
@@ -49,7 +50,7 @@ async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(walked: 
     async with walked() as hand:
         await send_three(hand, service)
         await hand.see("⊘ 2 of 3 sent 0 of 2 done")
-        await ended(hand, service, **{NEW_RUN: "completed", SECOND: "failed"})
+        await ended(hand, service, **{FIRST: "completed", SECOND: "failed"})
         await hand.do("2", "2 Health")
         await hand.see("⊘ 2 of 3 sent 2 of 2 done, 1 failed")
 
@@ -61,7 +62,7 @@ async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(walked: 
         await ended(hand, service, **{SECOND: "completed"})
         await hand.see("2 of 2 done")
         assert "done, 1 failed" not in hand.scene.text
-        await (hand.do("enter", "") if not isinstance(hand, Mouse) else hand.do("", NEW_RUN))
+        await (hand.do("enter", "") if not isinstance(hand, Mouse) else hand.do("", FIRST))
         assert isinstance(hand.scene.app.screen, RunScreen)
 
 
@@ -69,10 +70,10 @@ async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(walked: 
 async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walked: Walked, service: Service) -> None:
     """Resolved in Activity, long after its form has closed; let go, the line is gone."""
     async with walked() as hand:
-        await hand.mark("fix/login-timeout")
-        await named(hand, "N", "New like this")
+        await started(hand, service, 1)
+        await hand.mark("branch-0")
+        await named(hand, "T", "Retry failed")
         service.loses_runs = True
-        await hand.fill("instructions", "Again.")
         await hand.do("ctrl+s", "Preview ^s")
         await hand.do("ctrl+s", "Send ^s")
         await hand.see("press v to resolve it")
@@ -83,5 +84,5 @@ async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walk
         await hand.do("2", "It did not take effect")
         await hand.do("ctrl+s", "Resolve it ^s")
         await hand.see("✗ 0 of 1 sent")
-        await hand.scene.press("F", "X", "escape")
+        await hand.scene.press("F", "X")
         assert "of 1 sent" not in hand.scene.text

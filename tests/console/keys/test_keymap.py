@@ -16,7 +16,7 @@ async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) ->
     keys = {"app.help": "f1", "tab.health": "ctrl+h", "app.hlep": "f2"}
     async with staged((140, 60), changed={"keys": keys}) as scene:
         assert [line for line in scene.toasts if line.startswith("keys.")] == [
-            "keys.app.hlep: there is no such action. Did you mean app.help?"
+            "keys.app.hlep: there is no such action, so the key does nothing. Did you mean app.help?"
         ]
 
         await scene.press("question_mark")

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from app.console.keys.own_commands import (
     CommandUnusableError,
-    ConfirmCommandScreen,
     filled_in,
     placeholder_values,
     run_beside,
 )
+from app.console.sheets import ConfirmSheet
 from app.profiles import UserCommand
 from storage.records import Repository, Run
 from tests.console.conftest import Staged
@@ -108,7 +108,7 @@ async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path
         row = scene.table.row
         assert row is not None
         await scene.pilot.press("f12")
-        await until(lambda: isinstance(scene.app.screen, ConfirmCommandScreen), "the command is shown")
+        await until(lambda: isinstance(scene.app.screen, ConfirmSheet), "the command is shown")
         await scene.pilot.pause()
 
         assert row.run_id in scene.text
@@ -117,7 +117,7 @@ async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path
         await scene.pilot.pause()
 
         assert not (tmp_path / "ran").exists()
-        assert "^s Run it    esc Don't run it" in scene.text
+        assert "ctrl+s Run it    esc Don't run it" in scene.text
         await scene.press("ctrl+s")
 
         assert (tmp_path / "ran").read_text().strip() == row.run_id

@@ -41,15 +41,15 @@ async def test_what_is_typed_leads_there(staged: Staged, board: Lab) -> None:
             await scene.press("enter")
 
             assert shown.casefold() in scene.text.casefold()
-        await offered(scene, "theme nord")
+        await offered(scene, "theme light")
         await scene.press("enter")
-        assert scene.app.theme == "nord"
+        assert scene.app.theme == "runwarden-light"
     async with staged() as scene:
-        assert scene.app.theme == "nord"
+        assert scene.app.theme == "runwarden-light"
         lately = await offered(scene, "")
-        assert [lately[0][:10], lately[1][:16]] == ["Theme nord", "Branch fix/login"]
-    async with staged(theme="dracula") as scene:
-        assert scene.app.theme == "dracula", "what is configured anew counts"
+        assert [lately[0][:10], lately[1][:16]] == ["Theme runw", "Branch fix/login"]
+    async with staged(theme="runwarden-contrast") as scene:
+        assert scene.app.theme == "runwarden-contrast", "what is configured anew counts"
 
 
 async def test_a_run_is_found_by_its_id_its_repository_or_its_branch(staged: Staged, board: Lab) -> None:

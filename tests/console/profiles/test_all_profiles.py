@@ -144,7 +144,7 @@ async def test_a_read_only_profile_refuses_here_too(fleet_staged: FleetStaged, s
         assert "Nothing can be sent from here." not in scene.text
         run_id = await on_row_of(scene, "acme-staging")
         assert "Nothing can be sent from here." in scene.text
-        for key in ("n", "c", "a", "N", "X"):
+        for key in ("n", "c", "a", "X"):
             await scene.press(key)
             assert scene.app.screen is screen
         engine = screen.acting_engine
@@ -170,9 +170,8 @@ async def test_marks_of_several_profiles_are_not_acted_on(
         for row in [row for row in scene.table.rows_on_show if row.profile == "acme-staging"][:2]:
             scene.table.mark([row.run_id])
             staging.turns[row.own_id] = {"turns": []}
-        for key in ("c", "N"):
-            await scene.press(key)
-            assert scene.toasts[-1].startswith("2 runs are marked: here this is done for one.")
+        await scene.press("c")
+        assert scene.toasts[-1].startswith("2 runs are marked: here this is done for one.")
         await scene.press("X")
         await scene.shows("Cancel 2 runs", "acme-staging")
         await scene.press("ctrl+s")
@@ -207,7 +206,7 @@ async def test_files_of_one_profile_that_cannot_be_used_hide_only_its_rows(
     """The header says whose."""
     (data_folder(several, several.profile("acme-staging")) / LEDGER_FILE).mkdir(parents=True)
     async with fleet_staged(WIDE) as scene:
-        await scene.press("0", "a")
+        await scene.press("0")
         await scene.shows("[60 runs]", "acme-staging ✗ files unusable")
 
         assert set(profiles(scene)) == {"acme-prod"}

@@ -2,14 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from syrupy.assertion import SnapshotAssertion
 from textual.color import Color
 from textual.content import Content
 
@@ -22,14 +19,14 @@ from app.profiles.token import EnvToken, StreamToken
 from storage.errors import DatabaseBusyError, StorageError
 from storage.records import RunFilter
 from storage.state import State
-from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged, seen
+from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.console.test_error_boundary import press_all
 from tests.lab import Lab
 from tests.waiting import until
 from widgets.frame.header_bar import HeaderBar
-from widgets.profiles.table import ProfileFacts, ProfileList
+from widgets.profiles.table import ProfileList
 from widgets.runs.table import RunTable
 
 
@@ -221,14 +218,14 @@ async def test_looking_is_gentle(several: Settings, board: Lab, staging: Lab) ->
 
 
 async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: FleetStaged, several: Settings) -> None:
-    """Said in its line and, opened, in its banner; from there one goes on to another."""
+    """The header of all profiles says so, and its banner once it is open; from there one goes to another."""
     ledger = data_folder(several, several.profile("acme-staging")) / LEDGER_FILE
     ledger.mkdir(parents=True)
     async with fleet_staged(WIDE) as scene:
         await scene.press("0")
-        await scene.shows("own files unusable", "gitlab degraded")
+        await scene.shows("acme-staging ✗ files unusable")
         # Neither `press` nor `shows`: they would wait for the screen's worker, and with it for files that never open.
-        await scene.pilot.press("j", "enter")
+        await scene.pilot.press("ctrl+o", *"stag", "enter")
         await until(lambda: "The answers cannot be stored" in scene.text, "the banner says so", saw=lambda: scene.text)
         await scene.pilot.press("ctrl+o", *"prod", "enter")
         await scene.shows("[All 60]")
@@ -296,36 +293,8 @@ async def test_a_token_that_belongs_to_another_service_is_not_used(several: Sett
 
 
 async def test_no_key_ends_the_console_while_our_files_fail(fleet_staged: FleetStaged, disk: Disk) -> None:
-    """Nor does any key of the overview and of the switcher."""
+    """Nor does any key of all profiles and of the switcher."""
     async with fleet_staged() as scene:
         pressed = set[tuple[type, str]]()
         for way in ("0", "ctrl+o"):
             await press_all(scene, disk, way, pressed)
-
-
-@pytest.fixture
-def same_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists of profiles show addresses that are the same in every run."""
-    show = ProfileList.show
-
-    def at_home(self: ProfileList, facts: Sequence[ProfileFacts], by: Any) -> None:
-        show(self, [replace(each, address=f"https://{each.name}.runs.example/v1") for each in facts], by)
-
-    monkeypatch.setattr(ProfileList, "show", at_home)
-
-
-@pytest.mark.usefixtures("same_addresses")
-async def test_every_profile_says_its_worst(fleet_staged: FleetStaged, picture: SnapshotAssertion) -> None:
-    """One with a degraded host, one that is well, one whose service is not there."""
-    async with fleet_staged() as scene:
-        await scene.press("0")
-        await scene.shows("gitlab degraded just now", "OK", "✗ 4 failed 24h", "not checked yet")
-
-        assert "All profiles  2 of 3 need attention" in scene.text
-        assert "service unreachable" in scene.text
-        await scene.press("j")
-        await scene.tick()
-        await seen(scene, picture)
-
-        await scene.press("G", "k", "enter")
-        await scene.shows("acme-staging ▾ read-only", "All 3]")

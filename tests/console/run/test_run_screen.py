@@ -19,7 +19,7 @@ from widgets.results.diff import DiffView
 from widgets.results.review import ReviewView
 from widgets.runs.run_bar import RunBar
 
-PARTS = {"f2": "conversation", "f3": "review", "f4": "changes", "f5": "log", "f6": "raw"}
+PARTS = {"f2": "conversation", "f3": "review", "f4": "changes", "f5": "log"}
 
 
 async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow) -> None:

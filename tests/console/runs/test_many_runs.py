@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.actions.screen_agents import StartAgentForm
 from app.actions.screen_many import ManyForm
 from app.actions.screen_writes import ContinueRunForm, NewRunForm
 from app.console.sheets import ExportScreen
@@ -135,16 +134,17 @@ async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
         ]
         await scene.press("a")
         assert "2 runs of 2 repositories are marked: name one of these." in scene.toasts
-        assert isinstance(scene.app.screen, StartAgentForm)
+        assert isinstance(scene.app.screen, NewRunForm)
         assert scene.app.screen.values["repository"] == ""
         await scene.press("escape")
 
         scene.table.mark([second], is_marked=False)
         detail = await scene.engine.cache.detail(first)
         assert detail is not None
-        for key, form in (("a", StartAgentForm), ("n", NewRunForm)):
+        for key, field in (("a", "name"), ("n", "instructions")):
             await scene.press(key)
-            assert isinstance(scene.app.screen, form)
+            assert isinstance(scene.app.screen, NewRunForm)
+            assert scene.app.screen.fields[field].has_focus_within
             assert scene.app.screen.values["repository"] == detail.run.repository.label
             await scene.press("escape")
         await scene.press("w", "run.copy_json")
@@ -185,32 +185,6 @@ async def test_a_read_only_profile_has_no_writes(staged: Staged) -> None:
         assert found == {"new_run": None, "copy_run_id": True}
 
 
-async def test_a_run_like_a_colleagues_begins_with_its_words(staged: Staged, board: Lab) -> None:
-    """As the service tells them, and whose they are; an agent's with what it was given; else why there are none."""
-    async with staged() as scene:
-        assert scene.table.row is not None
-        run_id = scene.table.row.run_id
-        first = {"number": 1, "instructions": "Fix\x1b it", "caller": "ann"}
-        later = {"number": 2, "instructions": "And the tests?", "caller": "bob"}
-        told: list[tuple[dict[str, Any], type, str]] = [
-            ({"turns": [first, later]}, NewRunForm, "from ann; control characters are left out"),
-            ({"turns": [first | {"inputs": {"depth": 2}}], "agent": "audit"}, StartAgentForm, "from ann"),
-            ({"turns": []}, NewRunForm, "not known. It was not sent from this machine."),
-        ]
-        found = []
-        for answer, form, origin in told:
-            board.turns[run_id] = answer
-            await scene.press("N")
-            assert type(scene.app.screen) is form
-            await scene.shows(origin)
-            found.append(scene.app.screen.values)
-            await scene.press("escape")
-
-        assert [values.get("instructions") for values in found] == ["Fix it", "", ""]
-        assert (found[1]["name"], found[1]["inputs"]) == ("audit", "depth=2")
-        assert found[0]["repository"] == scene.table.row.repository
-
-
 async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, board: Lab) -> None:
     """The form opens with the answer, unless another screen is on show by then."""
     release = threading.Event()
@@ -223,12 +197,13 @@ async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, boa
 
     async with staged(toasts=True) as scene:
         board.otherwise = slowly
+        await scene.press("slash", *"status:failed", "enter", "space")
         screen = scene.app.screen
-        scene.app.screen.run_worker(scene.pilot.press("N"))
+        scene.app.screen.run_worker(scene.pilot.press("c"))
         await until(lambda: any(toast.startswith("Asking the service for the instructions") for toast in scene.toasts))
         assert scene.app.screen is screen
         release.set()
-        await until(lambda: isinstance(scene.app.screen, NewRunForm), "the form opens")
+        await until(lambda: isinstance(scene.app.screen, ManyForm), "the form opens")
 
 
 async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:

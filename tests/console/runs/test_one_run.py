@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from textual.widgets import Input, TextArea
 
 from app.api.requests import ContinueRun, StartAgent, StartRun
 from app.results.service import ServiceExtension
@@ -56,10 +55,6 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
 
         await scene.press("left_square_bracket")
         assert run_id in scene.lines[3]
-
-        await scene.press("escape", "N")
-        assert [field.value for field in scene.app.screen.query(Input)][:2] == ["acme/web", "agent/asked-for"]
-        assert scene.app.screen.query_one(TextArea).text == "Make it dark."
 
         await scene.press("escape", "j")
         row = scene.table.row

@@ -4,44 +4,42 @@ import json
 import shlex
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from service.execution.retention import Pruner
 from service.settings import DataFolder
 from service.store.database import Database
 from tests.service.agents.model_server import INPUT, OUTPUT, ModelServer
-from tests.service.conftest import NEEDS_SANDBOX, Api
+from tests.service.conftest import MODEL_KEY, NEEDS_SANDBOX, Api
 from tests.service.test_traces import QUICK, Collector
 from tests.service_process import demo_setup, git
-
-KEY = "sk-the-real-key-of-the-service"
 
 
 @NEEDS_SANDBOX
 def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
-    start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
+    own: Callable[..., tuple[Api, Path]], equipped: Any, server: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
     """Two turns, one session; usage by turn; the key in nothing that is kept; removed with what is pruned."""
     prices = {"claude-": {"input": 100, "output": 100}}
     model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin, "prices": prices}
-    program = str(stand_in("claude"))
-    setup = demo_setup(tmp_path)
-    setup["agents"] += [{"name": "helper", "preset": "claude-code", "argv": [program], "model": model}]
     frugal = model | {"budget": {"run_usd": 0.01}, "prices": {"": prices["claude-"]}}
-    setup["agents"] += [{"name": "frugal", "preset": "claude-code", "argv": [program], "model": frugal}]
-    api = start(setup=setup, environment={"MODEL_KEY": KEY})
+    preset = {"preset": "claude-code", "argv": [str(stand_in("claude"))]}
+    agents = [preset | {"name": "helper", "model": model}, preset | {"name": "frugal", "model": frugal}]
+    api, repository = own(on=equipped, agents=agents)
     run_id = api.begin("helper", instructions="Remember alfa.")
     first = api.ended(run_id)
     api.follow(run_id, "And bravo.")
     second = api.ended(run_id)
     told = [turn["usage"] for turn in api.get(f"/external/runs/{run_id}").json()["turns"]]
-    notes = git("show", f"{first['branch_name']}:notes.txt", cwd=api.service.repositories["acme/api"])
+    notes = git("show", f"{first['branch_name']}:notes.txt", cwd=repository)
     folder = DataFolder(api.service.data_dir)
-    held = subprocess.run(["grep", "-rlF", KEY, str(folder.root)], capture_output=True, check=False).stdout
-    database = Database(folder.database_url)
-    kept = [path.name for path in folder.sessions.iterdir()]
-    Pruner(database, folder).sessions(before=1 << 62)
-    database.close()
+    held = subprocess.run(["grep", "-rlF", MODEL_KEY, str(folder.root)], capture_output=True, check=False).stdout
+    kept = (folder.sessions / run_id).exists()
+    with closing(Database(folder.database_url)) as database:
+        Pruner(database, folder).sessions(before=1 << 62)
+    pruned = not (folder.sessions / run_id).exists()
     words = ("say nothing", "ask me", "ask in a file, say nothing")
     quiet = [api.begin("helper", instructions=each) for each in words]
     odd = [api.get(f"/external/runs/{api.ended(one)['run_id']}").json()["turns"][0] for one in quiet]
@@ -56,8 +54,8 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     assert (first["status"], second["status"]) == ("completed", "completed"), api.log(run_id)
     assert notes.split() == ["Remember", "alfa.", "And", "bravo."]
     assert [(one["requests"], one["input_tokens"], one["output_tokens"]) for one in told] == [(1, INPUT, OUTPUT)] * 2
-    assert (held, kept) == (b"", [run_id])
-    assert {path.name for path in folder.sessions.iterdir()} == {*quiet, dear, refused}
+    assert (held, kept, pruned) == (b"", True, True)
+    assert all((folder.sessions / one).exists() for one in (*quiet, dear, refused))
     assert turn["reason"].endswith(" answered 401 for m: no; set MODEL_KEY to a valid key"), "not an exit status"
     assert turn["failure_kind"] == "no_key"
     assert [(one["failure_kind"], one["outcome"], one["question"]) for one in odd] == [
@@ -71,18 +69,19 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
 
 
 @NEEDS_SANDBOX
-def test_what_a_program_says_of_itself_is_only_text(start: Callable[..., Api], tmp_path: Path) -> None:
+def test_what_a_program_says_of_itself_is_only_text(
+    own: Callable[..., tuple[Api, Path]], equipped: Any, tmp_path: Path
+) -> None:
     """JSON can hold halves of characters and NUL, which no database takes: the turn ends as it did, once."""
-    model = {"provider": "anthropic", "key_env": "MODEL_KEY"}
-    setup = demo_setup(tmp_path)
+    model, agents = {"provider": "anthropic", "key_env": "MODEL_KEY"}, []
     for name, is_error in (("failing", True), ("done", False)):
         result = "\udc00 half \ud800 \udcff \0 of it"
         event = {"type": "result", "is_error": is_error, "result": result, "subtype": "success"}
         program = tmp_path / name
         program.write_text(f"#!/bin/sh\ncat > told.txt\ncat <<'EOF'\n{json.dumps(event)}\nEOF\n", "utf-8")
         program.chmod(0o755)
-        setup["agents"] += [{"name": name, "preset": "claude-code", "argv": [str(program)], "model": model}]
-    api = start(setup=setup, environment={"MODEL_KEY": KEY})
+        agents.append({"name": name, "preset": "claude-code", "argv": [str(program)], "model": model})
+    api, _ = own(on=equipped, agents=agents)
     runs = [api.begin(name, instructions="go") for name in ("failing", "done")]
     failed, done = (api.get(f"/external/runs/{api.ended(one)['run_id']}").json()["turns"][0] for one in runs)
 
@@ -119,7 +118,7 @@ def test_calls_of_models_and_tools_are_traced_below_their_agent(
     ]
     with Collector() as collector:
         settings = f'[traces]\nendpoint = "{collector.origin}"\n'
-        api = start(setup=setup, settings=settings, environment=QUICK | {"MODEL_KEY": KEY})
+        api = start(setup=setup, settings=settings, environment=QUICK | {"MODEL_KEY": MODEL_KEY})
         run_id = api.begin("helper", instructions="Remember alfa.")
         assert api.ended(run_id)["status"] == "completed", api.log(run_id)
         assert api.service.stop() == 0

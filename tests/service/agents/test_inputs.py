@@ -22,17 +22,17 @@ FOCUSED = "Review with a focus on security, 2 levels deep. Answer {like: this}."
 
 
 @pytest.fixture(scope="module")
-def told(shared_service: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def told(idle: Api, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Applies three agents that read no document, and returns a client."""
     apply(
-        shared_service,
+        idle.service,
         tmp_path_factory.mktemp("agents"),
         {"name": "free"},
         {"name": "declared", "description": "Looks at one thing.", "prompt": PROMPT, "inputs": DECLARED},
         {"name": "needy", "inputs": {"why": {"required": True}, "tag": {"choices": ["", "x"], "required": True}}},
         {"name": "worded", "prompt": "As {inputs.role}: {inputs.instructions}", "inputs": {"role": {"default": "us"}}},
     )
-    return Api(shared_service)
+    return idle
 
 
 def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
@@ -115,11 +115,11 @@ def test_a_required_text_says_something(told: Api, why: str) -> None:
     ],
 )
 def test_a_prompt_that_no_turn_could_fill_in_is_refused(
-    shared_service: Any, tmp_path: Path, agent: dict[str, Any], said: str
+    idle: Api, tmp_path: Path, agent: dict[str, Any], said: str
 ) -> None:
     """By `apply`, before anything changes."""
     with pytest.raises(AssertionError) as refused:
-        apply(shared_service, tmp_path, {"name": "wrong"} | agent)
+        apply(idle.service, tmp_path, {"name": "wrong"} | agent)
 
     assert said in str(refused.value)
 

@@ -1,7 +1,7 @@
 """Providers that are away or at a limit: turns wait for them, one asks, and each ends once."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +18,46 @@ from service.store.usage import TurnMeter
 from tests.lab import Received, Respond, Step
 from tests.service.agents.model_server import ModelServer
 from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, accepted, organization
-from tests.service_process import demo_setup, git
+from tests.service_process import demo_setup, git, start_service
 from tests.waiting import eventually
 
 ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
 AWAY = Respond(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
+VARIABLES = {"MODEL_KEY": "sk-the-key", "RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"}
 SINCE = re.compile(r"waiting for 127\.0\.0\.1:\d+ since \d\d:\d\d UTC")
 
 
+def settings(patience_s: float) -> str:
+    execution = f"[execution]\nconcurrency = 4\ndrain_s = 0.1\n[execution.agent]\nmodel_patience_s = {patience_s}\n"
+    return f"{execution}[limits]\nrequests_per_minute = 100000\n"
+
+
+def asking(server: ModelServer, **options: Any) -> dict[str, Any]:
+    """An agent that asks the made-up model once."""
+    model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin}
+    return {"name": "asker", "argv": ["sh", "-c", ASK], "model": model, "timeout_s": 3000} | options
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[float], Any]]:
+    """`services(patience_s)` is a service with that patience, for all tests here that let it live."""
+    running: dict[float, Any] = {}
+
+    def get(patience_s: float) -> Any:
+        if patience_s not in running:
+            folder = tmp_path_factory.mktemp("patient")
+            running[patience_s] = start_service(folder, settings=settings(patience_s), environment=VARIABLES)
+        return running[patience_s]
+
+    yield get
+    for one in running.values():
+        assert one.stop() == 0
+
+
 @pytest.fixture
-def serve(start: Callable[..., Api], server: ModelServer, tmp_path: Path) -> Callable[..., Api]:
-    """`serve(patience_s, argv=…)` starts a service whose agent `asker` asks the made-up model once."""
-
-    def make(patience_s: float = 600, **agent: Any) -> Api:
-        model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin}
-        setup = demo_setup(tmp_path)
-        setup["agents"] += [{"name": "asker", "argv": ["sh", "-c", ASK], "model": model, "timeout_s": 3000} | agent]
-        settings = f"[execution]\nconcurrency = 4\ndrain_s = 0.1\n[execution.agent]\nmodel_patience_s = {patience_s}\n"
-        settings += "[limits]\nrequests_per_minute = 100000\n"
-        variables = {"MODEL_KEY": "sk-the-key", "RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"}
-        return start(setup=setup, settings=settings, environment=variables)
-
-    return make
+def asker(services: Callable[[float], Any], own: Callable[..., Any], server: ModelServer) -> Callable[..., Any]:
+    """`asker(patience_s, argv=…)` makes an organization with an agent that asks, and a repository."""
+    return lambda patience_s=600.0, **agent: own(on=services(patience_s), agents=[asking(server, **agent)])
 
 
 def last_turn(api: Api, run_id: str) -> dict[str, Any]:
@@ -85,10 +103,12 @@ def outage(api: Api, server: ModelServer, number: int, kills: int) -> None:
 @NEEDS_SANDBOX
 @pytest.mark.parametrize("patience_s", [600, 0.5])
 def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
-    serve: Callable[..., Api], server: ModelServer, patience_s: float
+    start: Callable[..., Api], tmp_path: Path, server: ModelServer, patience_s: float
 ) -> None:
     """The others stay queued and say why, over a kill; each ends once when it returns, also if none could wait long."""
-    outage(serve(patience_s), server, 6, kills=1)
+    setup = demo_setup(tmp_path)
+    setup["agents"].append(asking(server))
+    outage(start(setup=setup, settings=settings(patience_s), environment=VARIABLES), server, 4, kills=1)
 
 
 @NEEDS_SANDBOX
@@ -96,16 +116,18 @@ def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("patience_s", [600, 0.5])
 def test_fifty_turns_survive_an_outage_and_two_kills(
-    serve: Callable[..., Api], server: ModelServer, patience_s: float
+    start: Callable[..., Api], tmp_path: Path, server: ModelServer, patience_s: float
 ) -> None:
     """One waits at a time and none fails; all end after the provider has returned, each once."""
-    outage(serve(patience_s), server, 50, kills=2)
+    setup = demo_setup(tmp_path)
+    setup["agents"].append(asking(server))
+    outage(start(setup=setup, settings=settings(patience_s), environment=VARIABLES), server, 50, kills=2)
 
 
 @NEEDS_SANDBOX
-def test_a_turn_that_waits_for_its_model_is_cancelled_at_once(serve: Callable[..., Api], server: ModelServer) -> None:
+def test_a_turn_that_waits_for_its_model_is_cancelled_at_once(asker: Callable[..., Any], server: ModelServer) -> None:
     """Whether its request is held, or it has no place."""
-    api = serve()
+    api, _ = asker()
     server.otherwise = lambda _: AWAY
     held = api.begin("asker", instructions="held")
     eventually(lambda: last_turn(api, held)["reason"], "the outage is known")
@@ -121,10 +143,10 @@ def test_a_turn_that_waits_for_its_model_is_cancelled_at_once(serve: Callable[..
 
 @NEEDS_SANDBOX
 def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
-    serve: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path]
+    asker: Callable[..., Any], server: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
     """It gives its place back until then, and says when that is."""
-    api = serve(0.5, preset="claude-code", argv=[str(stand_in("claude"))])
+    api, repository = asker(0.5, preset="claude-code", argv=[str(stand_in("claude"))])
     limit = Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": "4"})
 
     def answer(request: Received) -> Step:
@@ -136,7 +158,7 @@ def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
     eventually(lambda: "resumes" in (told.append(str(last_turn(api, run_id)["reason"])) or told[-1]), "it waits", 20)
     run = api.ended(run_id)
     turn = last_turn(api, run_id)
-    notes = git("show", f"{run['branch_name']}:notes.txt", cwd=api.service.repositories["acme/api"])
+    notes = git("show", f"{run['branch_name']}:notes.txt", cwd=repository)
 
     assert re.fullmatch(r"resumes \d\d:\d\d UTC: .* answered 429 for m: Slow down; raise the limits.*", told[-1])
     assert (run["status"], turn["reason"], turn["usage"]["requests"]) == ("completed", None, 3), api.log(run_id)
@@ -146,10 +168,10 @@ def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
 
 @NEEDS_SANDBOX
 def test_what_a_waiting_turn_had_changed_is_kept_when_it_is_cancelled(
-    serve: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path]
+    asker: Callable[..., Any], server: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
     """As its diff, with which the next turn can begin."""
-    api = serve(0.5, preset="claude-code", argv=[str(stand_in("claude"))])
+    api, _ = asker(0.5, preset="claude-code", argv=[str(stand_in("claude"))])
     limit = Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": "4000"})
     server.otherwise = lambda request: limit if len(server.questions) == 2 else server.answer(request)
     run_id = api.begin("asker", instructions="Ask twice.")
@@ -162,21 +184,18 @@ def test_what_a_waiting_turn_had_changed_is_kept_when_it_is_cancelled(
 
 
 @NEEDS_SANDBOX
-@pytest.mark.parametrize("days", [2, 9999])
-def test_a_limit_that_does_not_end_within_a_day_fails_the_turn(
-    serve: Callable[..., Api], server: ModelServer, days: int
-) -> None:
+def test_a_limit_that_does_not_end_within_a_day_fails_the_turn(asker: Callable[..., Any], server: ModelServer) -> None:
     """In words; the turns behind it are tried."""
-    api = serve()
-    server.script(Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": str(days * 86_400)}))
-    failed = api.begin("asker", instructions="go")
-    run = api.ended(failed)
-    turn = last_turn(api, failed)
-    after = api.ended(api.begin("asker", instructions="after"))
+    api, _ = asker()
+    for days in (2, 9999):
+        server.script(Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": str(days * 86_400)}))
+        failed = api.begin("asker", instructions="go")
+        run = api.ended(failed)
+        turn = last_turn(api, failed)
 
-    assert (run["status"], turn["failure_kind"]) == ("failed", "rate_limited")
-    assert turn["reason"].endswith("; a turn waits for its model for a day, and not longer")
-    assert after["status"] == "completed"
+        assert (run["status"], turn["failure_kind"]) == ("failed", "rate_limited")
+        assert turn["reason"].endswith("; a turn waits for its model for a day, and not longer")
+    assert api.ended(api.begin("asker", instructions="after"))["status"] == "completed"
 
 
 def ask_of(database: Database, name: str, key: str | None, owner: str | None = None) -> Agent:

@@ -1,23 +1,33 @@
 """The model proxy: the key stays outside, every token counts, and a spent budget stops the agent."""
 
 import json
-import sys
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
 
 import pytest
 
+from service.agents.options import ModelAccess
 from service.agents.prices import Price, price_of
 from service.egress import events
+from service.egress.budget import MemoryMeter
+from service.egress.key import ModelKey
+from service.egress.model import ModelProxy
+from service.egress.outages import ModelState, Outages, Patience
 from service.egress.routes import PROVIDERS
 from service.egress.usage import Meter, Usage
 from service.settings import AgentLimits, ExecutionSettings
 from tests.lab import Drop, Hang, Raw, Respond, Step
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer, frames
+from tests.waiting import eventually
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
+QUICK: Final = Patience(600, 0.01, 0.5, 0.5)
+"""Requests are repeated at once, and silence is noticed at once."""
 PATHS = {
     "anthropic": ("/v1/messages", {"model": "claude-x", "max_tokens": 9}),
     "openai": ("/v1/chat/completions", {"model": "gpt-x"}),
@@ -57,46 +67,105 @@ CLOUD_MODELS = {"vertex": "claude-x@20250929", "bedrock": "us.claude-x-v1:0", "o
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: ModelServer) -> Make:
-    """Let a shell script ask the model `times` times with curl; return how that went, with what was used."""
+def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) -> Make:
+    """`ask(provider, path, body, times)` sends requests as a program does, and returns how the turn went by them."""
     monkeypatch.setenv("MODEL_KEY", KEY)
 
     def run(
         provider: str,
         path: str,
-        body: dict[str, Any],
+        body: dict[str, Any] | None = None,
         times: int = 1,
-        python: str = "pass",
-        patience_s: float = 600,
-        timeout_s: float = 280,
-        limits: dict[str, Any] | None = None,
+        patience: Patience = QUICK,
+        raw: bytes = b"",
+        models: tuple[str, ...] = (),
+        *,
+        is_patient: bool = True,
         **access: Any,
-    ) -> Any:
+    ) -> SimpleNamespace:
+        given = {"provider": provider, "key_env": "MODEL_KEY", "base_url": server.origin} | access
+        model, state, meter = (
+            ModelAccess.model_validate(given),
+            ModelState(Outages(patience, lambda: False)),
+            MemoryMeter(),
+        )
+        text = json.dumps(body or {})
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Api-Key: worthless\r\nAnthropic-Beta: its-own"
+        )
+        request = raw or f"{head}\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode()
+        answers, reports = list[str](), list[str]()
+        with ModelProxy(
+            tmp_path / "socket", model, ModelKey(model), meter, state, models, lambda _, line: reports.append(line)
+        ):
+            for _ in range(times):
+                with socket.socket(socket.AF_UNIX) as link:
+                    link.connect(str(tmp_path / "socket"))
+                    link.sendall(request)
+                    if is_patient:
+                        answers.append(b"".join(iter(lambda: link.recv(65_536), b"")).decode("utf-8", "replace"))
+            if not is_patient:
+                server.wait_for(times)
+            serving = lambda: [one for one in threading.enumerate() if one.name == "sandbox-connection"]  # noqa: E731
+            eventually(lambda: not serving(), "each connection has been served")
+        (tmp_path / "socket").unlink()
+        failure = state.end or state.overspent
+        return SimpleNamespace(
+            failure=failure and failure.text,
+            reason=failure and failure.reason,
+            trouble=state.trouble and state.trouble.text,
+            statuses=[int(answer.split()[1]) for answer in answers],
+            answers=answers,
+            reports=reports,
+            used=meter.used,
+            answered_by=state.answered_by,
+        )
+
+    return run
+
+
+@pytest.fixture
+def rehearsed(monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: ModelServer) -> Make:
+    """Let a shell script in the sandbox ask the model `times` times with curl; return how that went."""
+    monkeypatch.setenv("MODEL_KEY", KEY)
+
+    def run(times: int, timeout_s: float = 280, **access: Any) -> Any:
+        path, body = PATHS["anthropic streamed"]
         source = (
-            f"{Path(sys.executable).resolve()} - <<'END'\n{python}\nEND\n"
-            f"for _ in $(seq {times}); do curl -sS -w '%{{http_code}}\\n' --path-as-is 'http://127.0.0.1:3129{path}' "
+            f"for _ in $(seq {times}); do curl -sS -w '%{{http_code}}\\n' 'http://127.0.0.1:3129{path}' "
             f"-H 'content-type: application/json' -H 'x-api-key: worthless' -d '{json.dumps(body)}' 2>&1; done; env; "
             "cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; true"
         )
-        given = {"provider": provider, "key_env": "MODEL_KEY", "base_url": server.origin} | access
-        settings = ExecutionSettings(agent=AgentLimits(model_patience_s=patience_s, **(limits or {})))
+        given = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin} | access
+        settings = ExecutionSettings(agent=AgentLimits(model_pause_s=0.01))
         return rehearse(None, settings).turn(script(source, model=given, timeout_s=timeout_s), "ask")
 
     return run
 
 
+def test_the_key_is_nowhere_in_the_sandbox(rehearsed: Make, server: ModelServer) -> None:
+    """In no environment, command line or output; the program's own worthless one does not leave it."""
+    done = rehearsed(1)
+
+    assert done.failure is None, done.log
+    (asked,) = server.requests
+    assert done.used == [("claude-x", Usage(INPUT, CACHED, 0, OUTPUT), None)]
+    assert asked.headers["x-api-key"] == KEY
+    assert "200\n" in done.log
+    assert not [word for word in (KEY, "[masked]", "MODEL_KEY") if word in done.log]
+
+
 @pytest.mark.parametrize("how", PATHS)
 def test_the_key_is_added_outside_and_all_tokens_are_counted(ask: Make, server: ModelServer, how: str) -> None:
-    """Plain and streamed; the key is in no environment, command line or output of the sandbox."""
+    """Plain and streamed."""
     provider = how.partition(" ")[0]
     done = ask(provider, *PATHS[how])
 
-    assert done.failure is None, done.log
+    assert (done.failure, done.statuses) == (None, [200])
     (asked,) = server.requests
     assert done.used == [(MODELS[provider], Usage(INPUT, CACHED, 0, OUTPUT), None)]
     assert asked.headers[PROVIDERS[provider].header.lower()].removeprefix("Bearer ") == KEY
     assert "worthless" not in str(asked)
-    assert not [word for word in ("[masked]", "MODEL_KEY") if word in done.log]
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
@@ -106,7 +175,7 @@ def test_clouds_are_asked_at_the_operator_s_address_with_its_token(ask: Make, se
     body = {"model": "deployed"} | ({"stream": True} if "streamed" in cloud else {})
     done = ask(provider, path, body, base_url=server.origin + base)
 
-    assert (done.failure, "200\n" in done.log) == (None, True), done.log
+    assert (done.failure, done.statuses) == (None, [200])
     assert done.used == [(CLOUD_MODELS[provider], Usage(INPUT, CACHED, 0, OUTPUT), None)]
     assert [(one.path, one.headers["authorization"]) for one in server.requests] == [(asked_at, f"Bearer {KEY}")]
 
@@ -133,9 +202,9 @@ def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
     server.otherwise = lambda request: expired if len(server.requests) == 3 else server.answer(request)
     done = ask("anthropic", *PATHS["anthropic streamed"], 3, **prints('echo "printed-key-$n"'))
 
-    assert (done.failure, done.log.count("200\n")) == (None, 3), done.log
+    assert (done.failure, done.statuses) == (None, [200] * 3)
     assert [one.headers["x-api-key"][-1] for one in server.requests] == ["1", "1", "1", "2"]
-    assert "printed-key" not in done.log
+    assert "printed-key" not in str(done.answers)
 
 
 @pytest.mark.parametrize(
@@ -143,8 +212,6 @@ def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
     [
         ("echo printed-key", "answered 401 for claude-x: not [masked]; let key_command print a valid key"),
         ("echo oh >&2; echo 'log in first' >&2; exit 3", "print-key' printed no key: log in first"),
-        ("exit 3", "print-key' printed no key: it exited with status 3"),
-        ("echo two words", "print-key' printed no key: its output is not one word"),
     ],
 )
 def test_a_command_without_a_valid_key_ends_the_turn_with_its_own_words(
@@ -152,7 +219,7 @@ def test_a_command_without_a_valid_key_ends_the_turn_with_its_own_words(
 ) -> None:
     """What a provider repeats of a key is masked."""
     server.status, server.refusal = 401, {"error": {"message": "not printed-key"}}
-    done = ask("anthropic", *PATHS["anthropic"], 1000, **prints(source))
+    done = ask("anthropic", *PATHS["anthropic"], 3, **prints(source))
 
     assert done.reason == "no_key"
     assert words in str(done.failure)
@@ -160,36 +227,15 @@ def test_a_command_without_a_valid_key_ends_the_turn_with_its_own_words(
 
 
 def test_the_operator_s_headers_go_with_each_request(ask: Make, server: ModelServer) -> None:
-    """Beside the key."""
+    """Beside the key; what the program asks for in anthropic-beta, a list, stays."""
     done = ask("anthropic", *PATHS["anthropic"], headers={"Anthropic-Beta": "context-1m", "X-Team": "reviews"})
 
-    assert done.failure is None, done.log
+    assert done.failure is None
     (asked,) = server.requests
-    assert (asked.headers["anthropic-beta"], asked.headers["x-team"]) == ("context-1m", "reviews")
+    assert (asked.headers["anthropic-beta"], asked.headers["x-team"]) == ("its-own,context-1m", "reviews")
     assert asked.headers["x-api-key"] == KEY
 
 
-def test_what_the_program_asks_for_in_anthropic_beta_stays(ask: Make, server: ModelServer) -> None:
-    """It is a list, and the program relies on its own entries."""
-    python = (
-        "import urllib.request as u\n"
-        "h = {'content-type': 'application/json', 'anthropic-beta': 'its-own'}\n"
-        "u.urlopen(u.Request('http://127.0.0.1:3129/v1/messages', b'{\"model\": \"claude-x\"}', h)).read()"
-    )
-    done = ask("anthropic", *PATHS["anthropic"], 0, python=python, headers={"anthropic-beta": "context-1m"})
-
-    assert done.failure is None, done.log
-    assert [one.headers["anthropic-beta"] for one in server.requests] == ["its-own,context-1m"]
-
-
-CLOSED = """
-import socket
-def post(path):
-    head = f"POST {path} HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 2\\r\\nConnection: close\\r\\n\\r\\n{{}}"
-    with socket.create_connection(("127.0.0.1", 3129), 60) as link:
-        link.sendall(head.encode())
-        return b"".join(iter(lambda: link.recv(4096), b"")).decode()
-"""
 COST = (INPUT * 1000 + CACHED * 100 + OUTPUT * 2000) / 1_000_000
 PRICES = {"claude-": {"input": 1000, "output": 2000, "cached": 100}}
 
@@ -197,21 +243,33 @@ PRICES = {"claude-": {"input": 1000, "output": 2000, "cached": 100}}
 @pytest.mark.parametrize(
     ("access", "made", "words"),
     [
-        ({"prices": PRICES, "budget": {"run_usd": COST * 1.5}}, 2, "is spent (budget.run_usd); the agent was stopped"),
+        ({"prices": PRICES, "budget": {"run_usd": COST * 1.5}}, 2, "USD is spent (budget.run_usd); the agent was"),
         ({"prices": PRICES, "budget": {"day_usd": COST * 0.5}}, 1, "USD a day is spent (budget.day_usd)"),
         ({"budget": {"run_tokens": 2000}}, 2, "budget of 2000 tokens is spent"),
         ({"prices": {"gpt-": {"input": 1, "output": 1}}, "budget": {"run_usd": 1}}, 0, "claude-x"),
     ],
 )
-def test_a_spent_budget_stops_the_agent_and_says_so(
+def test_what_a_spent_budget_does_not_cover_is_not_asked(
     ask: Make, server: ModelServer, access: dict[str, Any], made: int, words: str
 ) -> None:
-    """The request that would go beyond it is not made; nor is one without a price where dollars count."""
+    """Nor is a model without a price where dollars count."""
     done = ask("anthropic", *PATHS["anthropic"], 5, **access)
 
     assert len(server.requests) == made
-    assert words in f"{done.failure}{done.log}"
+    assert words in f"{done.failure}{done.answers}"
     assert made == 0 or done.reason == "out_of_budget"
+
+
+def test_a_spent_budget_stops_the_agent_and_says_so(rehearsed: Make, server: ModelServer) -> None:
+    """An agent whose last answer spends it has that answer, and its turn fails all the same."""
+    stopped = rehearsed(1000, prices=PRICES, budget={"run_usd": COST * 1.5})
+    asked = len(server.requests)
+    last = rehearsed(1, prices=PRICES, budget={"run_usd": COST * 0.9})
+
+    assert (stopped.reason, asked) == ("out_of_budget", 2)
+    assert "is spent (budget.run_usd); the agent was stopped" in str(stopped.failure)
+    assert (last.reason, "200\n" in last.log) == ("out_of_budget", True)
+    assert "is spent (budget.run_usd); the agent's last answer passed it" in str(last.failure)
 
 
 @pytest.mark.parametrize(
@@ -226,10 +284,10 @@ def test_a_spent_budget_stops_the_agent_and_says_so(
 def test_the_last_answer_counts_for_the_budget_as_well(
     ask: Make, server: ModelServer, budget: dict[str, Any], words: str | None
 ) -> None:
-    """An agent that asks for nothing more has its answer, and its turn fails all the same."""
+    """An agent that asks for nothing more has its answer all the same."""
     done = ask("anthropic", *PATHS["anthropic streamed"], prices=PRICES, budget=budget)
 
-    assert (len(server.requests), "200\n" in done.log) == (1, True)
+    assert (len(server.requests), done.statuses) == (1, [200])
     assert words is None or words in str(done.failure)
     assert (done.failure is None, done.reason) == (words is None, None if words is None else "out_of_budget")
 
@@ -247,30 +305,51 @@ def test_the_last_answer_counts_for_the_budget_as_well(
         (None, {}, "model_unreachable", "127.0.0.1:9 cannot be reached for claude-x: the connection was refused"),
     ],
 )
-def test_what_the_provider_refuses_ends_the_agent_with_the_cure(
+def test_what_the_provider_refuses_ends_the_turn_with_the_cure(
     ask: Make, server: ModelServer, status: int | None, refusal: dict[str, Any], reason: str, words: str
 ) -> None:
-    """However often it would try again; files, batches and administration of the key's account are closed to it."""
+    """However often the program would try again."""
     server.status, server.refusal = status or 200, refusal
-    paths = ["/v1/files", "/v1/messages/batches", "/v1/organizations/x", "/../v1/messages", "//v1"]
-    closed = "; ".join(f"print(post({path!r}))" for path in paths)
     done = ask(
-        "anthropic",
-        *PATHS["anthropic"],
-        1000,
-        CLOSED + closed,
-        0.1,
-        **({} if status else {"base_url": "http://127.0.0.1:9"}),
+        "anthropic", *PATHS["anthropic"], 3, Patience(0.1), **({} if status else {"base_url": "http://127.0.0.1:9"})
     )
 
     assert done.reason == reason
     assert words in str(done.failure)
-    assert done.log.count("is not open to agents") == 2 * len(paths), "each is refused, and logged"
-    assert {one.path for one in server.requests} <= {"/v1/messages"}
+    assert len(server.requests) == (1 if status else 0)
 
 
-QUICK: dict[str, Any] = {"model_pause_s": 0.01, "model_silent_s": 0.5, "model_stream_silent_s": 0.5}
-"""Requests are repeated at once, and silence is noticed at once."""
+@pytest.mark.parametrize(
+    ("method", "target", "body"),
+    [
+        ("GET", "/v1/models/x/../../organization/admin_api_keys", ""),
+        ("GET", "/v1/models/%2e%2e/organization", ""),
+        ("POST", "/v1/models/../chat/completions", '{"model": "gpt-x"}'),
+        ("DELETE", "/v1/models/gpt-x", ""),
+        ("POST", "/v1/chat/completions", '{"model": "gpt-dear"}'),
+        ("POST", "/v1/chat/completions", '{"model": "gpt-x", "model": "gpt-dear"}'),
+        ("POST", "/v1/chat/completions", '{"model": "gpt-x", "models": ["gpt-dear"]}'),
+    ],
+)
+def test_what_the_agent_may_not_ask_never_leaves_with_the_key(
+    ask: Make, server: ModelServer, method: str, target: str, body: str
+) -> None:
+    """It gets 403, and the log has a line; what it may ask passes on the same connection."""
+    raw = "".join(
+        f"{verb} {path} HTTP/1.1\r\nHost: x\r\n{close}Content-Length: {len(text)}\r\n\r\n{text}"
+        for verb, path, text, close in (
+            (method, target, body, ""),
+            ("POST", "/v1/chat/completions", '{"model": "gpt-x"}', "Connection: close\r\n"),
+        )
+    )
+    done = ask("openai", "", raw=raw.encode(), models=("gpt-x",))
+
+    assert done.statuses == [403]
+    assert done.answers[0].count("HTTP/1.1 200") == 1
+    assert len(server.requests) == 1
+    assert [line.startswith("model: ") for line in done.reports] == [True]
+
+
 STREAM = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
 AWAY: dict[str, Step] = {
@@ -290,12 +369,80 @@ AWAY: dict[str, Step] = {
 }
 
 
+WHOLE = b'{"usage": {"input_tokens": 7, "output_tokens": 3}}'
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Respond(200, WHOLE),
+        Raw(b"HTTP/1.0 200 OK\r\n\r\n" + WHOLE),
+        Raw(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + WHOLE),
+        Raw(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n%b\r\n2b;x=y\r\n%b\r\n0\r\n\r\n"
+            % (WHOLE[:7], WHOLE[7:])
+        ),
+    ],
+)
+def test_an_answer_is_passed_back_and_counted_in_any_framing(ask: Make, server: ModelServer, step: Step) -> None:
+    """By length, in chunks, or until the connection closes; after what announces it."""
+    server.script(step)
+    done = ask("anthropic", *PATHS["anthropic"])
+    _, _, body = done.answers[0].partition("\r\n\r\n")
+
+    assert (done.failure, done.trouble, done.statuses) == (None, None, [200])
+    assert "".join(body.split("\r\n")[1::2]).encode() == WHOLE, "the pieces without the lengths of the chunks"
+    assert body.endswith("0\r\n\r\n")
+    assert [usage.tokens for _, usage, _ in done.used] == [10]
+    assert done.answered_by == f"claude-x of {server.origin.removeprefix('http://')}"
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (Raw(b"SSH-2.0-x\r\n\r\n"), "the server there does not speak HTTP"),
+        (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), "does not speak HTTP"),
+        (Raw(b"HTTP/1.1 200 OK\r\n"), "the connection was cut before an answer"),
+        (Raw(b""), "the connection was cut before an answer"),
+        (Raw(b"HTTP/1.1 200 OK\r\n\r\n"), "the connection was cut before an answer"),
+    ],
+)
+def test_what_is_no_answer_is_asked_for_again_until_patience_ends(
+    ask: Make, server: ModelServer, step: Step, words: str
+) -> None:
+    """Then the program gets 502, and the turn ends with the reason."""
+    server.otherwise = lambda _: step
+    done = ask("anthropic", *PATHS["anthropic"], patience=Patience(0.5, 0.01, 30, 30))
+
+    assert done.statuses == [502]
+    assert words in str(done.failure)
+    assert len(server.requests) > 1
+
+
+def test_a_redirect_is_an_error_and_is_not_followed(ask: Make, server: ModelServer) -> None:
+    """The key is for one host."""
+    server.script(Respond(307, b"", {"Location": f"{server.origin}/elsewhere"}))
+    done = ask("anthropic", *PATHS["anthropic"])
+
+    assert done.statuses == [502]
+    assert "elsewhere" not in done.answers[0]
+    assert [one.path for one in server.requests] == ["/v1/messages"]
+
+
+def test_nothing_is_asked_again_for_an_agent_that_has_gone(ask: Make, server: ModelServer) -> None:
+    """Its turn is not stopped for that."""
+    server.otherwise = lambda _: Respond(503)
+    done = ask("anthropic", *PATHS["anthropic"], is_patient=False)
+
+    assert (len(server.requests), done.failure) == (1, None)
+
+
 def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: ModelServer) -> None:
     """The program asks once and gets its answer; what failed before is charged to no one."""
     server.script(*AWAY.values())
-    done = ask("anthropic", *PATHS["anthropic streamed"], limits=QUICK)
+    done = ask("anthropic", *PATHS["anthropic streamed"])
 
-    assert (done.failure, "200\n" in done.log) == (None, True), done.log
+    assert (done.failure, done.statuses) == (None, [200])
     assert done.used == [("claude-x", Usage(INPUT, CACHED, 0, OUTPUT), None)]
     assert len(server.requests) == len(AWAY), "one of the connections carried no request"
 
@@ -315,21 +462,21 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(
 ) -> None:
     """After the patience that is configured; in words, with the status, the provider, the model, and a cure."""
     server.otherwise = lambda _: AWAY[how]
-    done = ask("anthropic", *PATHS["anthropic streamed"], 1000, patience_s=2, limits=QUICK)
+    done = ask("anthropic", *PATHS["anthropic streamed"], 2, Patience(1, 0.01, 0.5, 0.5))
 
     assert words in str(done.failure)
     assert done.reason == ("rate_limited" if how == "limit" else "model_unreachable")
     assert (done.used, len(server.requests) > 1) == ([], True)
 
 
-def test_the_time_limit_holds_while_a_request_is_held(ask: Make, server: ModelServer) -> None:
+def test_the_time_limit_holds_while_a_request_is_held(rehearsed: Make, server: ModelServer) -> None:
     """And is told with what the turn waited for."""
     server.status, server.refusal = 529, OVERLOADED
-    done = ask("anthropic", *PATHS["anthropic"], timeout_s=5, limits=QUICK)
+    done = rehearsed(1, timeout_s=2)
 
     assert done.reason == "timed_out"
     assert str(done.failure).startswith(
-        "the agent passed its time limit of 5 s and was stopped; before that, 127.0.0.1:"
+        "the agent passed its time limit of 2 s and was stopped; before that, 127.0.0.1:"
     )
     assert "answered 529 for claude-x: Overloaded" in str(done.failure)
 
@@ -351,8 +498,8 @@ def test_an_answer_that_has_begun_is_not_made_twice(ask: Make, server: ModelServ
     server.script(Raw(BROKEN[how].encode(), after_s=0.2))
     done = ask("anthropic", *PATHS["anthropic streamed"], 2)
 
-    assert "message_start" in done.log
-    assert "curl: (18)" in done.log
+    assert "message_start" in done.answers[0]
+    assert [answer.endswith("0\r\n\r\n") for answer in done.answers] == [False, True], "the first one was cut"
     assert (done.failure, len(done.used), len(server.requests)) == (None, 2, 2)
 
 
@@ -362,27 +509,24 @@ def test_a_provider_that_breaks_off_every_answer_is_not_asked_for_ever(
 ) -> None:
     """However often the program asks again, for no longer than the patience that is configured."""
     server.otherwise = lambda _: Raw(BROKEN[how].encode())
-    done = ask("anthropic", *PATHS["anthropic streamed"], 10_000, patience_s=0.5)
+    done = ask("anthropic", *PATHS["anthropic streamed"], 100, Patience(0.02))
 
     assert done.reason == "model_unreachable"
     assert f" broke off an answer of claude-x{words}" in str(done.failure)
     assert len(done.used) > 1
 
 
-def test_an_answer_that_costs_nothing_does_not_hide_a_failure(
-    monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: ModelServer
-) -> None:
+def test_an_answer_that_costs_nothing_does_not_hide_a_failure(ask: Make, server: ModelServer) -> None:
     """A list of models that comes after it, whole or broken off, says nothing of the model."""
-    monkeypatch.setenv("MODEL_KEY", KEY)
     server.script(
         Respond(400, {"error": {"message": "no"}}), Respond(200, {"data": []}), Raw(BROKEN["no length"].encode())
     )
-    url = "http://127.0.0.1:3129/v1"
-    source = f"""curl -s {url}/messages -d '{{"model": "m-1"}}'; curl -s {url}/models; curl -s {url}/models; exit 1"""
-    model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin}
-    done = rehearse().turn(script(source, model=model), "ask")
+    count = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+    body = b'{"model": "m-1"}'
+    head = b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    done = ask("anthropic", "", raw=head + count + count)
 
-    assert " answered 400 for m-1: no; " in str(done.failure)
+    assert " answered 400 for m-1: no; " in str(done.trouble)
     assert len(server.requests) == 3
 
 
@@ -391,7 +535,7 @@ def test_what_costs_nothing_is_not_waited_for(ask: Make, server: ModelServer) ->
     server.otherwise = lambda _: AWAY["error page"]
     done = ask("anthropic", "/v1/messages/count_tokens", {"model": "claude-x"})
 
-    assert (done.failure, "502" in done.log) == (None, True)
+    assert (done.failure, done.statuses) == (None, [502])
 
 
 @pytest.mark.parametrize(("body", "passes"), [("{length:x}\r\n{text}\r\n0\r\n\r\n", True), ("zz\r\n", False)])
@@ -401,14 +545,9 @@ def test_a_body_in_chunks_is_put_together_or_refused(
     """As clients send that do not know its length; nonsense ends that connection, and not the agent."""
     text = json.dumps({"model": "gpt-x"})
     head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-    sent = (head + body.format(length=len(text), text=text)).replace("\r\n", "\\r\\n").replace('"', '\\"')
-    python = (
-        f"import socket; s = socket.create_connection(('127.0.0.1', 3129)); s.sendall(b\"{sent}\"); print(s.recv(99))"
-    )
-    done = ask("openai", *PATHS["openai"], python=python)
+    done = ask("openai", "", raw=(head + body.format(length=len(text), text=text)).encode())
 
-    assert done.failure is None, done.log
-    assert len(server.requests) == (2 if passes else 1)
+    assert (done.failure, len(server.requests)) == (None, 1 if passes else 0)
 
 
 def test_the_longest_name_that_fits_has_the_price() -> None:

@@ -1,14 +1,18 @@
-"""The budget: what a request may still cost, while others are under way."""
+"""The budget and the outages of one turn: what a request may still cost, and for how long it is held."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import pytest
 
 from service.agents.options import ModelAccess, SpendingLimits
+from service.agents.outcome import TurnFailure
 from service.agents.prices import Price
 from service.egress.budget import BudgetSpentError, MemoryMeter, OrganizationDay, Spending, SpendingWatch
+from service.egress.outages import Outages, Patience, Pause
+from service.egress.refusals import Refusal
 from service.egress.usage import Usage
 
 
@@ -54,3 +58,29 @@ def test_a_request_waits_for_the_figures_of_those_under_way(used_tokens: int, is
                 pass
             watch.add("gpt-x", Usage(input=used_tokens), None)
         assert second.result() is is_allowed
+
+
+AWAY = TurnFailure("model_unreachable", "it is away")
+
+
+def test_a_turn_waits_for_what_is_away_for_all_or_at_a_long_limit() -> None:
+    """Not for what this turn alone does not get, nor for what was answered since."""
+    alone, together = Outages(Patience(10), lambda: False), Outages(Patience(10), lambda: True)
+    for one in (alone, together):
+        one.refused(time.monotonic(), Refusal(AWAY, "ask_again", 5))
+    assert (alone.pause, together.pause) == (None, Pause(AWAY, None))
+
+    alone.refused(time.monotonic(), Refusal(AWAY, "ask_again", 60))
+    together.answered()
+
+    assert (alone.pause, together.pause) == (Pause(AWAY, 60), None)
+
+
+def test_requests_are_held_for_the_patience_of_the_whole_outage() -> None:
+    """Counted from the first request without an answer."""
+    outages = Outages(Patience(10), lambda: False)
+    outages.refused(100, Refusal(AWAY, "ask_again"))
+
+    assert [outages.allows(105, until) for until in (110, 110.1)] == [True, False]
+    outages.answered()
+    assert outages.allows(105, 115)

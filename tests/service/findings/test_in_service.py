@@ -24,9 +24,11 @@ if task["instructions"] == "write":
 def test_findings_are_read_after_the_turn_and_never_committed(
     own: Callable[..., tuple[Api, Path]], tmp_path: Path
 ) -> None:
-    """Those of the repository itself count for nothing; what is broken is told in the log, and fails nothing."""
+    """Those of the repository itself count for nothing, nor does its question; what is broken is told in the log."""
     stale = '{"version": 1, "findings": [{"path": "a", "title": "stale"}]}'
-    api, bare = own({"README.md": "# api\n", ".runwarden/findings.json": stale})
+    asked = '{"question": "Which?"}'
+    given = {".runwarden/findings.json": stale, ".runwarden/question.json": asked}
+    api, bare = own({"README.md": "# api\n"} | given)
     api.add_agent(tmp_path, "finder", FINDER, "--org", api.organization["slug"])
     api.add_agent(tmp_path, "idler", "", "--org", api.organization["slug"])
     runs = [api.begin("finder", instructions="write"), api.begin("finder", instructions="look"), api.begin("idler")]

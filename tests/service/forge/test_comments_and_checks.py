@@ -2,11 +2,9 @@
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import pytest
 
 from service.clock import now_micros
@@ -19,21 +17,17 @@ from service.store.repositories import Repository
 from service.triggers.events import PayloadError, PullRequestEvent, read
 from service.triggers.receiver import Receiver, WebhookDelivery
 from service.triggers.rules import TriggerRule
-from tests import service_process
 from tests.lab import Respond
-from tests.service.conftest import BARE, Api, organization
+from tests.service.conftest import organization
 from tests.service.forge.desk import Desk
 from tests.service.payloads import (
-    SECRET,
     github,
     github_check,
     github_comment,
     gitlab,
     gitlab_note,
     gitlab_pipeline,
-    signed,
 )
-from tests.service_process import demo_setup, git
 
 SHA: Final = "a1b2c3d4" * 5
 ON_COMMENT: Final = TriggerRule(agent="reviewer", instructions="Review it.", on=("comment",), authors=("Dora",))
@@ -340,64 +334,3 @@ def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> No
     assert closed.fault == "there is no open pull request"
     assert away.fault.startswith("the pull request cannot be read: ")
     assert "has no token" in without.fault
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Any]:
-    """A service with one repository and a rule on comments."""
-    setup = demo_setup(tmp_path)
-    (organization_entry,) = [one for one in setup["organizations"] if one.get("slug", one["name"].lower()) == "acme"]
-    for one in organization_entry["repositories"]:
-        one["triggers"] = [
-            {"agent": "scribe", "instructions": "note this", "on": ["comment"], "authors": ["dora"]},
-            {"agent": "scribe", "instructions": "note this", "on": ["failed"]},
-        ]
-    settings = '[triggers]\ngithub_secret_env = "HOOK_SECRET"\nmention = "acme-bot"\n'
-    started = service_process.start_service(
-        tmp_path, setup=setup, settings=settings, environment={"HOOK_SECRET": SECRET}
-    )
-    yield started
-    started.kill()
-
-
-def test_a_comment_and_a_failed_check_start_runs_on_the_delivered_commit(service: Any) -> None:
-    """The whole way; what is forged starts nothing and can be read in the log of decisions, or in the figures."""
-    api = Api(service)
-    root = service.base_url.removesuffix("/v1")
-    repository = service.repositories["acme/api"]
-    sha = git("rev-parse", "fix/login", cwd=repository)
-
-    def deliver(name: str, document: dict[str, Any], delivery: str, secret: str = SECRET) -> httpx.Response:
-        raw, headers = signed(document, delivery, name, secret)
-        return BARE.post(f"{root}/hooks/github", content=raw, headers=headers)
-
-    ask = "@acme-bot review the login"
-    answer = deliver("pull_request_review_comment", github_comment(ask, sha), "delivery-1")
-    ended = api.ended(answer.json()["runs"][0])
-    pushed = git("rev-parse", "fix/login", cwd=repository)
-    failed = deliver("check_run", github_check(sha, head_sha=pushed), "delivery-2")
-    own = deliver("check_run", github_check(pushed), "delivery-3")
-    forged = [
-        deliver("pull_request_review_comment", github_comment(ask, sha, id=9), "delivery-4", "another"),
-        deliver("pull_request_review_comment", github_comment(ask, sha, id=9, sender="eve"), "delivery-5"),
-        deliver("issue_comment", github_comment(ask, id=10), "delivery-6"),
-    ]
-    told = service.admin("trigger", "log", "--org", "acme")["deliveries"]
-
-    assert (answer.status_code, ended["status"], pushed != sha) == (202, "completed", True)
-    turn = api.get(f"/external/runs/{ended['run_id']}").json()["turns"][0]
-    assert turn["instructions"].startswith(
-        "note this\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #7"
-    )
-    assert [one.status_code for one in (failed, own, *forged)] == [204, 204, 401, 204, 204]
-    assert [(one["event"], one["result"]) for one in told] == [
-        ("comment", "started"),
-        ("failed", "ignored"),
-        ("failed", "own"),
-        ("comment", "ignored"),
-        ("comment", "ignored"),
-    ]
-    details = [one["detail"] for one in told]
-    assert details[1] == f"the pull request is at {pushed[:12]} by now"
-    assert details[3] == "scribe: eve is not among its authors; scribe: not on comment"
-    assert details[4].startswith("the pull request cannot be read: ")

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.lab import Drop, Received
-from tests.service.conftest import NEEDS_SANDBOX, Api
+from tests.service.conftest import FORGE_TOKEN as TOKEN
+from tests.service.conftest import NEEDS_SANDBOX, UNBOXED, Api
 from tests.service.forge.forges import GitHubServer
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
-TOKEN = "forge-t0ken-of-the-service"
 SNOOP = """
 import os, pathlib, subprocess, sys, json
 task = json.load(sys.stdin)
@@ -48,8 +48,8 @@ def forge() -> Iterator[GitHubServer]:
 
 
 @pytest.fixture
-def house(forge: GitHubServer, start: Callable[..., Api], tmp_path: Path) -> Iterator[Callable[[str], Api]]:
-    """`house(sandbox)` starts a service whose one repository is served over HTTP, by token only."""
+def entry(forge: GitHubServer, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """An organization and its agent, as `tenant` takes them; its repository is served over HTTP, by token only."""
     made = make_repository(tmp_path / "git" / "acme" / "api", {"README.md": "# api\n"})
     with closing(GitHttpHost(tmp_path / "git", TOKEN)) as host:
         script = tmp_path / "snoop.py"
@@ -57,28 +57,17 @@ def house(forge: GitHubServer, start: Callable[..., Api], tmp_path: Path) -> Ite
         agent = {"name": "scribe", "argv": ["{python}", str(script)]}
         connected = {"platform": "github", "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
         address = f"{host.url}/{made.relative_to(tmp_path / 'git')}"
-        organization = {
-            "name": "Acme",
-            "tokens": [{"alias": "tests"}],
-            "hosts": [connected],
-            "repositories": [{"name": "api", "platform": "github", "path": "acme/api", "url": address}],
-        }
-        setup = {
-            "organizations": [organization],
-            "agents": [agent | {"on_completion": {"pull_request": "ready", "review": True, "status": True}}],
-        }
 
         def refresh(_: Received) -> None:
             lines = git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads", cwd=made).splitlines()
             forge.branches = dict(line.split(" ") for line in lines)
 
         forge.before = refresh
-
-        def begin(sandbox: str) -> Api:
-            settings = f'[execution]\nsandbox = "{sandbox}"\n[forge]\nretry_s = 0.1\n'
-            return start(setup=setup, settings=settings, environment={"FORGE_TOKEN": TOKEN})
-
-        yield begin
+        yield {
+            "agents": [agent | {"on_completion": {"pull_request": "ready", "review": True, "status": True}}],
+            "hosts": [connected],
+            "repositories": [{"name": "api", "platform": "github", "path": "acme/api", "url": address}],
+        }
 
 
 def results(api: Api, run_id: str) -> dict[str, Any]:
@@ -92,10 +81,10 @@ def posted(api: Api, run_id: str) -> bool:
 
 @NEEDS_SANDBOX
 def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
-    house: Callable[[str], Api], forge: GitHubServer
+    tenant: Callable[..., Api], equipped: Any, entry: dict[str, Any], forge: GitHubServer
 ) -> None:
     """Neither in the environment, /proc, configuration, log, diff and commit, nor in what is told and posted."""
-    api = house("require")
+    api = tenant(on=equipped, **entry)
     run_id = api.start("look around")
     assert api.ended(run_id)["status"] == "completed", api.log(run_id)
     eventually(lambda: posted(api, run_id), "the results are posted")
@@ -121,10 +110,11 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
 
 
 def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
-    house: Callable[[str], Api], forge: GitHubServer
+    start: Callable[..., Api], tenant: Callable[..., Api], entry: dict[str, Any], forge: GitHubServer
 ) -> None:
     """Kill -9 before the answer to the request was heard: the next start finds it by its head."""
-    api = house("none")
+    settings = f"{UNBOXED}[forge]\nretry_s = 0.1\n"
+    api = tenant(on=start(settings=settings, environment={"FORGE_TOKEN": TOKEN}).service, **entry)
 
     def kill(received: Received) -> Drop | None:
         if received.method == "POST" and received.path.endswith("/pulls"):
@@ -144,10 +134,10 @@ def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_requ
 
 
 def test_two_runs_that_make_the_same_change_have_one_pull_request(
-    house: Callable[[str], Api], forge: GitHubServer
+    tenant: Callable[..., Api], equipped: Any, entry: dict[str, Any], forge: GitHubServer
 ) -> None:
     """Both are pushed; the later one's results name the pull request that there is, and whose it is."""
-    api = house("none")
+    api = tenant(on=equipped, **entry)
     runs = []
     for words in ("write the same", "write the same again"):
         runs.append(api.start(words))

@@ -1,4 +1,4 @@
-"""The form that starts a named agent: the service's agents to choose from, and a field for each of its inputs."""
+"""The form that starts a run, or one of the service's named agents with a field for each of its inputs."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,15 +10,27 @@ from textual.content import Content
 from textual.widget import Widget
 
 from app.actions.drafts import Values, named
-from app.actions.refusals import FieldProblem
-from app.actions.screen_fields import BRANCH, CHOICE, PAIRS, PAIRS_HINT, TEXT, Field, faithful, read_pairs, written
-from app.actions.screen_form import ActionForm
+from app.actions.refusals import FieldProblem, problems
+from app.actions.screen_fields import (
+    BRANCH,
+    CHOICE,
+    PAIRS,
+    PAIRS_HINT,
+    TEXT,
+    Field,
+    faithful,
+    read_pairs,
+    read_repository,
+    written,
+)
+from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.api.errors import ApiError
-from app.api.requests import Json, StartAgent, WriteRequest
+from app.api.requests import Json, StartAgent, StartRun, WriteRequest
 from app.console.sheets import ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import closest, safe_text
 from storage.errors import StorageError
+from storage.records import Repository
 from storage.records.results import AgentInput, NamedAgent
 from widgets.forms.dialog import FormButton, bindings_of
 from widgets.forms.field import ChoiceField, FormField, InputField, read_value
@@ -29,66 +41,83 @@ WORDS: Final = "instructions"
 _AGENTS: Final = FormButton("agents", "Agents", "^l", "pick_agent", ("editing",))
 
 
-def _start(
-    name: str, repository: str, branch_name: str | None, instructions: str, inputs: dict[str, Json]
-) -> StartAgent:
-    words: dict[str, Json] = {WORDS: instructions} if instructions.strip() else {}
-    return StartAgent(name, repository, branch_name, words | inputs)
+class NewRunForm(ActionForm):
+    """POST /external/runs (spec 4.3), or for a named agent POST /external/agents/{name}/runs (spec 4.4)."""
 
-
-class StartAgentForm(ActionForm):
-    """POST /external/agents/{name}/runs (spec 4.4)."""
-
-    TITLE_TEXT = "Start a named agent"
-    DEFAULT_CSS = "StartAgentForm #agent-inputs { height: auto; }"
+    TITLE_TEXT = "New run"
+    DEFAULT_CSS = "NewRunForm #agent-inputs { height: auto; }"
     BUTTONS = (*ActionForm.BUTTONS, _AGENTS)
     BINDINGS: ClassVar = bindings_of((_AGENTS,))
-    REQUEST = _start
     FIELDS = (
-        Field("name", "agent", "As it is named in the service's configuration.", CHOICE, "security-review"),
-        Field(
-            "repository",
-            "repository",
-            "owner/repo, group/project, a URL, or a configured name",
-            CHOICE,
-            "owner/repo",
-        ),
+        Field("name", "agent", "Empty: no named agent.", CHOICE, "optional"),
+        Field("repository", "repository", "owner/repo, or gitlab:group/project", CHOICE, "owner/repo"),
         BRANCH,
-        Field(WORDS, "instructions", "Empty: what it is configured for.", TEXT, "What should it do?"),
+        Field(WORDS, "instructions", "", TEXT, "What should the agent do?"),
         Field("inputs", "inputs", PAIRS_HINT, PAIRS, "key=value"),
+        Field("metadata", "metadata", PAIRS_HINT, PAIRS, "key=value"),
     )
 
-    def __init__(self, engine: Engine, repository: str = "", branch: str = "", *, origin: str = "") -> None:
-        """Prepare; values that cannot be shown exactly are left out."""
-        # The label's platform prefix is ours; this endpoint takes the bare group/project.
-        bare = repository.removeprefix("gitlab:")
-        values = {"repository": faithful(bare), "branch_name": faithful(branch)}
+    def __init__(self, engine: Engine, repository: str = "", *, focus: str = "") -> None:
+        """Prepare; a repository that cannot be shown exactly is left out. `focus`: the field to begin with."""
         self._agents: dict[str, NamedAgent] = {}
         """The service's agents by name; none if it does not list them."""
         self._inputs: tuple[AgentInput, ...] = ()
         """The inputs that have fields."""
-        super().__init__(engine, draft=named("agent.start", repository), values=values, origin=origin)
+        super().__init__(
+            engine, draft=named("run.start", repository), values={"repository": faithful(repository)}, focus=focus
+        )
 
     def make_rows(self) -> Sequence[Widget]:
-        """The fields of every agent, and a place for those of one."""
-        *rows, inputs = super().make_rows()
+        """The fields of every run, and a place for the inputs of one agent."""
+        *rows, inputs, metadata = super().make_rows()
         self._box = Vertical(id="agent-inputs")
-        return (*rows, self._box, inputs)
+        inputs.display = False
+        return (*rows, self._box, inputs, metadata)
+
+    def build(self, values: Values) -> RequestOrProblems:
+        """The request as typed, or the problems of what cannot be read."""
+        text = {field.key: values.get(field.key, "") for field in self.FIELDS}
+        name, branch, words = text["name"].strip(), text["branch_name"].strip() or None, text[WORDS]
+        key = "inputs" if name else "metadata"
+        repository, pairs = read_repository(text["repository"]), read_pairs(key, text[key])
+        unread = [pairs] if isinstance(pairs, FieldProblem) else []
+        given = {} if isinstance(pairs, FieldProblem) else pairs
+        if name:
+            # The platform's prefix is ours; this endpoint takes the bare group/project.
+            bare = text["repository"].strip().removeprefix("gitlab:")
+            inputs: dict[str, Json] = {WORDS: words} if words.strip() else {}
+            request: StartAgent | StartRun = StartAgent(name, bare, branch, inputs | given)
+        elif isinstance(repository, FieldProblem):
+            unread.insert(0, repository)
+            # Stands in, so that the other fields can be checked.
+            request = StartRun(words, Repository.of("github", {}), branch, given)
+        else:
+            request = StartRun(words, repository, branch, given)
+        return (*unread, *problems(request)) if unread else request
 
     def values_of(self, request: WriteRequest) -> Values:
-        """The words have a field of their own."""
-        values = super().values_of(request)
-        words = request.inputs.get(WORDS) if isinstance(request, StartAgent) else None
-        if isinstance(request, StartAgent) and isinstance(words, str) and words.strip():
-            values[WORDS] = words
-            values["inputs"] = PAIRS.written({key: value for key, value in request.inputs.items() if key != WORDS})
+        """The texts of the fields that make this request; an agent's instructions are among its inputs."""
+        values = dict.fromkeys((field.key for field in self.FIELDS), "")
+        if isinstance(request, StartRun):
+            values |= {"repository": request.repository.label, WORDS: request.instructions}
+            values |= {"branch_name": request.branch_name or "", "metadata": PAIRS.written(request.metadata)}
+        elif isinstance(request, StartAgent):
+            inputs, words = dict(request.inputs), request.inputs.get(WORDS)
+            if isinstance(words, str) and words.strip():
+                values[WORDS] = words
+                del inputs[WORDS]
+            values |= {"name": request.name, "repository": request.repository}
+            values |= {"branch_name": request.branch_name or "", "inputs": PAIRS.written(inputs)}
         return values
 
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending."""
-        if not isinstance(request, StartAgent):
+        if isinstance(request, StartAgent):
+            return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."
+        if not isinstance(request, StartRun):
             return ""
-        return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."
+        branch = f"branch {request.branch_name}" if request.branch_name else "a branch that the service creates"
+        return f"Starts one run on {request.repository.label}, on {branch}."
 
     # The service's agents
 
@@ -153,6 +182,8 @@ class StartAgentForm(ActionForm):
         """Show the inputs of another agent."""
         if event.field == "name":
             self._name_changed()
+        elif event.field == "metadata":
+            self._show_pairs()
         elif event.field == "inputs" and not self.fields["inputs"].display:
             event.prevent_default()  # It was not typed there.
 
@@ -179,6 +210,7 @@ class StartAgentForm(ActionForm):
                 self.fields.pop(key, None)
             self._inputs = inputs
             self._show_inputs()
+        self._show_pairs()
 
     @work(group="inputs", exclusive=True)
     async def _show_inputs(self) -> None:
@@ -211,12 +243,20 @@ class StartAgentForm(ActionForm):
         return [""] if isinstance(given, FieldProblem) else [key for key in given if key not in names]
 
     def _show_pairs(self) -> None:
-        self.fields["inputs"].display = bool(self._unknown) or not self._inputs
+        """Show metadata or inputs: those that the request takes, and those that have a value, so that none is lost."""
+        values, has_name = self.values, bool(self.values["name"].strip())
+        self.fields["inputs"].display = bool(self._unknown) or (has_name and not self._inputs)
+        self.fields["metadata"].display = not has_name or bool(values["metadata"].strip())
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems; with a list also a name that is not in it, and inputs that are not as declared."""
         found, name = list(super().problems()), self.values["name"].strip()
-        if name and self._agents and name not in self._agents:
+        if name and self.values["metadata"].strip():
+            found.append(FieldProblem("metadata", "A named agent takes inputs: delete the metadata."))
+        if not name:
+            unused = self.values["inputs"].strip()
+            return (*found, FieldProblem("inputs", "Name the agent, or delete its inputs.")) if unused else tuple(found)
+        if self._agents and name not in self._agents:
             near = closest(name, self._agents)
             advice = f"did you mean {near}?" if near else "Press ^l for the list."
             found.append(FieldProblem("name", f"There is no such agent; {advice}"))
