@@ -172,8 +172,8 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         for each in proposal.candidates if proposal else ():
             output.text(safe_text(f"candidate  {each.line}", limit=300))
         for invited in proposal.organizations if proposal else ():
-            line = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
-            output.text(safe_text(line, limit=300))
+            found = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
+            output.text(safe_text(found, limit=300))
     return Exit.DONE
 
 

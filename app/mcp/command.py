@@ -305,7 +305,7 @@ async def _answering(read: Any, write: Any) -> AsyncIterator[tuple[Any, Any]]:
     async def hear() -> None:
         async with to_server:
             async for item in read:
-                message = getattr(item, "message", None)
+                message: Any = getattr(item, "message", None)
                 if getattr(message, "method", "") == "notifications/cancelled":
                     asked.discard((message.params or {}).get("requestId"))
                 elif hasattr(message, "method") and hasattr(message, "id"):

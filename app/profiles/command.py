@@ -144,8 +144,8 @@ def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) ->
     for table in root.tables("automations"):
         on = table.table("on")
         for key in ("run", "from"):
-            if (word := on.values.get(key)) and word not in known | {"stuck"}:
-                yield mistake(on, key, str(word))
+            if (status := on.values.get(key)) and status not in known | {"stuck"}:
+                yield mistake(on, key, str(status))
 
 
 def _ignored_keys(settings: Settings, root: Table) -> Iterator[ConfigError]:
