@@ -304,7 +304,7 @@ class ResolveForm(ModalScreen[Action | None]):
         else:
             runs, them = ("One run matches", "it") if count == 1 else (f"{count} runs match", "them")
             result = f"{runs} in place and time. A colleague may have started {them}."
-            if found.likely is not None:
+            if found.likely:
                 result = f"{runs} in place and time, and one asks the same."
         dialog.note(safe_text(result))
 
