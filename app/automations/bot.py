@@ -241,7 +241,7 @@ class Bot:
                     if engine.clock() - forgot_at > FORGET_EVERY:
                         forgot_at = engine.clock()
                         await self.state.forget(forgot_at)
-                        await self.state.forget_told(forgot_at)
+                        await self.state.forget_reported(forgot_at)
                     wait_s = (await runner.next_look() - engine.clock()).total_seconds()
             # Even if the rules fail: this reports it.
             with self._reporting("notifications"):

@@ -69,7 +69,7 @@ def open_console(invocation: Invocation) -> int:
 
 
 def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> int:
-    """Open the console on a terminal, else print a snapshot; return the exit code."""
+    """Open the console on a terminal, or print a snapshot elsewhere; return the exit code."""
     in_browser = os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
     if in_browser:
         end_with_server()

@@ -14,7 +14,7 @@ WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery started."""
 NOTHING_CHANGED: Final = "the agent changed nothing"
 NOT_EXECUTED: Final = "the lab made this turn up: no agent worked, so it has no log and no change"
-NOT_PUSHED: Final = "the head of a fork is not pushed to: what the agent changed is kept as a patch alone"
+NOT_PUSHED: Final = "the head of a fork is not pushed to: the agent's change is kept only as a patch"
 MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and take no slot."""
 UNFINISHED: Final = frozenset(
