@@ -103,7 +103,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
     "--agent",
     default="",
     metavar="PROGRAM",
-    help="Add a program of yours as an agent, with your key: claude, codex, gemini, opencode or aider.",
+    help="Add your program as an agent, with your key: claude, codex, gemini, opencode or aider.",
 )
 @click.pass_obj
 def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None, agent: str) -> int:
