@@ -33,6 +33,9 @@ def pytest_configure() -> None:
     """
     os.environ["TZ"] = "UTC"
     time.tzset()
+    # Tests may run within tmux or GNU screen; the console asks which.
+    for variable in ("TMUX", "STY"):
+        os.environ.pop(variable, None)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

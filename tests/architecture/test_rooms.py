@@ -15,7 +15,7 @@ MEETS = {
     "automations": {"actions", "health", "notify", "runs"},
     "demo": {"automations"},
     "engine": {"actions", "results", "runs", "sync"},
-    "inbox": {"automations", "health", "notify", "runs"},
+    "inbox": {"actions", "automations", "health", "notify", "runs"},
     "notify": {"health"},
     "organizations": {"actions"},
     "profiles": {"automations", "runs"},

@@ -357,3 +357,24 @@ def test_what_it_cannot_begin_with_is_told_on_stderr(lone: CommandLine, option: 
     assert cure in refused.err
     assert silent.communicate() == ("", "")
     assert silent.wait(60) == 0
+
+
+def test_every_call_is_answered_though_stdin_has_ended(boarded: CommandLine, board: Lab) -> None:
+    """A program may write all that it asks into a file; a call that the client cancelled is not waited for."""
+    board.put("run_1", created=0)
+    board.latency_s = 0.2
+    first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    calls = [("health", 2), ("list_runs", 3), ("list_runs", 4)]
+    messages: list[dict[str, object]] = [
+        {"id": 1, "method": "initialize", "params": first},
+        {"method": "notifications/initialized"},
+        *({"id": n, "method": "tools/call", "params": {"name": name, "arguments": {}}} for name, n in calls),
+        {"method": "notifications/cancelled", "params": {"requestId": 4}},
+    ]
+    process = boarded.begin("mcp", stdin=PIPE)
+
+    out, err = process.communicate("".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in messages), 120)
+
+    answers = {answer["id"]: answer for answer in map(json.loads, out.splitlines())}
+    assert (process.returncode, answers.keys() - {4}) == (0, {1, 2, 3}), err
+    assert all("error" not in answers[n] and not answers[n]["result"].get("isError") for n in (1, 2, 3)), out

@@ -3,6 +3,7 @@
 import re
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.console.scenes import a_day
 from tests.lab import Lab
@@ -26,6 +27,14 @@ def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
     terminal.shows("complete")
 
     assert MOUSE_ON not in terminal.seen
+
+
+def test_its_errors_may_go_to_a_file(opened: Opened, tmp_path: Path) -> None:
+    """`2>file` takes nothing away from the screen."""
+    with (tmp_path / "errors").open("wb") as errors:
+        opened(errors=errors.fileno()).shows("1 Runs", "complete")
+
+    assert (tmp_path / "errors").read_bytes() == b""
 
 
 def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:

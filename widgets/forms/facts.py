@@ -110,15 +110,19 @@ class FormChoice(Widget, can_focus=True):
     class Changed(Message):
         """An option was chosen."""
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(self, labels: Sequence[str], keys: str = "") -> None:
+        """Show the labels; `keys` chooses among them, a letter each, instead of digits, and is shown."""
         super().__init__()
         self._labels = labels
+        self._keys = keys
 
     def render(self) -> Content:
         """One line per option."""
         return Content("\n").join(
             Content.assemble(
-                ("◉ " if at == self.chosen else "○ ", "$primary"), (label, "bold" if at == self.chosen else "")
+                ("◉ " if at == self.chosen else "○ ", "$primary"),
+                (f"{self._keys[at : at + 1]}  " if self._keys else "", "bold $primary"),
+                (label, "bold" if at == self.chosen else ""),
             )
             for at, label in enumerate(self._labels)
         )
@@ -139,10 +143,11 @@ class FormChoice(Widget, can_focus=True):
         self.chosen = (here + step) % len(self._labels)
 
     def on_key(self, event: events.Key) -> None:
-        """Choose by digit."""
-        if event.character is not None and event.character in "123456789"[: len(self._labels)]:
+        """Choose by digit, or by letter."""
+        keys = self._keys or "123456789"[: len(self._labels)]
+        if event.character is not None and event.character in keys:
             event.stop()
-            self.chosen = int(event.character) - 1
+            self.chosen = keys.index(event.character)
 
     def on_click(self, event: events.Click) -> None:
         """Choose the clicked option."""

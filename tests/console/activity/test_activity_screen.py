@@ -153,7 +153,7 @@ async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Stag
             assert fact in scene.text
 
         scene.clock.move(minutes=8)
-        await scene.press("v", "2", "ctrl+s")
+        await scene.press("v", "n", "ctrl+s")
 
         assert "◌ not sent" in lines(scene)[0]
         assert "⊘ not created" in lines(scene)[1]

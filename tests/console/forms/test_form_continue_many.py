@@ -124,7 +124,7 @@ async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(
         await sent(pilot)
         await press(pilot, "ctrl+s")
         assert len(post.requests) == 1
-        await press(pilot, "v", "2", "ctrl+s")
+        await press(pilot, "v", "n", "ctrl+s")
         await press(pilot, "ctrl+s")
 
         assert "1 of 2 runs continued" in words(app)

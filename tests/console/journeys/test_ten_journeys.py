@@ -79,7 +79,7 @@ JOURNEYS: Final = (
     ),
     Journey(
         "Resolve a write whose outcome is unknown",
-        (("U", "U unknown outcome"), ("v", "v resolve"), ("2", "It did not take effect"), ("ctrl+s", "Resolve it ^s")),
+        (("U", "U unknown outcome"), ("v", "v resolve"), ("n", "It did not take effect"), ("ctrl+s", "Resolve it ^s")),
         ("⊘ not created",),
     ),
     Journey(

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -89,6 +90,33 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
         assert scene.toasts[-1].startswith("No browser found. The address: https://")
 
 
+@pytest.mark.parametrize(
+    ("within", "takes", "said"),
+    [
+        ("TMUX", "load-buffer -w -", "copied to tmux and sent to the terminal's clipboard."),
+        ("TMUX", "load-buffer -", "copied to tmux."),
+        ("TMUX", "nothing", "not copied: tmux did not take it."),
+        ("STY", "", "not copied: GNU screen does not pass it on."),
+    ],
+)
+async def test_copying_says_how_far_it_came(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, within: str, takes: str, said: str
+) -> None:
+    """Tmux does not take a clipboard sequence from a program, and GNU screen swallows it."""
+    tmux, taken = tmp_path / "tmux", tmp_path / "taken"
+    tmux.write_text(f'#!/bin/sh\n[ "$*" = "{takes}" ] && exec cat > {taken}\nexit 1\n')
+    tmux.chmod(0o700)
+    monkeypatch.setenv(within, "x")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    async with staged(toasts=True) as scene:
+        assert scene.table.row is not None
+        run_id = scene.table.row.run_id
+        await scene.press("y")
+
+        assert scene.toasts[-1] == f"{run_id} {said}"
+        assert not said.startswith("copied") or taken.read_text() == run_id
+
+
 async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
     staged: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +130,7 @@ async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
         assert [run["run_id"] for run in json.loads(scene.app.clipboard)] == [first, second]
         assert scene.toasts[-2:] == [
             "2 runs are marked: only one is opened. esc unmarks them.",
-            "Copied the JSON of 2 runs",
+            "The JSON of 2 runs sent to the terminal's clipboard.",
         ]
         await scene.press("a")
         assert "2 runs of 2 repositories are marked: name one of these." in scene.toasts
