@@ -18,7 +18,7 @@ from tests.lab import Lab, Server
 _HERE: Final = Path(__file__).parent
 
 # Hypothesis would fail what takes longer than 200 ms, which a busy machine decides.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any machine", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 

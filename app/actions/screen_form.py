@@ -112,7 +112,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
         self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
         """The field of the instructions; None: the form has none."""
-        self.set_class(self.instructions is not None, "-long")
+        self.set_class(self.instructions is not None, "-long", update=False)
         self.form_draft = FormDraft(engine, draft, self.values, self._warn)
         self._fresh_wins = fresh_wins
         self._other: Values | None = None

@@ -33,8 +33,8 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
         return []
     given = ctx.params.get(param.name or "") or ()
     is_bash = os.environ.get(VARIABLE) == BASH
-    # Bash puts a word into the line unquoted, and would run commands within a name; zsh and fish quote it. It replaces
-    # only what follows the last colon.
+    # Bash puts a word into the line unquoted, and would run commands within a name; zsh and fish quote it. Bash
+    # replaces only the part after the last colon.
     quoted = shlex.quote if is_bash else str
     before = incomplete.rfind(":") + 1 if is_bash else 0
     return [

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_FACTS: Final = (
-    "number instructions caller state outcome reason failure_kind commit summary question choices started_at ended_at "
-    "files additions deletions from_turn"
+    "number instructions caller state outcome reason failure_kind commit summary question choices offer "
+    "started_at ended_at files additions deletions from_turn"
 )
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
 
@@ -194,10 +194,10 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     async with invocation.engine(needs_token=False) as engine:
         detail = await _found(invocation, engine, run_id)
         about = await _About.read(engine, detail.run)
-        told = await Results(engine.settings, engine.extension).turns(detail)
-    if isinstance(told, Unavailable) and output.format is Format.TABLE:
-        about.tell(output, told)
-    run_turns = require(told)
+        answer = await Results(engine.settings, engine.extension).turns(detail)
+    if isinstance(answer, Unavailable) and output.format is Format.TABLE:
+        about.tell(output, answer)
+    run_turns = require(answer)
     turns = [each for each in run_turns.turns if turn in {None, each.number}]
     if turn is not None and not turns:
         raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}.")
@@ -246,7 +246,7 @@ def _tell_turns(output: Output, turns: "RunTurns", turn: int | None) -> None:
         output.text("  ".join(safe_text(part) for part in head if part))
         for line in safe_block(each.instructions or ""):
             output.text(f"  > {line}")
-        for name in ("reason", "summary", "commit"):
+        for name in ("reason", "summary", "offer", "commit"):
             for line in safe_block(getattr(each, name)) if getattr(each, name) else ():
                 output.text(f"  {name}: {line}")
     for posting in turns.notable_postings:

@@ -121,10 +121,16 @@ def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine,
     server.otherwise = answer
 
     result = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait", "--json")
+    reads.clear()
+    shown = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait")
 
     document = result.json()
     assert (result.code, document["state"]) == (1, "confirmed")
     assert (document["execution"], document["run"]) == (EXECUTION, listed)
+    assert [line.split() for line in shown.out.splitlines() if line.startswith(("status", "branch_name"))] == [
+        ["status", "failed"],
+        ["branch_name", RUN["branch_name"]],
+    ]
 
 
 def test_an_execution_without_a_listed_run_is_said_to_be_one(faulty: CommandLine, server: Server) -> None:

@@ -22,10 +22,9 @@ main()
 
 
 def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
-    """`mouse = false` in the configuration leaves it to the terminal."""
+    """`mouse = false` in the configuration leaves it to the terminal; otherwise it is the console's."""
     terminal = opened(config="[console]\nmouse = false\n")
     terminal.shows("complete")
-    opened(config="[console]\nmouse = true\n").wrote(MOUSE_ON)
 
     assert MOUSE_ON not in terminal.seen
 
@@ -59,6 +58,7 @@ def test_the_manual_is_paged_on_a_terminal(opened: Opened) -> None:
 def test_the_window_says_how_things_are_and_gets_its_title_back(opened: Opened) -> None:
     """The title is kept, set, and given back."""
     terminal = opened()
+    terminal.wrote(MOUSE_ON)
     terminal.wrote(b"\x1b[22;2t")
     terminal.wrote(b"3 working, 1 queued")
     titles = [piece.text for piece in pieces(terminal.seen) if piece.kind == "osc" and piece.text.startswith("]2;")]

@@ -63,21 +63,22 @@ class FactList(Vertical):
     def __init__(self, *, classes: str | None = None) -> None:
         super().__init__(classes=classes)
         self._facts: tuple[tuple[str, Content], ...] = ()
+        self._rows: list[tuple[Horizontal, Static, Static]] = []
 
     def show(self, facts: tuple[tuple[str, Content], ...]) -> None:
-        """Show the facts: our names, possibly foreign values. Only what changed is repainted."""
+        """Show the facts: our names, possibly foreign values. Only what changed is repainted; no row is made twice."""
         before, self._facts = self._facts, facts
         self.display = bool(facts)
-        if [name for name, _ in before] == [name for name, _ in facts]:
-            values = self.query(".fact-list--value").results(Static)
-            for value, (_, old), (_, new) in zip(values, before, facts, strict=False):
-                if old != new:
-                    value.update(new)
-            return
-        self.remove_children()
-        for name, fact in facts:
-            label = Static(Content(name), classes="fact-list--name")
-            self.mount(Horizontal(label, Static(fact, classes="fact-list--value")))
+        for number, (row, label, value) in enumerate(self._rows):
+            row.display = number < len(facts)
+            if row.display and facts[number : number + 1] != before[number : number + 1]:
+                name, fact = facts[number]
+                label.update(Content(name))
+                value.update(fact)
+        for name, fact in facts[len(self._rows) :]:
+            label, value = Static(Content(name), classes="fact-list--name"), Static(fact, classes="fact-list--value")
+            self._rows.append((Horizontal(label, value), label, value))
+            self.mount(self._rows[-1][0])
 
 
 class FormNotice(Static):

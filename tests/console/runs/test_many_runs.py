@@ -19,7 +19,7 @@ from app.runs import screen_actions as run_actions
 from app.runs.screen import RunsScreen
 from app.runs.screen_export import Export, write
 from storage.records import RunFilter, RunSort
-from tests.console.conftest import Staged
+from tests.console.conftest import Scene, Staged
 from tests.lab import Lab, Received, Step
 from tests.waiting import until
 
@@ -173,18 +173,6 @@ async def test_a_run_is_opened_where_the_service_shows_it(
         assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2
 
 
-async def test_a_read_only_profile_has_no_writes(staged: Staged) -> None:
-    """None dims the key."""
-    async with staged() as scene:
-        screen = scene.app.screen
-        assert isinstance(screen, RunsScreen)
-        session = screen.session
-        session.profile = replace(session.profile, read_only=True)
-        found = {name: screen.check_action(name, ()) for name in ("new_run", "copy_run_id")}
-
-        assert found == {"new_run": None, "copy_run_id": True}
-
-
 async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, board: Lab) -> None:
     """The form opens with the answer, unless another screen is on show by then."""
     release = threading.Event()
@@ -206,19 +194,40 @@ async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, boa
         await until(lambda: isinstance(scene.app.screen, ManyForm), "the form opens")
 
 
-async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:
+async def all_that_match_are_marked_and_unmarked(scene: Scene) -> None:
     """Marks of other runs stay; ids are copied a line each, as safe text."""
-    async with staged(toasts=True) as scene:
-        scene.table.mark(["run_\x1b[2J"])
-        await scene.press("slash", *"status:failed", "enter", "asterisk")
-        failed = tuple(row.run_id for row in scene.table.rows_on_show)
-        assert scene.table.marks.ids == ("run_\x1b[2J", *failed)
+    scene.table.mark(["run_\x1b[2J"])
+    await scene.press("slash", *"status:failed", "enter", "asterisk")
+    failed = tuple(row.run_id for row in scene.table.rows_on_show)
+    assert scene.table.marks.ids == ("run_\x1b[2J", *failed)
 
-        await scene.press("y")
-        assert scene.app.clipboard.splitlines()[1:] == list(failed)
-        assert "\x1b" not in scene.app.clipboard
-        await scene.press("asterisk")
-        assert scene.table.marks.ids == ("run_\x1b[2J",)
+    await scene.press("y")
+    assert scene.app.clipboard.splitlines()[1:] == list(failed)
+    assert "\x1b" not in scene.app.clipboard
+    await scene.press("asterisk")
+    assert scene.table.marks.ids == ("run_\x1b[2J",)
+
+
+async def an_export_is_of_the_marked_runs_or_of_all_that_match(scene: Scene) -> None:
+    """The sheet names how many; what it says in the end is said on the screen."""
+    for keys, title in (
+        (("runs.export",), "Export 60 matching runs"),
+        (("space", "runs.export"), "Export 1 marked run"),
+    ):
+        await scene.press(*keys)
+        sheet = scene.app.screen
+        assert isinstance(sheet, ExportScreen)
+        assert title == sheet.TITLE_TEXT
+
+        sheet.dismiss("4 runs written to x.csv")
+        await scene.settle()
+        assert scene.toasts[-1] == "4 runs written to x.csv"
+
+
+async def test_many_are_marked_and_exported(staged: Staged) -> None:
+    """All that match, or those that are marked."""
+    async with staged(toasts=True) as scene:
+        await scene.prove(all_that_match_are_marked_and_unmarked, an_export_is_of_the_marked_runs_or_of_all_that_match)
 
 
 async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,23 +236,6 @@ async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pyt
     async with staged(toasts=True) as scene:
         await scene.press("asterisk")
         assert "60 runs match; at most 2 are marked at a time. Narrow the filter first." in scene.toasts
-
-
-async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(staged: Staged) -> None:
-    """The sheet names how many; what it says in the end is said on the screen."""
-    async with staged(toasts=True) as scene:
-        for keys, title in (
-            (("runs.export",), "Export 60 matching runs"),
-            (("space", "runs.export"), "Export 1 marked run"),
-        ):
-            await scene.press(*keys)
-            sheet = scene.app.screen
-            assert isinstance(sheet, ExportScreen)
-            assert title == sheet.TITLE_TEXT
-
-            sheet.dismiss("4 runs written to x.csv")
-            await scene.settle()
-            assert scene.toasts[-1] == "4 runs written to x.csv"
 
 
 async def test_runs_are_exported_whole(staged: Staged, tmp_path: Path) -> None:
