@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 DEMO ?= $(HOME)/runwarden-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check release container-check page-check bench install lock reference pictures recording transcripts snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check release container-check page-check bench install lock reference recording transcripts snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,14 +64,8 @@ install: .venv/.dev ## Set up .venv for development
 reference: .venv/.dev ## Write the command reference from the commands
 	@PYTHONPATH=. $(BIN)/python docs/reference.py
 
-pictures: .venv/.dev ## Make the README's pictures from the tests' accepted ones
-	@$(BIN)/python docs/pictures.py docs/pictures
-
-recording: .venv/.dev ## Record the README's moving picture on the demo, and two pictures (needs rsvg-convert, ffmpeg, gifsicle)
+recording: .venv/.dev .venv/.browser ## Record the README's film and pictures on the demo (needs rsvg-convert, img2webp and chromium-driver)
 	@PYTHONPATH=. TERM=xterm-256color COLORTERM=truecolor $(BIN)/python docs/recording.py
-
-transcripts: .venv/.dev ## Record the sessions that the demo's fixer replays (needs Claude Code from npm, and root for /workspace)
-	@PYTHONPATH=. $(BIN)/python -m tests.demo.transcripts
 
 snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
 	@$(BIN)/python -m pytest tests/console --snapshot-update

@@ -1,45 +1,64 @@
-"""Records the README's moving picture: the real console on the demo, driven by keys (`make recording`).
+"""Records the README's film and its two pictures on the demo: `make recording`.
 
-It needs rsvg-convert (librsvg2-bin), ffmpeg and gifsicle, which the program itself does not.
+It needs rsvg-convert (Debian's librsvg2-bin), img2webp (webp), and chromium with its driver.
 """
 
 import asyncio
+import json
 import re
-import runpy
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from textual.pilot import Pilot
 
+from app.api.requests import StartAgent
 from app.console.app import RunwardenApp
 from app.demo import team_at_work
 from app.demo.history import seed_month
+from app.demo.service_process import administer
 from app.demo.world import World, build
 from app.engine.engine import Engine
+from storage.records import Run, RunFilter, RunSort
 
-SIZE: Final = (112, 30)
-WIDTH: Final = 900
-"""Pixels."""
-COLOURS: Final = 40
-LARGEST: Final = 1_000_000
-"""Bytes of the moving picture."""
+SIZE: Final = (160, 36)
+WIDTH: Final = 1600
+"""Pixels of the film."""
+PAGE: Final = (1200, 900)
 BRANCH: Final = "fix/login-timeout"
 REVIEWED: Final = 4
 """Commits of that branch, once a run with two turns has reviewed it."""
-QUERY: Final = tuple(
-    {" ": "space", ":": "colon", "/": "slash", "-": "minus"}.get(key, key)
-    for key in f"branch:{BRANCH} status:completed"
-)
-PATIENCE_S: Final = 420.0
+TASK: Final = "Note the retries in the changelog, and run the tests."
+NIGHTLY: Final = """\
+import pathlib, sys, time
+def say(line): print(line, flush=True); time.sleep(0.8)
+say("Scripted stand-in agent: no model, no account.")
+say("$ python -m unittest discover -v tests")
+say("test_totals (tests.test_billing.Billing) ... ok")
+if pathlib.Path(SPACE).read_text() == "full":
+    say("test_upload (tests.test_upload.Upload) ... ERROR")
+    say("OSError: [Errno 28] No space left on device: '/var/uploads/part-7'")
+    sys.exit("The tests failed; the change is discarded.")
+say("test_upload (tests.test_upload.Upload) ... ok")
+with pathlib.Path("CHANGELOG.md").open("a") as changelog:
+    changelog.write("\\n- Uploads are retried three times.\\n")
+say("edit CHANGELOG.md")
+"""
+"""An agent whose tests fail while a file says that the disk is full."""
+PATIENCE_S: Final = 300.0
 PICTURES: Final = Path(__file__).with_name("pictures")
-portable = runpy.run_path(str(Path(__file__).with_name("pictures.py")))["portable"]
+
+
+def portable(svg: str) -> str:
+    """The picture for any viewer: without fonts fetched from elsewhere, and with every space kept."""
+    svg = re.sub(r"@font-face\s*\{.*?\}", "", svg, flags=re.DOTALL)
+    svg = svg.replace("<text ", '<text xml:space="preserve" ')
+    return svg.replace("Fira Code", "monospace").replace("font-family: monospace, monospace", "font-family: monospace")
 
 
 @dataclass
@@ -49,21 +68,23 @@ class Recording:
     pilot: Pilot[None]
     frames: list[tuple[str, float]] = field(default_factory=list)
 
-    async def hold(self, seconds: float, step: float = 0.5) -> None:
-        """Watch for so long."""
-        while seconds > 0:
-            self._take(min(step, seconds))
-            await self.pilot.pause(min(step, seconds))
-            seconds -= step
+    async def hold(self, seconds: float) -> None:
+        """Show the screen for this long, with its changes."""
+        for _ in range(4):
+            await self.pilot.pause(0.5)
+            self._take(seconds / 4)
 
-    async def press(self, *keys: str, then: float = 0.25) -> None:
-        """Type, a frame a key."""
+    async def press(self, *keys: str, then: float = 0.25, shows: str = "") -> None:
+        """Type, a frame a key, once the screen shows this text."""
         for key in keys:
             await self.pilot.press(key)
-            await self.pilot.pause(0.4)
+            await self.pilot.pause(0.6)
+            async with asyncio.timeout(PATIENCE_S):
+                while shows.replace(" ", "&#160;") not in self.pilot.app.export_screenshot():
+                    await self.pilot.pause(0.5)
             self._take(then)
 
-    def keep(self, name: str) -> None:
+    def still(self, name: str) -> None:
         """Keep the screen as a picture of its own."""
         (PICTURES / f"{name}.svg").write_text(portable(self.pilot.app.export_screenshot()), "utf-8")
 
@@ -80,30 +101,49 @@ def _plain(svg: str) -> str:
     return re.sub(r"terminal-\d+", "terminal", svg)
 
 
-async def tell(recording: Recording) -> None:
-    """What is shown: the list, a run, its review and its changes, the code hosts, the palette."""
+async def film(recording: Recording, world: World, engine: Engine, failed: str) -> None:
+    """Find a failed run, read its reason, retry it, and see it complete."""
     press, hold = recording.press, recording.hold
-    await press("home")
-    await hold(2.5)
-    await press("j", "j", "j", then=0.3)
-    await press("slash", *QUERY, then=0.07)
-    await press("enter")
+    await hold(1.4)
+    await press("right_square_bracket", "right_square_bracket", then=0.4)
+    await hold(0.6)
+    above = await engine.cache.index_of(failed, RunFilter(statuses=("failed",)), RunSort())
+    await press(*["j"] * (above or 0), then=0.2)
+    await press("enter", then=0.2, shows="F5")
+    await hold(1.6)
+    await press("f5", then=0, shows="No space left")
+    await hold(2)
+    (world.folder / "space").write_text("free")
+    await press("escape", then=0.3, shows="Failed 24h")
+    await recording.pilot.pause(5)  # What was just painted takes no key yet.
+    await press("T", then=1, shows="Retry failed runs")
+    await press("ctrl+s", then=1, shows="Copy as curl")
+    await recording.pilot.pause(5)
+    await press("ctrl+s", then=0.7, shows="started again")
+    await press("enter", then=0.7, shows="F5")
+    await press("f5", then=0.6, shows="stand-in agent")
+    async with asyncio.timeout(PATIENCE_S):
+        while {run.status for run in await of_task(engine) if run.run_id != failed} != {"completed"}:
+            await engine.refresh()
+            await recording.pilot.pause(1)
     await hold(1.2)
-    await press("enter")
-    await hold(2.5)
-    await press("f3")
-    await hold(3.5)
-    recording.keep("review")
-    await press("f4")
-    await hold(3)
-    await press("escape", "escape", then=0.5)
-    await press("2")
-    await hold(3.5)
-    await press("colon")
-    await press(*"fail", then=0.3)
-    await hold(2.5)
-    await press("enter")
-    await hold(2.5)
+    await press("f4", then=0, shows="CHANGELOG")
+    await hold(2.4)
+
+
+async def of_task(engine: Engine) -> tuple[Run, ...]:
+    """The runs of the film's task."""
+    return await engine.cache.runs(RunFilter(branches=("agent/note-the*",)), None)
+
+
+async def review(pilot: Pilot[None], recording: Recording) -> None:
+    """A run's findings, and the file that they are about."""
+    keys = {" ": "space", ":": "colon", "/": "slash", "-": "minus"}
+    query = [keys.get(key, key) for key in f"branch:{BRANCH} status:completed"]
+    await recording.press("escape", "escape", "slash", *query)
+    await recording.press("enter", "enter", "f3")
+    await pilot.pause(3)
+    recording.still("review")
 
 
 async def record(world: World) -> list[tuple[str, float]]:
@@ -112,7 +152,11 @@ async def record(world: World) -> list[tuple[str, float]]:
     async with await Engine.open(settings, profile, actor="console") as engine:
         engine.start_polling()
         async with asyncio.timeout(PATIENCE_S):
-            while not _is_ready(world):
+            while not reviewed(world):
+                await asyncio.sleep(1)
+            started = await engine.actions.submit(StartAgent("nightly", "acme/api", inputs={"instructions": TASK}))
+            while {run.status for run in await of_task(engine)} != {"failed"}:
+                await engine.refresh()
                 await asyncio.sleep(1)
 
         async def opened() -> Engine:
@@ -122,41 +166,62 @@ async def record(world: World) -> list[tuple[str, float]]:
         async with app.run_test(size=SIZE) as pilot:
             await pilot.pause(3)
             recording = Recording(pilot)
-            await tell(recording)
-            return recording.frames
+            await film(recording, world, engine, started.result_id or "")
+            frames = list(recording.frames)
+            await review(pilot, recording)
+            return frames
 
 
-def _is_ready(world: World) -> bool:
-    """Whether the reviews of the login fix are written, and a bad code host was told of."""
+def reviewed(world: World) -> bool:
+    """Whether the login fix has its review of two turns."""
     git = ["git", "-C", world.repositories["acme/api"], "rev-list", "--count", BRANCH]
-    commits = int(subprocess.run(git, check=True, capture_output=True).stdout)
-    return commits >= REVIEWED and (world.folder / "messages.log").exists()
+    return int(subprocess.run(git, check=True, capture_output=True).stdout) >= REVIEWED
 
 
 def moving(frames: list[tuple[str, float]], target: Path) -> None:
-    """Make the moving picture."""
+    """Make the film, without loss of colour."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        listed = []
+        arguments: list[str] = []
         for number, (svg, seconds) in enumerate(frames):
-            picture = folder / f"{number:03}.png"
+            picture = f"{name}/{number:03}.png"
             subprocess.run(["rsvg-convert", "-w", str(WIDTH), "-o", picture], input=svg.encode(), check=True)
-            listed += [f"file '{picture}'", f"duration {seconds:.2f}"]
-        (folder / "frames.txt").write_text("\n".join([*listed, listed[-2]]), "utf-8")
-        palette = f"split[a][b];[a]palettegen=max_colors={COLOURS}:stats_mode=full[p];[b][p]paletteuse=dither=none"
-        raw = folder / "raw.gif"
-        command = ["ffmpeg", "-v", "error", "-f", "concat", "-safe", "0", "-i", folder / "frames.txt"]
-        subprocess.run([*command, "-fps_mode", "vfr", "-filter_complex", palette, raw], check=True)
-        subprocess.run(["gifsicle", "-O3", "--lossy=60", "--loopcount=forever", raw, "-o", target], check=True)
+            arguments += ["-d", str(round(seconds * 1000)), picture]
+        subprocess.run(["img2webp", "-loop", "0", "-lossless", *arguments, "-o", target], check=True)
+
+
+def page(world: World) -> None:
+    """Take the page of the reviewed run."""
+    from selenium import webdriver
+    from selenium.webdriver.common.by import By
+
+    options = webdriver.ChromeOptions()
+    for one in ("--headless=new", "--no-sandbox", "--hide-scrollbars", f"--window-size={PAGE[0]},{PAGE[1]}"):
+        options.add_argument(one)
+    browser: Any = webdriver.Chrome(options=options)
+    try:
+        site = world.service.base_url.removesuffix("/v1")
+        browser.get(f"{site}/sign-in")
+        browser.find_element(By.ID, "token").send_keys(world.token, "\n")
+        browser.get(f"{site}/runs")
+        browser.find_element(By.PARTIAL_LINK_TEXT, "billing code").click()
+        browser.save_screenshot(str(PICTURES / "page.png"))
+    finally:
+        browser.quit()
 
 
 @contextmanager
 def world() -> Iterator[World]:
-    """The demo, at work."""
+    """The demo, at work, with the film's agent."""
     with tempfile.TemporaryDirectory() as name:
         built = build(Path(name), is_live=True)
         try:
             seed_month(built.service)
+            space = built.folder / "space"
+            space.write_text("full")
+            argv = ["{python}", "-c", NIGHTLY.replace("SPACE", repr(str(space)))]
+            order = {"agents": [{"name": "nightly", "argv": argv, "readable": [str(space)]}]}
+            (built.folder / "nightly.json").write_text(json.dumps(order))
+            administer(["apply", str(built.folder / "nightly.json"), "--data-dir", str(built.service_dir), "--json"])
             with team_at_work(built):
                 yield built
         finally:
@@ -166,8 +231,8 @@ def world() -> Iterator[World]:
 if __name__ == "__main__":
     with world() as shown:
         frames = asyncio.run(record(shown))
-    target = PICTURES / "demo.gif"
+        page(shown)
+    target = PICTURES / "film.webp"
     moving(frames, target)
     seconds = sum(seconds for _, seconds in frames)
-    print(f"{target.name}: {target.stat().st_size:,} bytes, {len(frames)} frames, {seconds:.0f} s")
-    sys.exit(target.stat().st_size > LARGEST)
+    print(f"{target.name}: {target.stat().st_size:,} bytes, {len(frames)} frames, {seconds:.1f} s")

@@ -25,12 +25,12 @@ Commands that print facts take `--json` and `--output`. Those of `runwarden serv
 def reference() -> str:
     """The page: a table for each group, with a row for each command."""
     parts = [HEAD]
-    for title, group, words in (("runwarden", root, ()), ("runwarden service", service, ("service",))):
-        parts += [f"## {title}\n", "| command | |\n|---|---|\n" + "".join(rows(group, words))]
+    for title, group in (("runwarden", root), ("runwarden service", service)):
+        parts += [f"## {title}\n", "| command | |\n|---|---|\n" + "".join(rows(group))]
     return "\n".join(parts)
 
 
-def rows(group: click.Group, words: tuple[str, ...]) -> Iterator[str]:
+def rows(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[str]:
     """Each command with its arguments, its options and the first sentence of its help."""
     context = click.Context(group)
     for name in group.list_commands(context):

@@ -9,10 +9,10 @@ RunwardenError
 ├── GitError            git, or a local repository, refuses (`app.results.git`)
 └── others              of one screen or command each
 
-A screen shows any of them: those of a database in every screen's banner, the others in a toast. What only ends a piece
-of work (a signal, a reader that has gone, an answer of "no") is no failure and has another base.
+A screen shows any of them: those of a database in every screen's banner, the others in a toast. Anything that merely
+stops work (a signal, a reader that has gone, an answer of "no") has another base.
 """
 
 
 class RunwardenError(Exception):
-    """A failure whose text says to a user what is wrong and, where there is one, the cure."""
+    """A failure whose text explains the problem to a user, with the fix if there is one."""

@@ -2,7 +2,7 @@
 
 A claim is made under the write lock and names its process. When that process has ended, the row is abandoned, and
 another process finds out, or assumes, how far the work came. A reused process id does not count as the same process.
-A lease is for work that goes on, such as polling: one that is not renewed in time is free again.
+A lease is for lasting work, such as polling: one that is not renewed in time is free again.
 """
 
 import json
@@ -29,7 +29,7 @@ NOT_TOLD: Final = "?"
 
 _SECOND_US: Final = 1_000_000
 PROC: Final = Path("/proc")
-"""Where Linux tells of its processes; other systems are asked with programs."""
+"""Where Linux lists its processes; other systems are asked with programs."""
 _TELL_S: Final = 5.0
 _STATE_FIELD: Final = 0
 _STARTED_FIELD: Final = 19
@@ -59,7 +59,7 @@ class Claims(Struct, frozen=True):
     key: str
     """The column that identifies a row."""
     under_way: str
-    """The condition, in SQL, of the rows that somebody works on."""
+    """The condition, in SQL, of the rows that a process works on."""
 
     def claim(
         self,
@@ -164,7 +164,7 @@ def _is_other(one: str, other: str) -> bool:
 def _started(pid: int) -> str | None:
     """When the process started; None: it does not exist, or is a zombie."""
     if not (PROC / "self" / "stat").exists():
-        return _told_by_ps(pid)
+        return _start_from_ps(pid)
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -174,8 +174,8 @@ def _started(pid: int) -> str | None:
     return None if fields[_STATE_FIELD] in {"Z", "X"} else fields[_STARTED_FIELD]
 
 
-def _told_by_ps(pid: int) -> str | None:
-    output = _told("ps", "-o", "state=,lstart=", "-p", str(pid))
+def _start_from_ps(pid: int) -> str | None:
+    output = _output_of("ps", "-o", "state=,lstart=", "-p", str(pid))
     if output is None:
         return NOT_TOLD
     state, _, started = output.strip().partition(" ")
@@ -187,7 +187,7 @@ def _boot() -> str:
     try:
         return (PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return (_told("sysctl", "-n", "kern.bootsessionuuid") or "").strip() or NOT_TOLD
+        return (_output_of("sysctl", "-n", "kern.bootsessionuuid") or "").strip() or NOT_TOLD
 
 
 @cache
@@ -198,9 +198,9 @@ def _namespace() -> str:
         return NOT_TOLD
 
 
-def _told(*command: str) -> str | None:
-    """What a program prints; None: it cannot be asked."""
-    # Every process must be told the same: ps speaks the user's language, in the user's time zone.
+def _output_of(*command: str) -> str | None:
+    """The output of a program; None: it cannot be run."""
+    # Every process must get the same answer: ps uses the user's language and time zone.
     plain = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TELL_S, check=False, env=plain)

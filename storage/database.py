@@ -29,11 +29,11 @@ PRECIOUS: Final[Mapping[str, str | int]] = {
     "foreign_keys": 1,
 }
 """For a file that cannot be made again: it is durable before it is fast."""
-_COPY_CURE: Final = "Restore it from an earlier copy, or save what can be saved with `sqlite3 FILE .recover`."
+_COPY_CURE: Final = "Restore it from an earlier copy, or save its readable parts with `sqlite3 FILE .recover`."
 
 
 class Schema(Struct, frozen=True):
-    """The tables of a file that cannot be made again, as migrations, and the cures when it cannot be used."""
+    """The tables of a file that cannot be made again, as migrations, and the fixes if it cannot be used."""
 
     name: str
     steps: Mapping[str, tuple[str, ...]]

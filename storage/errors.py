@@ -1,4 +1,4 @@
-"""The errors of database files, each with its cure."""
+"""The errors of database files, each with its fix."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from storage.base_error import RunwardenError
 
 
 class StorageError(RunwardenError):
-    """A database that cannot be used; the message names the file and the cure."""
+    """A database that cannot be used; the message has the file and the fix."""
 
     kind: ClassVar[str] = "storage"
     """A stable word for JSON and the screen."""
@@ -40,7 +40,7 @@ class DatabaseDamagedError(StorageError):
 
 
 class DatabaseReadOnlyError(StorageError):
-    """The file, or the folder that needs its journal beside it, may not be written."""
+    """The file, or the folder for its journal, may not be written."""
 
     kind = "database_read_only"
 

@@ -14,7 +14,7 @@ from storage.errors import DatabaseBusyError, DatabaseReadOnlyError, DatabaseUno
 FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 SIDE_FILES: Final = ("-wal", "-shm", "-journal")
-"""Files that SQLite keeps beside a database."""
+"""Files that SQLite keeps next to a database."""
 
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 """An escaped character in a mount point, such as a blank."""
@@ -33,7 +33,7 @@ _RETRY_S: Final = 0.01
 
 
 def make_private(path: Path) -> None:
-    """Create the file if it is missing, readable and writable by its owner only.
+    """Create the file if it is missing, readable and writable only for its owner.
 
     Raises:
         StorageError: It cannot be created, or belongs to another user.
@@ -113,21 +113,21 @@ def file_identity(path: Path) -> tuple[int, int] | None:
 
 
 def check_locks(path: Path) -> None:
-    """Check that the file is, or will be, where locks hold.
+    """Check that the file is, or will be, on a file system where locks hold.
 
     Raises:
         DatabaseUnopenableError: It is on a network file system.
     """
     if (kind := file_system(path.parent)) in NETWORK:
         raise DatabaseUnopenableError(
-            f"{path} is on a network file system ({kind}), where two bots could both hold a lock and act twice. Set"
+            f"{path} is on a network file system ({kind}): two bots could both hold a lock there and act twice. Set"
             " data_dir in the configuration, or RUNWARDEN_DATA_DIR, to a folder on a local disk.",
             path=path,
         )
 
 
 def file_system(folder: Path) -> str | None:
-    """The kind of the file system that a folder is on, or will be; None: the system does not tell."""
+    """The kind of the file system that a folder is on, or will be; None: the system does not report it."""
     try:
         lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:

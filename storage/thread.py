@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from storage.errors import DatabaseUnopenableError, StorageClosedError, translated
 from storage.private_file import file_identity
@@ -19,7 +19,7 @@ class DatabaseThread:
     """Runs jobs on its connection, one after the other, in the order they came.
 
     A job is one function from start to end; cancelling the task that awaits it either keeps it from
-    starting or lets it run to its end, so that a transaction is never left half done.
+    starting or lets it finish, so that a transaction is never left half done.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class DatabaseThread:
             path: The database, for messages.
             connect: Opens the connection; called on the thread.
             name: The thread's name.
-            damage_cure: What a person should do about a damaged file.
+            damage_cure: The fix for a damaged file.
             interruptible: Cancelling an awaiting task stops its running statement: for readers only.
             on_damage: Called on the thread when a job finds damage.
 
@@ -107,10 +107,10 @@ class DatabaseThread:
             raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path) from error
 
     def check_place(self, cure: str) -> None:
-        """Check that the file is still there, where other processes look for it.
+        """Check that the file is still there, at the path that other processes use.
 
         Raises:
-            DatabaseUnopenableError: It was moved or deleted, or another file took its place.
+            DatabaseUnopenableError: It was moved or deleted, or another file replaced it.
         """
         if self.has_moved:
             raise DatabaseUnopenableError(f"{self.path} was moved or deleted. {cure}", path=self.path)
@@ -145,16 +145,25 @@ class DatabaseThread:
             connection.close()
 
 
-class ThreadedStore(Protocol):
-    """Has a thread that writes and one that reads; they may be the same."""
+class ThreadedStore:
+    """A database with a thread that writes and one that reads; they may be the same."""
 
-    @property
-    def writer(self) -> DatabaseThread:
-        """The thread that writes."""
+    def __init__(self, writer: DatabaseThread, reader: DatabaseThread) -> None:
+        self.writer = writer
+        self.reader = reader
 
-    @property
-    def reader(self) -> DatabaseThread:
-        """The thread that reads."""
+    async def close(self) -> None:
+        """Finish the jobs under way and close; a second call does nothing."""
+        try:
+            await self.reader.close()
+        finally:
+            await self.writer.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 _Query = Callable[Concatenate[sqlite3.Connection, P], T]

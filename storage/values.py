@@ -25,7 +25,7 @@ def sqlite_text_or_none(text: str | None) -> str | None:
 
 
 def utc_now() -> datetime:
-    """The time by this machine's clock, aware, UTC."""
+    """The time on this machine's clock, aware, UTC."""
     return datetime.now(UTC)
 
 

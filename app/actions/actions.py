@@ -68,7 +68,7 @@ class StoreRuns(Protocol):
 
 
 class Verdict(Struct, frozen=True):
-    """What is known of a write's effect."""
+    """The known effect of a write."""
 
     state: Literal["confirmed", "rejected", "unknown", "not_sent"]
     """`unknown`: it may have had an effect, if a byte of it left."""
@@ -100,7 +100,7 @@ class Sending:
 
     async def commit(self) -> None:
         """Commit `sending`. If this raises, no byte leaves; after it returns, bytes may have left."""
-        # If the deadline ends the wait, the commit continues: only its end shows what the ledger has.
+        # The commit continues after the deadline: the ledger's content is known only once it is done.
         self._committing = asyncio.create_task(self.ledger.sending(self.action.action_id))
         self._committing.add_done_callback(lambda task: task.cancelled() or task.exception())
         self.action = self.ring(await asyncio.shield(self._committing))
@@ -192,7 +192,7 @@ class InFlight:
             raise
 
     async def close(self) -> None:
-        """Cancel what is being sent; return once every outcome is recorded."""
+        """Cancel all writes in flight; return once every outcome is recorded."""
         for task in self._sending:
             task.cancel()
         while rest := (self._sending | self._settling) - {asyncio.current_task()}:
@@ -215,7 +215,7 @@ class Actions(Struct, frozen=True):
     in_flight: InFlight = field(default_factory=InFlight)
 
     async def submit(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> Action:
-        """Carry out the request; the action's state tells the outcome, and no API error is raised.
+        """Carry out the request; the action's state is the outcome, and no API error is raised.
 
         A key sends once, in any process; if that is happening right now, this waits for its result. `again`: the user
         knows that an organization was created for this address before, and wants another one.
@@ -276,7 +276,7 @@ class Actions(Struct, frozen=True):
 
         Raises:
             ReadOnlyError: The ledger is unchanged.
-            LedgerRefusedError: It was not resolved, or another action has taken its place.
+            LedgerRefusedError: It was not resolved, or another action has replaced it.
         """
         await self._begin_resolving()
         return self._ring(await self.ledger.unresolve(action_id))
@@ -362,7 +362,7 @@ class Actions(Struct, frozen=True):
             reason = ActionFailure("interrupted", "Interrupted before the answer came.")
             raise SendCancelledError(await self._record(sending, Verdict("unknown", reason))) from cancelled
         except Exception as error:
-            # A mistake of ours: an action that the ledger has as begun may have been carried out.
+            # A bug in Runwarden: an action that the ledger has as begun may have been carried out.
             log.exception("a write broke")
             reason = ActionFailure("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
             settled = await self._record(sending, Verdict("unknown", reason))

@@ -1,4 +1,4 @@
-"""What was asked of a run: as this machine sent it, else as the service tells it."""
+"""The instructions of a run: as this machine sent them or, failing that, as the service reports them."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -12,10 +12,10 @@ from app.actions.refusals import branch_problem
 from app.api.errors import UnusableAnswerError
 from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
 from storage.ledger import Ledger
-from storage.records import Action, Run, RunDetail
+from storage.records import Run, RunDetail
 from storage.records.results import RunTurns, Turn, Unavailable
 
-TellTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
+ReadTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
 _EVENT: Final = "webhook"
 """Who asked, if it was an event of a code host: its run may have less access than a new one would (docs/dev/api.md)."""
 
@@ -24,15 +24,15 @@ class Asked(Struct, frozen=True):
     """What began a turn, as the request that asks the same again."""
 
     request: WriteRequest
-    is_told: bool = False
-    """The service tells it. False: this machine sent it."""
+    is_reported: bool = False
+    """The service reported it. False: this machine sent it."""
     caller: str = ""
-    """Who asked, as the service tells it; empty: not known."""
+    """Who asked, according to the service; empty: not known."""
 
     @property
     def origin(self) -> str:
         """Whose words they are."""
-        return f"from {self.caller or 'another user'}" if self.is_told else "from this machine"
+        return f"from {self.caller or 'another user'}" if self.is_reported else "from this machine"
 
     @property
     def words(self) -> str:
@@ -50,7 +50,7 @@ class Asked(Struct, frozen=True):
         return replace(self.request, instructions=f"{self.request.instructions}\n\n{words.strip()}")
 
 
-async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail) -> Asked | Unavailable:
+async def what_began(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:
     """What began the run's last turn, or why that is not known.
 
     Raises:
@@ -59,18 +59,20 @@ async def what_began(ledger: Ledger, tell: TellTurns, detail: RunDetail) -> Aske
     """
     run_id = detail.run.run_id
     sent = [one for one in await ledger.for_run(run_id) if one.state == "confirmed" and one.result_id == run_id]
-    own = _sent(sent[-1]) if sent else None
+    own = None
+    with suppress(KeyError, TypeError, ValueError, IndexError):  # Another version wrote it in another form.
+        own = Asked(asked_of(sent[-1]))
     if own is not None and len(sent) >= detail.turns:
         return own
     try:
-        told = await tell(run_id)
+        reported = await read_turns(run_id)
     except UnusableAnswerError as error:
-        told = Unavailable(error.message)  # Something else answers there.
-    if isinstance(told, RunTurns) and told.turns and told.turns[-1].instructions is not None:
-        return _told(told, told.turns[-1], detail.run)
+        reported = Unavailable(error.message)  # Something else answers there.
+    if isinstance(reported, RunTurns) and reported.turns and reported.turns[-1].instructions is not None:
+        return _reported(reported, reported.turns[-1], detail.run)
     if own is not None:
         return own
-    why = told.reason if isinstance(told, Unavailable) else "The service does not have it either."
+    why = reported.reason if isinstance(reported, Unavailable) else "The service does not have it either."
     return Unavailable(f"It was not sent from this machine. {why}")
 
 
@@ -85,17 +87,11 @@ def branch_of(run: Run) -> str | None:
     return run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
 
 
-def _sent(action: Action) -> Asked | None:
-    with suppress(KeyError, TypeError, ValueError, IndexError):
-        return Asked(asked_of(action))
-    return None  # Another version wrote it in another form.
-
-
-def _told(told: RunTurns, turn: Turn, run: Run) -> Asked:
+def _reported(reported: RunTurns, turn: Turn, run: Run) -> Asked:
     words, caller = turn.instructions or "", turn.caller or ""
     request: WriteRequest = StartRun(words, run.repository, branch_of(run))
     if turn.number > 1 or caller == _EVENT:
         request = continuation(run, words)
-    elif told.agent and turn.inputs_json is not None:
-        request = StartAgent(told.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))
-    return Asked(request, is_told=True, caller=caller)
+    elif reported.agent and turn.inputs_json is not None:
+        request = StartAgent(reported.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))
+    return Asked(request, is_reported=True, caller=caller)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError, DuplicateError, ReadOnlyError
 from app.api.requests import WriteRequest
 from storage.records import Action, ActionState
+from storage.records.error_kinds import error_kind
 
 BatchOutcome = Literal[
     "to_send", "sent", "sent_before", "rejected", "unknown", "not_sent", "blocked", "refused", "not_tried"
@@ -47,7 +48,7 @@ class BatchResult(Struct, frozen=True):
 
     @property
     def result_id(self) -> str:
-        """The id of what it made; empty: it made nothing, or that is not known."""
+        """The id of its result; empty: it has none, or none is known."""
         return (self.action.result_id if self.action else None) or ""
 
     @property
@@ -60,8 +61,9 @@ class BatchResult(Struct, frozen=True):
         """Whether to stop here: its outcome is unknown, or the next write would most likely fail in the same way."""
         if self.outcome == "rejected" and self.action is not None and self.action.error is not None:
             # Every creation of an organization has the same address, so a 404 there concerns them all.
-            own = {"rejected"} if self.action.kind == "organization.create" else {"rejected", "not_found"}
-            return self.action.error.kind not in own
+            kind = self.action.error.kind
+            concerns_all = kind == "not_found" and self.action.kind == "organization.create"
+            return concerns_all or error_kind(kind).concerns != "request"
         return self.outcome in {"rejected", "unknown", "not_sent"}
 
     @property

@@ -16,7 +16,7 @@ LOOK_S: Final = 2.0
 """Seconds between two checks of unknown cancellations."""
 REST_S: Final = 5.0
 """Seconds until a new unknown cancellation is noticed."""
-SELDOM: Final = timedelta(hours=1)
+LONGEST_PAUSE: Final = timedelta(hours=1)
 """The longest time between two checks of the same cancellation."""
 
 
@@ -61,7 +61,7 @@ class Cancellations:
             is_due = self._next.get(action.action_id, now) <= now
             if action.kind == CancelRun.kind and is_due and not self.actions.read_only:
                 age = now - action.created_at
-                self._next[action.action_id] = now + min(max(age, timedelta(seconds=LOOK_S)), SELDOM)
+                self._next[action.action_id] = now + min(max(age, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
                 with suppress(ActionRefusedError, LedgerRefusedError):  # Another process recorded the outcome first.
                     await look(self.actions, action)
         return LOOK_S if unresolved else REST_S

@@ -11,11 +11,9 @@ from msgspec.structs import replace
 
 from app.api.requests import ContinueRun, StartRun, WriteRequest, request_of
 from app.engine.times import span
-from storage.records import Action, ActionKind, Run, RunClock, RunDetail, RunFilter
+from storage.records import Action, Run, RunClock, RunDetail, RunFilter
 from storage.records.results import Turn
 
-FINDABLE: Final[tuple[ActionKind, ...]] = ("run.start", "run.continue")
-"""Kinds of writes whose results the service lists."""
 CLOSE: Final = timedelta(minutes=5)
 """How far from the send a run may be dated, if the service's clock is known."""
 FAR: Final = timedelta(hours=26)
@@ -41,7 +39,7 @@ class Candidate(Struct, frozen=True):
     is_marked: bool = False
     """It shows the action's own id, which nothing else was given."""
     asked: str | None = None
-    """Its instructions; None: the service does not tell them."""
+    """Its instructions; None: the service does not report them."""
     caller: str | None = None
     """Who gave them; None: not known."""
     is_same: bool | None = None
@@ -57,10 +55,10 @@ class Candidate(Struct, frozen=True):
 
     @property
     def when(self) -> str:
-        """Its time beside that of the send, as exactly as the service's clock is known."""
+        """Its time relative to the send, as exactly as the service's clock is known."""
         if self.after is None:
             return "first seen after the send"
-        verb = "" if not self.is_turn else "went on " if self.is_observed else "last changed "
+        verb = "" if not self.is_turn else "continued " if self.is_observed else "last changed "
         seconds = self.after.total_seconds()
         if -EXACT <= self.after < timedelta(0):
             return f"{verb}at the send"
@@ -95,7 +93,7 @@ class Proposal(Struct, frozen=True):
 
 
 class Send(Struct, frozen=True):
-    """When and for what an action was sent, in the runs' time."""
+    """The time and purpose of a send, by the clock that runs' times come from."""
 
     action: Action
     request: StartRun | ContinueRun
@@ -146,7 +144,7 @@ class Send(Struct, frozen=True):
         return same and (branch is None or run.branch_name == branch)
 
     def created(self, detail: RunDetail, branch: str | None) -> Candidate | None:
-        """The run as a candidate for what was started; None: it cannot be that."""
+        """The run as a candidate for a started one; None: it cannot be that."""
         run = detail.run
         if detail.first_seen_at < self.sent_at - ANSWER or not self.is_place(run, branch):
             return None
@@ -155,9 +153,9 @@ class Send(Struct, frozen=True):
         return self._marked(Candidate(run, self.after(run.created_at)))
 
     def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
-        """The run as a candidate for the conversation that went on; None: it did not go on then.
+        """The run as a candidate for a continued conversation; None: it was not continued then.
 
-        `others` are when we sent other continuations of it, by our clock: what happened since the next one is its work.
+        `others` are when we sent other continuations of it, by our clock: later changes are the work of the next one.
         """
         margin = EXACT if self.clock.is_known else FAR
         since = self.shown_at - margin
@@ -184,8 +182,8 @@ class Send(Struct, frozen=True):
             return replace(found, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
         return found
 
-    def told(self, candidate: Candidate, turns: Sequence[Turn]) -> Candidate:
-        """The candidate with what the service tells of its turns."""
+    def with_turns(self, candidate: Candidate, turns: Sequence[Turn]) -> Candidate:
+        """The candidate with the service's report of its turns."""
         turn = turns[-1 if candidate.is_turn else 0] if turns else None
         if turn is None or turn.instructions is None:
             return candidate

@@ -1,4 +1,4 @@
-"""`runwarden actions`: the ledger of writes, and a person's decision on unknown outcomes."""
+"""`runwarden actions`: the ledger of writes, and decisions on unknown outcomes."""
 
 import json
 import sys
@@ -9,8 +9,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from app.actions.candidates import FINDABLE
-from app.actions.command_writes import DRY_RUN_OPTION, advice, settled, tell, tell_request
+from app.actions.command_writes import DRY_RUN_OPTION, advice, print_request, print_write, settled
 from app.api.requests import request_of
 from app.cli import Format
 from app.cli.context import Invocation
@@ -31,8 +30,7 @@ from app.engine.text import safe_block, safe_text
 from app.engine.times import exact_ago, parse_period, rfc3339
 from app.runs.document import spec_fields
 from storage.ledger import Ledger
-from storage.records import Action, ActionFilter, ActionKind, ActionState, Surface
-from storage.records.action import KIND_WORDS
+from storage.records import WRITE_KINDS, Action, ActionFilter, ActionKind, ActionState, Surface
 from storage.values import utc_now
 
 CHUNK: Final = 500
@@ -78,7 +76,7 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
     now = utc_now()
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state, tone=lambda a: TONES.get(a.state, "")),
-        Column("kind", lambda a: KIND_WORDS[a.kind], "kind", lambda a: a.kind),
+        Column("kind", lambda a: WRITE_KINDS[a.kind].words, "kind", lambda a: a.kind),
         Column("subject", subject, "subject", flexible=True),
         Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
         Column("made", lambda a: a.result_id or "", "result_id", flexible=True),
@@ -96,8 +94,8 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
 async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any) -> int:
     """Export the writes that match, newest first, as NDJSON unless --output says otherwise.
 
-    Each says who asked, on which machine and by which part of the program, when, what for, which service it went to,
-    and what became of it. Does not contact the service.
+    Each shows who asked, on which machine, with which part of the program, when and why, which service it went to,
+    and its outcome. Does not contact the service.
     """
     invocation.asked_format = invocation.asked_format or Format.NDJSON
     columns: tuple[Column[dict[str, object]], ...] = tuple(Column(name, name=name) for name in EXPORTED)
@@ -115,8 +113,8 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
                     ]
                     entries.append({**document, "steps": steps})
                     more = {"subject": subject(action), "body": action.body_json, "error": error and error.kind}
-                    said = {"http_status": error and error.http_status, "message": error and error.message}
-                    flat.append({**document, **more, **said})
+                    message = {"http_status": error and error.http_status, "message": error and error.message}
+                    flat.append({**document, **more, **message})
                 rows.add(entries, flat)
                 rows.output.flush()
                 last = found[-1].action_id
@@ -129,14 +127,14 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
 @click.option("--candidates", is_flag=True, help="Ask the service which runs it may have created.")
 @async_command
 async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -> int:
-    """Show one write: what was sent, when, and its outcome. ACTION_ID may be abbreviated."""
+    """Show one write: its request, its time and its outcome. ACTION_ID may be abbreviated."""
     proposal = None
     async with invocation.engine(needs_token=candidates) as engine:
         action = await _named(engine.ledger, action_id)
-        is_listed = action.kind in FINDABLE and action.sending_at is not None
+        is_listed = WRITE_KINDS[action.kind].is_listed and action.sending_at is not None
         if candidates and not is_listed:
-            said = "Only runs are listed by the service: nothing else can be looked up."
-            raise failed("usage", said, action_id=action.action_id)
+            message = "Only runs are listed by the service: nothing else can be looked up."
+            raise failed("usage", message, action_id=action.action_id)
         if candidates:
             proposal = await engine.reconciliation.ask(action)
         elif is_listed and action.state == "unknown":
@@ -210,42 +208,42 @@ async def resolve(
     if not decision["undo"]:
         # The outcome is now known, so the error that hid it no longer matters.
         document.pop("error", None)
-    return tell(invocation, action, document, code=Exit.DONE)
+    return print_write(invocation, action, document, code=Exit.DONE)
 
 
 async def _send_again(invocation: Invocation, action_id: str, confirm: str | None, *, dry_run: bool) -> int:
-    """Send an unknown action again once a person has confirmed that, or show the request that this would send."""
+    """Send an unknown action again once you confirm it, or show the request that this would send."""
     async with invocation.ledger() as ledger:
         action = await _named(ledger, action_id)
     if action.state != "unknown" or action.resolution is not None:
-        said = f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again."
-        raise failed("wrong_state", said)
+        message = f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again."
+        raise failed("wrong_state", message)
     if dry_run:
         async with invocation.writer(dry_run=True) as engine:
             engine.actions.check(request_of(action))
-        return tell_request(invocation.output, engine.client.base_url, request_of(action))
+        return print_request(invocation.output, engine.client.base_url, request_of(action))
     text = safe_text(action.subject or action.action_id)
     if confirm is None:
         with asking(invocation):
             asked = f"It may then be done twice. Type {text} to send it again"
             confirm = click.prompt(asked, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     if confirm.strip() != text:
-        said = f"Not confirmed, nothing was sent: add --confirm {text} to --send-again."
-        raise failed("not_confirmed", said, expected=text)
+        message = f"Not confirmed, nothing was sent: add --confirm {text} to --send-again."
+        raise failed("not_confirmed", message, expected=text)
     async with invocation.writer() as engine:
         successor = await settled(engine.actions.send_again(action.action_id))
-    return tell(invocation, successor)
+    return print_write(invocation, successor)
 
 
 async def _named(ledger: Ledger, action_id: str) -> Action:
-    """The action that a person names by its id, or the beginning of it.
+    """The action with this id, or with an id that begins like this.
 
     Raises:
         CommandFailedError: There is none.
         AmbiguousActionError: There are several.
     """
     if not action_id.strip():
-        raise failed("usage", "Name an action by its id or the beginning of it. See: runwarden actions list")
+        raise failed("usage", "Give an action's id, or its first characters. See: runwarden actions list")
     action = await ledger.action(action_id)
     if action is None:
         raise failed("not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id)

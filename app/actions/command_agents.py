@@ -104,17 +104,18 @@ async def start_agent(
     words: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Start the agent NAME on a repository; what it is to do may follow in WORDS, sent as the input `instructions`.
+    """Start the agent NAME on a repository. Instructions may follow in WORDS, sent as the input `instructions`.
 
-    The API cannot read an execution back. --wait looks for the run that has the execution's id, and waits for its end.
+    The API cannot read an execution back. --wait looks for the run that has the execution's id, and
+    waits until it finishes.
     """
     pairs = tuple(word for word in words if _INPUT.match(word))
     if pairs and not inputs:
         text = f"{pairs[0]!r} looks like an input: write --input {pairs[0]}, or quote the instructions as one word"
         raise click.UsageError(text)
-    said = " ".join(word for word in words if not _INPUT.match(word))
+    words_given = " ".join(word for word in words if not _INPUT.match(word))
     # The spec's forms of a repository have no `gitlab:`: it is sent without.
-    given = with_words(mapping((*inputs, *pairs)), said)
+    given = with_words(mapping((*inputs, *pairs)), words_given)
     request = StartAgent(name, repository.removeprefix("gitlab:"), branch, given)
     write = WriteOptions(**options)
     code = await send(invocation, request, write)

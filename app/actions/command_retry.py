@@ -17,10 +17,10 @@ from app.actions.command_writes import (
     BatchRow,
     WriteOptions,
     each_in_turn,
+    print_batch,
     rehearse,
     request_document,
     submitting,
-    tell_batch,
 )
 from app.actions.refusals import ActionRefusedError, BlockedError
 from app.api.errors import ApiError
@@ -50,7 +50,7 @@ class Retry(Struct, frozen=True):
     """The request to send. None: the retry is refused."""
     key: str = ""
     run: Run | None = None
-    """The resulting run, after waiting for its end."""
+    """The resulting run, once it has finished."""
     asked: Asked | None = None
     """The request that started its last turn, and its author; None: not known."""
 
@@ -88,7 +88,7 @@ class Retry(Struct, frozen=True):
 async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, **given: Any) -> int:
     """Retry failed runs with the same instructions, repository and branch.
 
-    What others asked is known where the service has the results extension. After one question the retries are sent one
+    Others' instructions are known if the service has the results extension. After one question the retries are sent one
     after the other, in batches of send_cap. An interrupted command can simply be repeated: each failure is retried
     once.
     """
@@ -113,7 +113,7 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
             results, failure = await _waited(invocation, engine, results, options.timeout)
         base_url = engine.client.base_url
     rows = [BatchRow(each.run_id, each.result, each.document(base_url)) for each in results]
-    return tell_batch(invocation, rows, COLUMNS, results, base_url, failure=failure, dry_run=options.dry_run)
+    return print_batch(invocation, rows, COLUMNS, results, base_url, failure=failure, dry_run=options.dry_run)
 
 
 async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from app.actions.command_writes import WriteCommand, WriteOptions, perform, tell_waiting, write_options
+from app.actions.command_writes import WriteCommand, WriteOptions, perform, print_waiting, write_options
 from app.api.requests import ContinueRun, Json, StartAgent, StartRun
 from app.cli.context import Invocation
 from app.cli.exits import failed
@@ -64,7 +64,7 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
         if not text:
             raise failed("usage", "The editor returned no instructions; nothing was sent.")
     if not text.strip():
-        raise failed("usage", "The instructions are empty: say what the agent should do.")
+        raise failed("usage", "The instructions are empty: describe the agent's task.")
     return text
 
 
@@ -108,7 +108,7 @@ def _decoded(content: bytes, origin: str) -> str:
 
 
 def with_words(inputs: dict[str, Json], words: str) -> dict[str, Json]:
-    """A named agent's inputs with what it is to do, which is the input `instructions`.
+    """A named agent's inputs with its instructions, which are the input `instructions`.
 
     Raises:
         CommandFailedError: They have instructions already.
@@ -212,7 +212,7 @@ def continue_run(
             if not when_ended or write.dry_run or run.status in await engine.cache.final_statuses():
                 report = await perform(invocation, engine, request, write)
             else:
-                report = partial(tell_waiting, invocation, await engine.follow_ups.wait(request, write.key))
+                report = partial(print_waiting, invocation, await engine.follow_ups.wait(request, write.key))
         return report()
 
     return invocation.run(work)

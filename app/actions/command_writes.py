@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.documents import MADE, unsent_document, write_document
+from app.cli.documents import unsent_document, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, Failure, failed
 from app.cli.options import FactCommand, as_key, options_of
 from app.cli.output import Column, Document, Output
@@ -23,7 +23,7 @@ from app.engine.times import rfc3339
 from app.runs.command_wait import RunWaiter, wait_failure
 from app.runs.document import as_received, spec_fields
 from storage.errors import StorageError
-from storage.records import Action, ActionKind
+from storage.records import WRITE_KINDS, Action, ActionKind
 
 if TYPE_CHECKING:
     from app.actions.actions import Actions
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from storage.records.decision import Decision
 
 NOT_RECORDED: Final = "not_recorded"
-"""The error's kind where the service answered and the ledger could not record it; its message names the cure."""
+"""The error's kind if the service answered and the ledger could not record it; its message has the fix."""
 
 
 async def carry_out(
     engine: "Engine", request: "WriteRequest", *, key: str | None = None, again: bool = False
 ) -> Action:
-    """Submit the request and return the settled action, also when interrupted.
+    """Submit the request and return the settled action, even when interrupted.
 
     The same request under the same key is sent once, and reported again afterwards.
 
@@ -122,7 +122,7 @@ def exit_of_result(result: "BatchResult") -> Exit:
             return Exit.DONE if result.action is None else exit_of(result.action)
 
 
-def tell(
+def print_write(
     invocation: "Invocation", action: Action, document: dict[str, object] | None = None, *, code: Exit | None = None
 ) -> Exit:
     """Print a write and its outcome, or the given document, with the warnings so far; return the exit code.
@@ -131,8 +131,8 @@ def tell(
     """
     output = invocation.output
     document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
-    kind = MADE[action.kind]
-    made, run, shown = document.get(kind.key), document.get("run"), kind.shown
+    kind = WRITE_KINDS[action.kind]
+    made, run, shown = document.get(kind.made), document.get("run"), kind.fields
     if isinstance(made, dict) and isinstance(run, dict) and run is not made:
         # The run of an execution that was waited for.
         made, shown = {**run, **made, "status": run["status"]}, (*shown, "branch_name")
@@ -146,7 +146,7 @@ def tell(
     return invocation.outcome
 
 
-def tell_waiting(invocation: "Invocation", waiting: "Decision") -> Exit:
+def print_waiting(invocation: "Invocation", waiting: "Decision") -> Exit:
     """Print a continuation that is sent when its run has ended; return the exit code."""
     run_id, output = waiting.occurrence.facts["run.id"], invocation.output
     waits = {"id": waiting.decision_id, "run_id": run_id, "asked_at": rfc3339(waiting.decided_at)}
@@ -165,8 +165,8 @@ def advice(action: Action, command_line: str) -> str:
             return reason
         case "unknown":
             resolve = f"{command_line} actions resolve {action.action_id} --created ID | --not-created | --send-again"
-            said = "It may have taken effect; it is not sent again automatically."
-            return f"The outcome is unknown: {reason} {said} Check, then: {resolve}"
+            remark = "It may have taken effect; it is not sent again automatically."
+            return f"The outcome is unknown: {reason} {remark} Check, then: {resolve}"
         case "prepared" | "sending":
             return f"Another process is sending it: {command_line} actions show {action.action_id}"
         case "not_sent":
@@ -226,7 +226,7 @@ write_options: Final = options_of(KEY_OPTION, DRY_RUN_OPTION)
 
 
 class WriteOptions(Struct, frozen=True):
-    """The options of a write, by their names on the command line."""
+    """The options of a write, keyed as on the command line."""
 
     key: str | None = None
     """The same request under the same key is sent once. None: each one is sent."""
@@ -261,18 +261,18 @@ async def perform(
     if options.dry_run:
         existing = await rehearse(engine, request, key=options.key, again=options.again)
         if existing is not None:
-            return partial(tell, invocation, existing)
-        return partial(tell_request, invocation.output, engine.client.base_url, request)
+            return partial(print_write, invocation, existing)
+        return partial(print_request, invocation.output, engine.client.base_url, request)
     action = await carry_out(engine, request, key=options.key, again=options.again)
     if find_out is not None and action.state == "unknown":
         action = await find_out(engine.actions, action)
-    # From here on all failures are reported beside the write's outcome: the id of a started run is kept.
+    # From here on all failures are reported together with the write's outcome: the id of a started run is kept.
     document = invocation.beside_error = write_document(action)
     if not options.waits or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
-        return partial(tell, invocation, action)
+        return partial(print_write, invocation, action)
     output = invocation.output
     begun = "continued" if action.kind == "run.continue" else "started"
-    output.note(f"{action.result_id} was {begun}; waiting for its end.")
+    output.note(f"{action.result_id} was {begun}; waiting until it finishes.")
     # An execution shows as a run of the same id, or not at all (spec 4.4).
     # A run that the cache could not store is not lost: it may still appear.
     may_appear = action.kind == "agent.start" or await engine.cache.detail(action.result_id) is None
@@ -283,12 +283,12 @@ async def perform(
         document["run"] = spec_fields(result.run)
     failure = wait_failure(results)
     if failure is None:
-        return partial(tell, invocation, action, document, code=Exit.DONE)
+        return partial(print_write, invocation, action, document, code=Exit.DONE)
     if failure.exit is not Exit.FAILED:
         document["error"] = failure.as_json()
 
     def report() -> int:
-        code = tell(invocation, action, document, code=failure.exit)
+        code = print_write(invocation, action, document, code=failure.exit)
         if not output.format.is_json:
             output.note(failure.message)
         return code
@@ -297,11 +297,11 @@ async def perform(
 
 
 def request_document(base_url: str, request: "WriteRequest") -> dict[str, object]:
-    """The request as it would be sent, but for the token."""
+    """The request as it would be sent, without the token."""
     return {"method": "POST", "url": f"{base_url}{request.path}", "headers": dict(HEADERS), "body": request.body()}
 
 
-def tell_request(output: Output, base_url: str, request: "WriteRequest") -> Exit:
+def print_request(output: Output, base_url: str, request: "WriteRequest") -> Exit:
     """Print the request that a dry run did not send."""
     sent = request_document(base_url, request)
     if output.format is Format.TABLE:
@@ -325,7 +325,7 @@ class BatchRow(Struct, frozen=True):
     """As JSON, with its `outcome`."""
 
 
-def tell_batch(
+def print_batch(
     invocation: Invocation,
     rows: Sequence[BatchRow],
     columns: Sequence[Column[T]],
@@ -363,7 +363,9 @@ async def each_in_turn(
     rows_of: Callable[[Sequence[T]], Document],
     usual: str,
 ) -> list[T]:
-    """Carry out a batch until a signal ends it, showing each outcome and name; a failing ledger reports what is done.
+    """Carry out a batch until a signal stops it, showing each outcome and name.
+
+    If the ledger fails, the results so far are reported.
 
     `usual` is the outcome that needs no mention.
     """

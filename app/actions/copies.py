@@ -21,7 +21,7 @@ from storage.base_error import RunwardenError
 
 
 class UnfaithfulError(RunwardenError):
-    """A value holds characters that a shell or a terminal would act on; the message names the cure."""
+    """A value holds characters that a shell or a terminal would act on; the message has the fix."""
 
 
 def as_curl(base_url: str, request: WriteRequest) -> str:

@@ -34,11 +34,11 @@ def named(kind: str, origin: str) -> str:
 
 
 class DraftsError(RunwardenError):
-    """Drafts cannot be read or stored; the message names the file and the cure. Forms work without them."""
+    """Drafts cannot be read or stored; the message has the file and the fix. Forms work without them."""
 
 
 class Draft(Struct, frozen=True):
-    """What was typed into one form."""
+    """The text typed into one form."""
 
     values: Values
     """The texts by field, as typed."""

@@ -17,6 +17,7 @@ from storage.errors import StorageError
 from storage.ledger import new_action_id
 from storage.records import CANCELLED, Action, ActionFailure, ActionFilter, Run
 from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, Verdict
+from storage.records.error_kinds import error_kind
 from storage.state import State
 
 LOOK_S: Final = 2.0
@@ -28,7 +29,6 @@ AGAIN: Final = timedelta(seconds=30)
 UNSEEN: Final = timedelta(days=1)
 """How long a run is waited for that the cache does not hold."""
 MOST_SHOWN: Final = 50
-_PASSING: Final = frozenset({"unreachable", "timed_out", "rate_limited", "database_busy"})
 _ACTIVE: Final = "run_active"
 """The error code of a service that does not continue a run before its turn has ended."""
 _OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "done", "unknown": "unknown"}
@@ -111,7 +111,7 @@ class FollowUps:
                 self.announce(StateChangedElsewhere())
         elif run.is_final and run.presence == "current":
             if await self._was_cancelled(run.run, decision.decided_at):
-                # Sending it would start again what somebody has just stopped.
+                # Sending it would restart a run that someone has just stopped.
                 if await state.take(number, "queued", "expired", "the run was cancelled"):
                     self.announce(StateChangedElsewhere())
             elif await state.take(number, "queued", "acting", ""):
@@ -144,7 +144,7 @@ class FollowUps:
             error = ActionFailure("invalid", "Another version of Runwarden wrote it.")
         outcome = "failed" if action is None else _OUTCOMES.get(action.state, "failed")
         # Without an error another process is sending it.
-        if outcome == "failed" and (error is None or error.kind in _PASSING or error.error_code == _ACTIVE):
+        if outcome == "failed" and (error is None or error_kind(error.kind).passes or error.error_code == _ACTIVE):
             self._next[decision.decision_id] = now + AGAIN
             await state.take(decision.decision_id, "acting", "queued", "" if error is None else error.message)
             return

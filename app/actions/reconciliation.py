@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from app.actions.candidates import ANSWER, EXACT, FINDABLE, Candidate, Proposal, Send, request_sent
+from app.actions.candidates import ANSWER, EXACT, Candidate, Proposal, Send, request_sent
 from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError
 from app.api.requests import CancelRun, OnboardProject
@@ -18,37 +18,15 @@ from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.ledger import Ledger
-from storage.records import UNUSED_STATES, Action, ActionFilter, ActionKind, RunDetail, RunFilter
+from storage.records import UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunDetail, RunFilter
 
-THINGS: Final[dict[ActionKind, str]] = {
-    "run.start": "a run's id",
-    "run.continue": "a run's id",
-    "agent.start": "an execution's id",
-    "organization.create": "an organization's id",
-    "gitlab.onboard": "a project's path",
-    "run.cancel": "a run's id",
-    "invitation.resend": "an invitation's id",
-}
-WHERE_TO_LOOK: Final[dict[ActionKind, str]] = {
-    "run.start": "Copy it from the Runs tab, or from: runwarden runs list",
-    "run.continue": "Copy it from the Runs tab, or from: runwarden runs list",
-    "agent.start": "No endpoint lists executions: look for the agent's run in the web application.",
-    "organization.create": (
-        "No endpoint lists organizations. If the invitation mail arrived, it was created:"
-        " its id is in the new organization's settings."
-    ),
-    "gitlab.onboard": "Write it as group/project.",
-    "run.cancel": "It is the id of the run that was to be cancelled.",
-    "invitation.resend": "Copy it from: runwarden orgs list --json",
-}
-"""How the user finds out the result (spec 4)."""
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
 """An id has a digit, or a prefix."""
 LIMIT: Final = 50
 """Candidates of one action."""
 MOST: Final = 500
 """Runs around a send that are looked at."""
-TOLD: Final = 5
+MOST_ASKED: Final = 5
 """Candidates whose words the service is asked for."""
 PAGES: Final = 30
 """Pages that are read to look for one action."""
@@ -62,7 +40,7 @@ AGE_PART: Final = 10
 """An old unknown action is searched for again after this part of its age."""
 AGAIN: Final = timedelta(minutes=1)
 """How soon the service is asked again for the same action; later the older the action is."""
-SELDOM: Final = timedelta(hours=1)
+LONGEST_PAUSE: Final = timedelta(hours=1)
 
 
 @dataclass(slots=True)
@@ -109,7 +87,7 @@ class Reconciliation:
             found.append((turn, subject))
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         created = [(send.created(detail, branch), detail) for detail in await self._around(send, branch)]
-        # What is older than a run that was seen before the send is older than the send, whatever the service's clock.
+        # A run older than one that was seen before the send is older than the send, whatever the service's clock.
         seen = (detail.run.created_at for _, detail in created if detail.first_seen_at < send.sent_at - ANSWER)
         oldest = max((at for at in seen if at is not None), default=None)
         fitting = [
@@ -117,7 +95,7 @@ class Reconciliation:
             for each, detail in created
             if each is not None and (not oldest or not each.run.created_at or each.run.created_at >= oldest - EXACT)
         ]
-        # Not those that another action of ours made, nor the continued one.
+        # Not those made by another of our actions, nor the continued one.
         made: list[Action] = []
         if fitting:
             made += await self.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=EXECUTIONS)
@@ -159,13 +137,13 @@ class Reconciliation:
         except EndlessListError:
             is_whole = False
         found = await self.cached(action)
-        told: list[Candidate] = []
-        for candidate in found.candidates[:TOLD]:
+        described: list[Candidate] = []
+        for candidate in found.candidates[:MOST_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
-            told.append(candidate if answer is None else send.told(candidate, answer.turns))
+            described.append(candidate if answer is None else send.with_turns(candidate, answer.turns))
         # Those that ask the same come first, and those that ask something else last.
         ordered = sorted(
-            (*told, *found.candidates[TOLD:]),
+            (*described, *found.candidates[MOST_ASKED:]),
             key=lambda one: (not one.is_marked, one.is_same is False, not one.is_same),
         )
         return Proposal(tuple(ordered), is_whole)
@@ -174,12 +152,12 @@ class Reconciliation:
         """Check that the action may have made this.
 
         Raises:
-            DoubtfulIdError: It does not look like it; a person may know better.
+            DoubtfulIdError: It does not look like it; the user may know better.
         """
         request = request_sent(action)
         kind = action.kind
         cache = self.runs.cache
-        where = WHERE_TO_LOOK[kind]
+        where = WRITE_KINDS[kind].id_source
         if kind == "gitlab.onboard":
             sent = request.project_path if isinstance(request, OnboardProject) else None
             if result_id != sent if sent else "/" not in result_id:
@@ -192,13 +170,13 @@ class Reconciliation:
             return
         is_run = await cache.detail(result_id) is not None
         if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
-            raise DoubtfulIdError(f"{result_id!r} does not look like {THINGS[kind]}. {where}")
+            raise DoubtfulIdError(f"{result_id!r} does not look like {WRITE_KINDS[kind].id_name}. {where}")
         if is_run and kind == "organization.create":
             raise DoubtfulIdError(f"{result_id!r} is a run's id. {where}")
         for other in await self.ledger.actions(ActionFilter([kind], ["confirmed"]), limit=EXECUTIONS):
             if other.result_id == result_id and other.action_id != action.action_id and kind != "run.continue":
                 raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {where}")
-        if kind not in FINDABLE:
+        if not WRITE_KINDS[kind].is_listed:
             return
         found = await self.cached(action)
         detail = await cache.detail(result_id)
@@ -217,7 +195,7 @@ class Reconciliation:
 
     async def work(self) -> float:
         """Search for unknown actions, once the service answers again; return the seconds until the next look."""
-        unknown = [action for action in await self.ledger.unresolved() if action.kind in FINDABLE]
+        unknown = [action for action in await self.ledger.unresolved() if WRITE_KINDS[action.kind].is_listed]
         if not unknown:
             return REST_S
         links = await self.runs.cache.links()
@@ -233,11 +211,11 @@ class Reconciliation:
         if now < search.look_at:
             return
         age = now - (action.settled_at or action.created_at)
-        search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), SELDOM)
+        search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
         found = await self.cached(action)
         is_enough = found.is_whole and (await self.runs.cache.run_clock()).is_known
         if not is_enough and search.ask_at <= now:
-            search.ask_at = now + min(max(age, AGAIN), SELDOM)
+            search.ask_at = now + min(max(age, AGAIN), LONGEST_PAUSE)
             with suppress(ApiError):
                 found = await self.ask(action)
         ids = tuple(candidate.run.run_id for candidate in found.candidates)
@@ -268,7 +246,7 @@ def _misfit(detail: RunDetail, send: Send) -> str:
     if not send.is_place(run, send.request.branch_name):
         return f"it is on the branch {run.branch_name}."
     if run.run_id == send.run_id:
-        return "its conversation did not go on when this was sent."
+        return "it was not continued when this was sent."
     after = send.after(run.created_at)
     if after is None or abs(after) <= send.margin:
         return "another action made it, or it was there before this was sent."

@@ -35,7 +35,7 @@ class FieldProblem(Struct, frozen=True):
 
     field: str
     message: str
-    """What is wrong, and how to correct it."""
+    """The problem and its fix."""
 
 
 def problems(request: WriteRequest) -> tuple[FieldProblem, ...]:
@@ -47,7 +47,7 @@ def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
     match request:
         case StartRun() | ContinueRun():
             if not request.instructions.strip():
-                yield FieldProblem("instructions", "Say what the agent should do.")
+                yield FieldProblem("instructions", "Describe the agent's task.")
             yield from _text("instructions", request.instructions)
             yield from _branch(request.branch_name)
             yield from _json("metadata", request.metadata)
@@ -152,7 +152,7 @@ class ReadOnlyError(ActionRefusedError):
 
 
 class InvalidRequestError(ActionRefusedError):
-    """The request could not succeed as it stands."""
+    """The request could not succeed as it is."""
 
     kind = "invalid"
 

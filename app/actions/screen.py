@@ -256,7 +256,7 @@ class ActivityScreen(BaseScreen):
 
     TAB = "activity"
     SEARCHED: ClassVar[tuple[str, str]] = PLACEHOLDERS
-    """What the search says of itself, the longer text first."""
+    """The search's own remarks, the longer text first."""
     FILTERS: ClassVar[tuple[str, ...]] = ("kinds", "outcomes", "since")
     NO_MATCH: ClassVar[str] = "No write matches"
     CSS = "ActivityScreen.-tall ActivityBar { margin-bottom: 1; }"
@@ -299,7 +299,7 @@ class ActivityScreen(BaseScreen):
         self._reader = CoalescedTask(self._read, self.run_worker)
         self._search_pause: Timer | None = None
 
-    # What a list of other writes replaces
+    # Parts that a list of other writes replaces
 
     async def load(self, wanted: ActivityQuery) -> Activity:
         """Read the entries that match the query.
@@ -347,7 +347,7 @@ class ActivityScreen(BaseScreen):
         wanted, sought = self.wanted, self._sought
         found = await self.load(wanted)
         if (wanted, sought) != (self.wanted, self._sought):
-            return  # The query changed meanwhile: the next reading is for the new one.
+            return  # The query has changed: the next reading is for the new one.
         self._found, self._sought = found, ""
         self._list.show(found.entries)
         self._explain()
@@ -526,7 +526,7 @@ class ActivityScreen(BaseScreen):
         if (entry := self._table.item) is None or entry.waits is None:
             return
         is_cancelled = await self._engine.follow_ups.cancel(entry.waits)
-        self.session.notify("Cancelled: it is not sent. E sends it all the same." if is_cancelled else "It was sent.")
+        self.session.notify("Cancelled: it is not sent. Press E to send it anyway." if is_cancelled else "It was sent.")
 
     async def action_edit(self) -> None:
         """Open the form with the request that was sent, to correct it and send it as a new action."""

@@ -14,7 +14,7 @@ from widgets.forms.inputs import LONGEST_LINE, printable
 
 
 def faithful(text: str) -> str:
-    """Return the text if a one-line input shows exactly it, else an empty one."""
+    """Return the text if a one-line input shows exactly it; an empty one otherwise."""
     is_shown = printable(text) == text and "\n" not in text and "\t" not in text and len(text) <= LONGEST_LINE
     return text if is_shown else ""
 
@@ -49,7 +49,7 @@ def _read_number(key: str, text: str) -> int | FieldProblem | None:
 
 
 class Kind(Struct, frozen=True):
-    """What is typed into a field, how it is read into the request, and how a sent value is written back."""
+    """A field's text, how it is read into the request, and how a sent value is written back."""
 
     control: Callable[..., FormField]
     read: Callable[[str, str], Any]
@@ -101,4 +101,4 @@ class Field(Struct, frozen=True):
 BRANCH: Final = Field(
     "branch_name", "branch", "Empty: the service creates one.", OPTIONAL_CHOICE, "chosen by the service"
 )
-PAIRS_HINT: Final = "Optional, one per line. A value is read as JSON if it is JSON, else as text."
+PAIRS_HINT: Final = "Optional, one per line. A value that is JSON is read as JSON, any other as text."

@@ -99,7 +99,7 @@ class ActionForm(ModalScreen[Action | None]):
         fresh_wins: bool = False,
         focus: str = "",
     ) -> None:
-        """Prepare; the draft is named after what the form was opened from.
+        """Prepare; the draft is named after the form's origin.
 
         With `fresh_wins` the form begins with its initial values, and the draft waits behind a key. `focus`: the field
         to begin with; empty: the one most in need of a value.
@@ -314,7 +314,7 @@ class ActionForm(ModalScreen[Action | None]):
     def action_forward(self) -> None:
         """Preview, unless there are problems; then send."""
         if self.phase == "editing":
-            # Show all problems, also of untouched fields, and focus the first field that has one.
+            # Show all problems, including those of untouched fields, and focus the first field that has one.
             for field in self.fields.values():
                 field.insist()
             if found := self._complain():
@@ -452,7 +452,7 @@ class ActionForm(ModalScreen[Action | None]):
         return found
 
     def _to_focus(self) -> FormField:
-        """The field that was typed in last; at first the one most in need of a value, or else the instructions."""
+        """The field that was typed in last; at first the one most in need of a value, or the instructions."""
         if self._last_typed in self.fields:
             return self.fields[self._last_typed]
         wrong = {problem.field for problem in self.problems()}
@@ -577,5 +577,5 @@ def _about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple
         return safe_text(f"Sent {when}; the outcome is unknown: check before you send it again."), "warn"
     if outcome == "done":
         result = f": {sent.result_id}" if sent is not None and sent.result_id else ""
-        return safe_text(f"What was sent {when} took effect{result}"), "good"
+        return safe_text(f"Your request from {when} took effect{result}"), "good"
     return safe_text(f"Your draft from {when}."), "quiet"

@@ -26,7 +26,7 @@ PLACEHOLDERS: Final = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
 
 
 class EditorError(RunwardenError):
-    """The editor could not be used and the text is unchanged. The message names the cure."""
+    """The editor could not be used and the text is unchanged. The message has the fix."""
 
 
 def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -80,7 +80,7 @@ def edit(text: str, env: Mapping[str, str]) -> str:
         except OSError as error:
             raise EditorError(f"{argv[0]} did not start: {error.strerror}. Set $EDITOR to an editor.") from error
         if code != 0:
-            raise EditorError(f"{argv[0]} ended with code {code}; your text is unchanged.")
+            raise EditorError(f"{argv[0]} exited with code {code}; your text is unchanged.")
         try:
             return file.read_text("utf-8").removesuffix("\n")
         except (OSError, UnicodeDecodeError) as error:

@@ -270,8 +270,8 @@ def _where(run: Run) -> SafeText:
     return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)
 
 
-def _said(asked: Asked) -> str:
-    """The agent that is started, and the first line of its words; or what it is given by name."""
+def _summary(asked: Asked) -> str:
+    """The agent that is started, and the first line of its words; or its named inputs."""
     words = asked.words.strip().partition("\n")[0]
     if not isinstance(asked.request, StartAgent):
         return words
@@ -282,7 +282,7 @@ def _said(asked: Asked) -> str:
 LISTED: Final = 200
 """Characters of a run's line."""
 _PADDING: Final = 13
-"""Cells of a line of the preview beside the run's id and place: its number, spaces and the scroll bar."""
+"""Cells of a preview line besides the run's id and place: its number, spaces and the scroll bar."""
 
 
 class ManyForm(ActionForm):
@@ -317,7 +317,7 @@ class ManyForm(ActionForm):
         if len(runs) > self._cap:
             batches = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
             rows.append(FormFact("batches", safe_text(batches)))
-        if task.text is RETRY and any(task.asked[run.run_id].is_told for run in runs):
+        if task.text is RETRY and any(task.asked[run.run_id].is_reported for run in runs):
             origins = Counter(task.asked[run.run_id].origin for run in runs)
             said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
             rows.append(FormFact("words", safe_text(said if len(runs) > 1 else next(iter(origins)))))
@@ -402,7 +402,7 @@ class ManyForm(ActionForm):
             parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
             where = shorten(_where(run), max(0, room), "middle")
             if self._many.text is RETRY:
-                said = _said(self._many.asked[run.run_id])
+                said = _summary(self._many.asked[run.run_id])
                 where = shorten(safe_text(f"{run.repository.label}  {said}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {where}", STYLES["quiet"])))
         if len(self._many.runs) > 1:

@@ -10,8 +10,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
-from app.actions.candidates import FINDABLE, Candidate, Proposal, request_sent
-from app.actions.reconciliation import THINGS, WHERE_TO_LOOK
+from app.actions.candidates import Candidate, Proposal, request_sent
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError
 from app.api.requests import CancelRun, StartRun
@@ -24,7 +23,7 @@ from app.engine.text import safe_text
 from app.engine.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
-from storage.records import Action
+from storage.records import WRITE_KINDS, Action
 from widgets.actions.activity import what
 from widgets.forms.dialog import FormButton, FormDialog, bindings_of
 from widgets.forms.facts import FormChoice, FormFact
@@ -35,28 +34,15 @@ from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options
 
 Resolution = Literal["created", "not_created", "send_again"]
-_CHOICES: Final[dict[Resolution, str]] = {
-    "created": "It took effect: I found the result",
-    "not_created": "It did not take effect: I checked",
-    "send_again": "Send it again: it may then exist twice",
-}
-_CANCEL: Final[dict[Resolution, str]] = {
-    "created": "The run was cancelled",
-    "not_created": "It was not cancelled",
-    "send_again": "Cancel it again: harmless if it was cancelled",
-}
-_RESEND: Final[dict[Resolution, str]] = {
-    "created": "The invitation was sent again",
-    "not_created": "It was not sent again",
-    "send_again": "Send it again: it may then arrive twice",
-}
+RESOLUTIONS: Final[tuple[Resolution, ...]] = ("created", "not_created", "send_again")
+"""In the order of `WriteKind.answers`."""
 HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _ID_CELLS: Final = 16
 """Cells of a candidate's id; the field has it in full once the candidate is chosen."""
 
 
 class ResolveForm(ModalScreen[Action | None]):
-    """Closes with the resolved action, or with the one sent in its place; None: nothing was decided."""
+    """Closes with the resolved action, or with the one sent instead; None: nothing was decided."""
 
     CSS_PATH = OVER_CSS
     # Not the default style sheet: the console's own styles screens, and forms lie over one.
@@ -99,9 +85,8 @@ class ResolveForm(ModalScreen[Action | None]):
         self._ids: tuple[str, ...] = ()
         """The ids of all candidates, the likeliest first."""
         self._found = Options(id="found", compact=True)
-        self._choice = FormChoice(
-            tuple({"run.cancel": _CANCEL, "invitation.resend": _RESEND}.get(action.kind, _CHOICES).values())
-        )
+        self._kind = WRITE_KINDS[action.kind]
+        self._choice = FormChoice(self._kind.answers)
         self._evidence = LineField("evidence", "", "")
 
     def compose(self) -> ComposeResult:
@@ -114,10 +99,10 @@ class ResolveForm(ModalScreen[Action | None]):
         elif isinstance(request, CancelRun):
             about = request.run_id
             self._best = request.run_id
-        if action.kind in FINDABLE:
+        if self._kind.is_listed:
             found = FormFact("candidates", self._found)
         else:
-            found = FormFact("check", safe_text(WHERE_TO_LOOK[action.kind]))
+            found = FormFact("check", safe_text(self._kind.id_source))
         found.add_class("-found")
         rows = (
             FormFact("what", safe_text(f"{what(action.kind)}, {ago(action.created_at, now)}")),
@@ -138,7 +123,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._doubt(None)
         self._evidence.display = False
         self._choice.focus()
-        if self._action.kind in FINDABLE:
+        if self._kind.is_listed:
             self._find_candidates()
 
     def on_unmount(self) -> None:
@@ -165,12 +150,12 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @property
     def _resolution(self) -> Resolution | None:
-        return None if self._choice.chosen is None else tuple(_CHOICES)[self._choice.chosen]
+        return None if self._choice.chosen is None else RESOLUTIONS[self._choice.chosen]
 
     @property
     def _pledge(self) -> str:
         """The text to type before it is sent again."""
-        return self._action.subject or ("cancel again" if self._action.kind == "run.cancel" else "send again")
+        return self._action.subject or self._kind.confirmation
 
     def action_cancel(self) -> None:
         """Close without a change, unless a write is on its way."""
@@ -240,7 +225,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence.display = self._resolution in {"created", "send_again"}
         if self._resolution == "created":
             self._evidence.rename("id")
-            self._evidence.say(safe_text(f"{THINGS[self._action.kind].capitalize()}."))
+            self._evidence.say(safe_text(f"{self._kind.id_name.capitalize()}."))
             self._evidence.fill(self._best)
         elif self._resolution == "send_again":
             self._evidence.rename("confirm")
@@ -280,17 +265,17 @@ class ResolveForm(ModalScreen[Action | None]):
         self._offer(found)
         count = len(found.candidates)
         if found.is_certain:
-            said = "Found: the first run has this action's id."
+            result = "Found: the first run has this action's id."
         elif count == 0 and found.is_whole:
-            said = "No run matches: most likely it did not take effect."
+            result = "No run matches: most likely it did not take effect."
         elif count == 0:
-            said = "No known run matches, but not all runs from that time could be read."
+            result = "No known run matches, but not all runs from that time could be read."
         else:
             runs, them = ("One run matches", "it") if count == 1 else (f"{count} runs match", "them")
-            said = f"{runs} by place and time. A colleague may have started {them}."
+            result = f"{runs} in place and time. A colleague may have started {them}."
             if found.likely is not None:
-                said = f"{runs} by place and time, and one asks the same."
-        dialog.note(safe_text(said))
+                result = f"{runs} in place and time, and one asks the same."
+        dialog.note(safe_text(result))
 
     def _offer(self, found: Proposal) -> None:
         """Show the candidates; fill in the one that fits in all, unless one was picked or an id was typed."""

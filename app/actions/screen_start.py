@@ -140,7 +140,7 @@ class NewRunForm(ActionForm):
         self._name_changed()
 
     def action_pick_agent(self) -> None:
-        """Choose from the service's agents, with what they are for."""
+        """Choose from the service's agents, with their purposes."""
 
         def picked(name: str | None) -> None:
             if name is not None:
@@ -165,7 +165,7 @@ class NewRunForm(ActionForm):
 
     @property
     def values(self) -> Values:
-        """The values by field; inputs with a field of their own are among the lines of `inputs`."""
+        """The values by field; inputs with a separate field are among the lines of `inputs`."""
         values = super().values
         given = read_pairs("inputs", values["inputs"])
         if isinstance(given, FieldProblem) or not self._inputs:
@@ -272,7 +272,7 @@ class NewRunForm(ActionForm):
 
 
 def _fault(one: AgentInput, value: Json) -> str:
-    """What is certainly wrong with an input's value; its type is the service's to judge."""
+    """The definite fault of an input's value; only the service checks its type."""
     if value is None:
         return "It needs a value." if one.is_required else ""
     text = value if isinstance(value, str) else written(value)

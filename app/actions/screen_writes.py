@@ -1,4 +1,4 @@
-"""The forms of all writes: their fields, what they say, and a sent request shown in its form again."""
+"""The forms of all writes: their fields, their texts, and a sent request shown in its form again."""
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
@@ -68,7 +68,7 @@ class ContinueRunForm(ActionForm):
     ) -> None:
         """Prepare for this run; `sent` is an earlier request whose values are kept, all but the instructions.
 
-        With `said` as instructions the form begins with the preview. `question`: what its agent asks. A reply or an
+        With `said` as instructions the form begins with the preview. `question`: its agent's question. A reply or an
         answer that was sent closes the form. `may_wait`: whether this process sends what waits for the run's end.
         """
         self._run, self._has_ended = run, run.status in final_statuses
@@ -221,7 +221,7 @@ class OrganizationForm(ActionForm):
         super().__init__(engine, draft="organization.create")
 
     def make_rows(self) -> Sequence[Widget]:
-        """What a success means, the address and the offer code."""
+        """The meaning of a success, the address and the offer code."""
         again = LineField(AGAIN, "once more", "Type the address again to create another organization for it.")
         return (FormNotice(safe_text(_NOTICE)), *super().make_rows(), again)
 
@@ -230,7 +230,7 @@ class OrganizationForm(ActionForm):
         self.fields[AGAIN].display = False
 
     def actions_changed(self) -> None:
-        """Update what the address already has."""
+        """Update the list of the address's organizations."""
         super().actions_changed()
         self._read_attempts()
 
@@ -273,7 +273,7 @@ class OrganizationForm(ActionForm):
             self._show_attempts()
 
     def _show_attempts(self) -> None:
-        """Show below the address what it already has."""
+        """Show the address's organizations below it."""
         now, made = self.engine.clock(), self._made
         unknown = next((attempt for attempt in self._its_attempts if attempt.is_open), None)
         said = ""

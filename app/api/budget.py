@@ -83,7 +83,7 @@ class Budget:
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
     """The number of requests so far."""
     heard_ahead: timedelta | None = None
-    """How far the service's clock was ahead of ours at its last answer. None: it had no date, or came late."""
+    """How far the service's clock was ahead of this machine's at its last answer; None: it was undated, or late."""
     _state: BudgetState = field(default_factory=BudgetState)
     """The state as it was read last."""
     _held_until_s: float = 0.0
@@ -177,7 +177,7 @@ class Budget:
 
     @property
     def clock_ahead(self) -> timedelta:
-        """How far the service's clock is ahead of ours; zero where they agree to the minute."""
+        """How far the service's clock is ahead of this machine's; zero if they agree to the minute."""
         return self._state.clock_ahead
 
     async def settle(self) -> None:
@@ -246,7 +246,7 @@ def _answered(state: BudgetState) -> BudgetState:
 
 
 def _refusal(wait: Wait, wait_s: float) -> ApiError:
-    # Without the seconds that are left: the message may stand on a screen for long.
+    # Without the seconds that are left: the message may stay on a screen for long.
     at = f"{wait.until.astimezone():%H:%M:%S}"
     if wait.reason == "service_down":
         return UnreachableError(f"The service failed again and again; it is asked again at {at}.", surely_not_sent=True)

@@ -11,11 +11,11 @@ from app.api import results, wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
 from app.api.network import Network
-from app.api.requests import Answer, CancelRun, ContinueRun, ResendInvitation, StartRun, WriteRequest, as_json, run_path
+from app.api.requests import Answer, ContinueRun, StartRun, WriteRequest, as_json, run_path
 from app.api.timestamps import as_filter
 from app.api.transport import MOST_BYTES, Call, CommitHook, Reply, Transport
 from app.profiles.token import Token, TokenError
-from storage.records import HealthReport, Repository, RunPage
+from storage.records import WRITE_KINDS, HealthReport, Repository, RunPage
 from storage.records.results import Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
 QueryParameters = Sequence[tuple[str, str]]
@@ -62,7 +62,7 @@ class Client:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close all connections, and share with other processes what the last answers showed."""
+        """Close all connections, and share the last answers' budget with other processes."""
         await self.transport.aclose()
         await self.budget.settle()
 
@@ -78,7 +78,7 @@ class Client:
 
     @property
     def in_lab(self) -> bool:
-        """Whether the service is a lab, where faults are scripted; False before its first answer."""
+        """Whether the service is a lab, which scripts faults; False before its first answer."""
         return self.transport.in_lab
 
     async def list_runs(
@@ -127,7 +127,7 @@ class Client:
         sent.
 
         Raises:
-            ApiError: `surely_not_sent` and `may_have_been_executed` tell what is known of its effect.
+            ApiError: Its known effect is in `surely_not_sent` and `may_have_been_executed`.
         """
         body = as_json(request) if body_json is None else body_json
         try:
@@ -135,7 +135,7 @@ class Client:
             call = Call("POST", path, parse_qsl(query), body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        with results.offered() if isinstance(request, CancelRun | ResendInvitation) else nullcontext():
+        with results.offered() if WRITE_KINDS[request.kind].is_extension else nullcontext():
             async with self.budget.turn(Priority.WRITE):
                 reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)
@@ -146,12 +146,12 @@ class Client:
             return results.named_agents(await self._get("/external/agents"))
 
     async def invitations(self) -> tuple[Invitation, ...]:
-        """What became of the invitations, newest first, if the service tells it. Raises as `run_detail`."""
+        """The invitations with their states, newest first, if the service reports them. Raises as `run_detail`."""
         with results.offered():
             return results.invitations(await self._get("/external/invitations"))
 
     async def failure_facts(self) -> FailureFacts:
-        """What failed runs are about, if the service tells it (docs/dev/api.md). Raises as `run_detail`."""
+        """The questions and cancellations behind failed runs (docs/dev/api.md). Raises as `run_detail`."""
         with results.offered():
             return results.failure_facts(await self._get("/external/questions"))
 
@@ -169,7 +169,7 @@ class Client:
     ) -> LogChunk:
         """A piece of a turn's log from an offset on, counted from the end if negative.
 
-        With `before` it comes as steps, where the service knows them, and ends there; 0: at the log's end. Without new
+        With `before` it comes as steps, if the service knows them, and ends there; 0: at the log's end. Without new
         output, the answer waits up to `wait_s` (at most 30) for more. Raises as `run_detail`.
         """
         query: QueryParameters = (("offset", str(offset)), ("wait", str(wait_s)))
@@ -206,7 +206,7 @@ class Client:
 
 
 def _repository_filter(repository: Repository | None) -> dict[str, str]:
-    # The spec leaves the filter's form open (2.9): the path if there is one, else the reference in its two parts.
+    # The spec leaves the filter's form open (2.9): the path if there is one, otherwise the reference in its two parts.
     if repository is None:
         return {}
     if repository.path == repository.data_json:

@@ -6,7 +6,7 @@ ApiError
 ├── UnreachableError      no connection, or it was lost
 ├── RequestTimeoutError   the deadline passed
 ├── UnusableAnswerError   the answer cannot be read, or is a redirect
-│   └── EndlessListError     a list that goes on for ever
+│   └── EndlessListError     a list without an end
 └── RefusedError          the service answered with a failure (spec 2.8, 7)
     ├── NotAuthorizedError   401
     ├── ForbiddenError       403
@@ -52,7 +52,7 @@ class NotSendableError(ApiError):
 
 
 class NoTokenError(ApiError):
-    """There is no usable token, so nothing is sent; the message names the cure."""
+    """There is no usable token, so nothing is sent; the message has the fix."""
 
     kind = "token"
 
@@ -83,7 +83,7 @@ class UnusableAnswerError(ApiError):
 
 
 class EndlessListError(UnusableAnswerError):
-    """A list goes on for ever: following it would bring nothing new."""
+    """A list has no end: following it would bring nothing new."""
 
 
 class RefusedError(ApiError):

@@ -18,7 +18,7 @@ DEADLINE_S: Final = 10.0
 
 
 class Watched(Protocol):
-    """The parts that must be well."""
+    """The parts that must be healthy."""
 
     async def is_well(self) -> bool:
         """Whether its polls succeed."""
@@ -46,7 +46,7 @@ class Heartbeat:
             await asyncio.sleep(self.settings().heartbeat_every.total_seconds())
 
     async def beat(self) -> None:
-        """Request the address once, if there is one and all is well; nothing is raised."""
+        """Request the address once, if there is one and every part is healthy; nothing is raised."""
         address = self.env.get(self.settings().heartbeat_env or "", "")
         if not address or not await self._is_well():
             return

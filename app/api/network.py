@@ -54,7 +54,7 @@ class Network(Struct, frozen=True):
         return as_proxy(address)
 
     def context(self) -> ssl.SSLContext:
-        """What a connection with TLS trusts and shows; reads files.
+        """The certificates that a TLS connection trusts and presents; reads files.
 
         Raises:
             ValueError: A file cannot be used; the message names it.
@@ -124,7 +124,7 @@ def is_exempt(host: str, port: int, no_proxy: str) -> bool:
 
 
 def _split(entry: str) -> tuple[str, int | None]:
-    """An entry's host and port; an IPv6 address may stand in brackets."""
+    """An entry's host and port; an IPv6 address may be in brackets."""
     found = re.fullmatch(r"\[(?P<v6>[^\]]*)\](?::(?P<v6_port>\d+))?|(?P<name>[^:]*):(?P<port>\d+)", entry)
     if found is None:
         return entry, None

@@ -8,8 +8,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from storage.records import Action, ActionKind, Execution, Organization, Project, Repository, Run
-from storage.records.results import Invitation
+from storage.records import Action, ActionKind, Repository, Run
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 MARK: Final = "{action}"
@@ -46,7 +45,7 @@ class ContinueRun(Struct, frozen=True):
     branch_name: str | None = None
     metadata: dict[str, Json] = field(default_factory=dict)
     start_from: Literal["patch", "branch"] | None = None
-    """Whether the turn begins with what the one before did not push (docs/dev/api.md); None: the service decides."""
+    """Whether the turn begins with the last turn's unpushed change (docs/dev/api.md); None: the service decides."""
 
     @property
     def query(self) -> str:
@@ -258,27 +257,13 @@ def asked_of(action: Action) -> WriteRequest:
 
 
 class Answer(Struct, frozen=True):
-    """A usable answer to a write; exactly one of the five is set, by the request's kind."""
+    """A usable answer to a write."""
 
     status: int
     """The HTTP status: 200, 201 or 202."""
     raw_json: str
     """The body as received."""
+    result_id: str
+    """The id of the run, execution, organization or invitation; the project's path."""
     run: Run | None = None
-    execution: Execution | None = None
-    organization: Organization | None = None
-    project: Project | None = None
-    invitation: Invitation | None = None
-
-    @property
-    def result_id(self) -> str:
-        """The id of the result: of the run, execution, organization or invitation; the project's path."""
-        if self.run is not None:
-            return self.run.run_id
-        if self.execution is not None:
-            return self.execution.execution_id
-        if self.organization is not None:
-            return self.organization.organization_id
-        if self.invitation is not None:
-            return self.invitation.invitation_id
-        return self.project.project_path if self.project is not None else ""
+    """The run that was started, continued or cancelled."""

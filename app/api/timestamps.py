@@ -86,7 +86,7 @@ def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
 
 
 def clock_ahead_s(headers: Mapping[str, str], sent_s: float, received_s: float) -> float | None:
-    """How many seconds the service's clock is ahead of ours; None: not stated.
+    """How many seconds the service's clock is ahead of this machine's; None: not stated.
 
     The request was sent and its answer received at those moments, in seconds since 1970 by our clock.
     """

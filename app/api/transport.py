@@ -1,6 +1,7 @@
 """One request and its answer, with the token masked, within one deadline."""
 
 import asyncio
+import json
 import logging
 import re
 import ssl
@@ -9,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from http import HTTPStatus
 from importlib.util import find_spec
 from typing import Final
@@ -17,7 +19,6 @@ from urllib.parse import quote, urlencode
 import httpx
 import msgspec
 from msgspec import Struct
-from pydantic import BaseModel, ValidationError
 
 from app.api.errors import (
     ApiError,
@@ -35,7 +36,6 @@ from app.api.errors import (
     UnreachableError,
     UnusableAnswerError,
 )
-from app.api.mask import Mask
 from app.api.network import Network
 from app.api.timestamps import retry_after_s
 from app.profiles.token import Token, TokenError
@@ -57,6 +57,9 @@ _CONNECTIONS: Final = 16
 _LAB: Final = "X-Runwarden-Lab"
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~%-]+)+")
 
+_MASKED: Final = "[token]"
+_SHORTEST: Final = 6
+"""A shorter token protects nothing, and would occur in ordinary words."""
 _LONGEST_MESSAGE: Final = 2_000
 _LONGEST_CODE: Final = 200
 _BY_STATUS: Final[Mapping[int, type[RefusedError]]] = {401: NotAuthorizedError, 403: ForbiddenError, 404: NotFoundError}
@@ -70,6 +73,46 @@ after it was: 406 judges the answer only, 408 and 499 a connection, 424 a part, 
 if find_spec("sniffio") is None:
     # httpcore tries to import it several times a request, and Python would search the whole path each time.
     sys.modules["sniffio"] = None  # type: ignore[assignment]  # how Python marks what is not there
+
+
+class Mask:
+    """Hides one token in text and bytes: as it is, JSON-escaped, percent-encoded or written in hexadecimal escapes."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __repr__(self) -> str:
+        return "Mask(hidden)"
+
+    def text(self, text: str) -> str:
+        """The text without the token."""
+        for form in self._forms:
+            text = text.replace(form, _MASKED)
+        return text
+
+    def body(self, body: bytes) -> bytes:
+        """A body without the token: the mask is valid inside JSON."""
+        for form in self._encoded:
+            body = body.replace(form, _MASKED.encode())
+        return body
+
+    @cached_property
+    def _forms(self) -> tuple[str, ...]:
+        token = self._token
+        if len(token) < _SHORTEST:
+            return ()
+        escaped = json.dumps(token)[1:-1]
+        codes = "".join(f"\\u{ord(letter):04x}" for letter in token)
+        capitals = codes.upper().replace("\\U", "\\u")
+        percent = "".join(f"%{byte:02X}" for byte in token.encode())
+        quoted = quote(token, safe="")
+        forms = (token, escaped, escaped.replace("/", "\\/"), codes, capitals, percent, percent.lower(), quoted)
+        # Longer forms first: they may hold a shorter one.
+        return tuple(sorted({*forms, quoted.lower() if quoted != token else quoted}, key=len, reverse=True))
+
+    @cached_property
+    def _encoded(self) -> tuple[bytes, ...]:
+        return tuple(form.encode() for form in self._forms)
 
 
 class Reply(Struct, frozen=True):
@@ -137,7 +180,7 @@ class Transport:
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""
     network: Network = field(default_factory=Network)
     in_lab: bool = field(default=False, init=False)
-    """Whether the last answer came from a lab, where faults are scripted."""
+    """Whether the last answer came from a lab, which scripts faults."""
     _lanes: dict[bool, httpx.AsyncHTTPTransport] = field(default_factory=dict, init=False)
     """The connections: one pool for reads (False), one for writes (True)."""
 
@@ -162,7 +205,8 @@ class Transport:
             ApiError: There is no usable answer. An error of `before_first_byte` is passed on.
         """
         passage = _Passage(before_first_byte)
-        token = self._token()
+        if not isinstance(token := self.token, Token):
+            raise NoTokenError(str(token or "No token for this service. See why: runwarden token check"))
         try:
             request = self._request(call, token, passage)
         except (ValueError, httpx.InvalidURL) as error:
@@ -178,14 +222,9 @@ class Transport:
                 f"No complete answer within {self.deadline_s + call.patience_s:g} s.", surely_not_sent=not passage.begun
             ) from error
         # The group: a connection tried over several addresses fails as several errors. Its cause is not chained: a
-        # broken header's error quotes it, and a log would print what the service echoed.
+        # broken header's error quotes it, and a log would print an echoed secret.
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
             raise self._unreachable(Mask(token.reveal()).text(str(error)), begun=passage.begun) from None
-
-    def _token(self) -> Token:
-        if isinstance(self.token, Token):
-            return self.token
-        raise NoTokenError(str(self.token or "No token for this service. See why: runwarden token check"))
 
     def _request(self, call: Call, token: Token, passage: _Passage) -> httpx.Request:
         target = call.path
@@ -228,7 +267,9 @@ class Transport:
             try:
                 proxy = self.network.proxy_of(self.base_url)
                 needs_tls = self.base_url.startswith("https:") or (proxy is not None and proxy.url.scheme == "https")
-                context = await asyncio.to_thread(self.network.context) if needs_tls else _no_tls()
+                # On http a context is not used; loading httpx's certificates would take a tenth of a second.
+                unused = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                context = await asyncio.to_thread(self.network.context) if needs_tls else unused
             except ValueError as error:
                 raise NotSendableError(f"The service cannot be asked: {error}.") from error
             if proxy is not None and proxy.url.scheme == "https":
@@ -312,12 +353,7 @@ def _unexpected(response: httpx.Response, mask: Mask) -> str:
     return f"The service answered {status}, which the API does not have."
 
 
-def _no_tls() -> ssl.SSLContext:
-    # Not used on http; loading httpx's certificates would take a tenth of a second.
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-class _FailureBody(BaseModel):
+class _FailureBody(Struct, frozen=True):
     """The body of a failed answer (spec 2.8)."""
 
     message: str | None = None
@@ -331,8 +367,8 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
     `retry_after` is relative to the header Date in `sent_at`.
     """
     try:
-        said = _FailureBody.model_validate_json(body)
-    except ValidationError:
+        said = msgspec.json.decode(body, type=_FailureBody)
+    except (ValueError, RecursionError):
         said = _FailureBody()
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
     message = (said.message or f"The service answered {status}{phrase}.")[:_LONGEST_MESSAGE]

@@ -1,199 +1,141 @@
-"""The bodies of answers: strict about ids and the way to the next page, tolerant of the rest.
+"""The bodies of answers, decoded into records: strict about ids and the way to the next page, tolerant of the rest.
 
-Unknown fields, statuses and platforms are kept as received, and so is a field of another type than the spec's. NaN, or
-an integer beyond 64 bits where one is stored, makes the whole answer unusable.
+Unknown fields, statuses and platforms are kept as received, and so is a field of another type than the spec's. A time
+that cannot be read is unknown. NaN, and text that is not JSON, make the whole answer unusable.
 """
 
 import json
 from functools import lru_cache
-from typing import Annotated, Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
-from typing_extensions import TypeAliasType
+import msgspec
 
 from app.api.errors import UnusableAnswerError
-from app.api.requests import (
-    Answer,
-    CancelRun,
-    ContinueRun,
-    CreateOrganization,
-    ResendInvitation,
-    StartAgent,
-    StartRun,
-    WriteRequest,
-)
+from app.api.requests import Answer, OnboardProject, WriteRequest
 from app.api.timestamps import timestamp
-from storage.records import (
-    Execution,
-    HealthReport,
-    HealthSample,
-    Organization,
-    Project,
-    Repository,
-    Run,
-    RunPage,
-)
+from storage.records import WRITE_KINDS, HealthReport, HealthSample, Organization, Repository, Run, RunPage
 from storage.records.health import NO_STATUS
-from storage.records.results import Invitation
 
 _COUNTS: Final = range(2**63)
-_Plain = TypeAliasType(
-    "_Plain", "bool | int | FiniteFloat | str | list[_Plain] | dict[str, _Plain] | None"
-)  # NaN and Infinity are not JSON
-_Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-_Id = Annotated[str, Field(min_length=1, max_length=1_000)]
-_Body = TypeVar("_Body", bound="WireModel")
+_ODD_IDS: Final = range(-(2**63), 2**63)
+_LONGEST_ID: Final = 1_000
+_DEEPEST: Final = 100
+_NESTING: Final = frozenset({dict, list})
 _STR: Final = frozenset({str})
+_Record = TypeVar("_Record")
 
 
-class WireModel(BaseModel):
-    """An object of an answer: its known fields, and every other one as received."""
+def read(body: bytes, status: int | None = None, *, may_repair: bool = False) -> dict[str, Any]:
+    r"""The JSON object of a body.
 
-    # Input stays out of errors: a body may hold what must not reach a log.
-    model_config = ConfigDict(extra="allow", frozen=True, strict=True, hide_input_in_errors=True)
-    __pydantic_extra__: dict[str, _Plain]
+    `may_repair`: an escape such as `\ud800` without its other half becomes U+FFFD.
 
-    def as_received(self) -> str:
-        """The object as JSON: every field that came, no field that did not."""
-        # What `model_dump_json` calls: by far the most of it is spent on finding out its defaults.
-        return self.__pydantic_serializer__.to_json(self, exclude_unset=True).decode()
-
-
-class _RepositoryBody(WireModel):
-    """Spec 2.3."""
-
-    platform: str
-    data: dict[str, _Plain] | None = None
-
-    def record(self) -> Repository:
-        """The repository as a record."""
-        data = self.data or {}
-        if set(map(type, data.values())) <= _STR:
-            return _repository(self.platform, tuple(data.items()))
-        return Repository.of(self.platform, data)
+    Raises:
+        UnusableAnswerError: It is not one.
+    """
+    try:
+        try:
+            found = msgspec.json.decode(body)
+        except ValueError:
+            if not (may_repair and b"\\u" in body):
+                raise
+            # Half of a surrogate pair in one field would hide a whole page.
+            text = json.dumps(json.loads(body), ensure_ascii=False)
+            found = msgspec.json.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise UnusableAnswerError(f"The service's answer cannot be read: {error}.", status=status) from error
+    if _is_deep(found, _DEEPEST):
+        raise UnusableAnswerError("The service's answer cannot be read: it is nested too deeply.", status=status)
+    return as_object(found, status)
 
 
-# A history names few repositories many times.
-@lru_cache(maxsize=1_000)
-def _repository(platform: str, data: tuple[tuple[str, object], ...]) -> Repository:
-    return Repository.of(platform, dict(data))
+def _is_deep(value: object, most: int) -> bool:
+    """Whether more than `most` objects and lists lie within each other, which could exhaust the stack elsewhere."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return most == 0 or any(_is_deep(each, most - 1) for each in inner if type(each) in _NESTING)
 
 
-class _RunBody(WireModel):
-    """Spec 2.4."""
+def as_object(received: object, status: int | None = None) -> dict[str, Any]:
+    """An object of an answer.
 
-    run_id: _Id
-    status: str
-    branch_name: str | None = None
-    repository: _RepositoryBody
-    created_at: _Plain = None
-    updated_at: _Plain = None
-
-    def record(self) -> Run:
-        """The run as the rest of the program knows it."""
-        return Run(
-            run_id=self.run_id,
-            status=self.status,
-            branch_name=self.branch_name or "",
-            repository=self.repository.record(),
-            created_at=timestamp(self.created_at),
-            updated_at=timestamp(self.updated_at),
-            raw_json=self.as_received(),
-        )
+    Raises:
+        UnusableAnswerError: It is something else.
+    """
+    if not isinstance(received, dict):
+        raise UnusableAnswerError("The service's answer cannot be read: an object is missing.", status=status)
+    return received
 
 
-class _OddRunBody(WireModel):
-    """A run with an id, even if all other fields differ from spec 2.4."""
+def fields(received: object) -> dict[str, Any]:
+    """The fields of an object of an answer, with its times decoded. Raises as `as_object`."""
+    received = as_object(received)
+    return {name: timestamp(each) if name.endswith("_at") or name == "at" else each for name, each in received.items()}
 
-    run_id: _Id | _Int64
-    status: _Plain = None
-    branch_name: _Plain = None
-    repository: _Plain = None
-    created_at: _Plain = None
-    updated_at: _Plain = None
 
-    def record(self) -> Run:
-        """The run, with its odd fields as JSON."""
-        return Run(
-            run_id=str(self.run_id),
-            status=_shown(self.status),
-            branch_name=_shown(self.branch_name),
-            repository=_odd_repository(self.repository),
-            created_at=timestamp(self.created_at),
-            updated_at=timestamp(self.updated_at),
-            raw_json=self.as_received(),
-        )
+def record(kind: type[_Record], found: dict[str, Any]) -> _Record:
+    """The record with these fields; others are ignored.
+
+    Raises:
+        UnusableAnswerError: A field is missing, or of another type.
+    """
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise UnusableAnswerError(f"The service's answer cannot be read: {error}.") from error
+
+
+def identity(found: dict[str, Any], name: str, status: int | None = None) -> str:
+    """The id in a field.
+
+    Raises:
+        UnusableAnswerError: There is none.
+    """
+    if not (isinstance(received := found.get(name), str) and 0 < len(received) <= _LONGEST_ID):
+        raise UnusableAnswerError(f"The service's answer cannot be read: {name} is missing.", status=status)
+    return received
 
 
 def _shown(received: object) -> str:
     """A field as text, whatever its type; null and a missing one are empty."""
-    if received is None or isinstance(received, str):
-        return received or ""
-    return _as_json(received)
+    return "" if received is None else received if isinstance(received, str) else _as_json(received)
 
 
 def _as_json(received: object) -> str:
-    return json.dumps(received, ensure_ascii=False, separators=(",", ":"))
+    return msgspec.json.encode(received).decode()
 
 
-def _odd_repository(received: object) -> Repository:
+def _run(received: object) -> Run | None:
+    """A run with all its fields, odd ones as JSON (spec 2.4); None: it has no usable id."""
+    found = received if isinstance(received, dict) else {}
+    run_id = found.get("run_id")
+    if not (isinstance(run_id, str) and 0 < len(run_id) <= _LONGEST_ID) and not (
+        type(run_id) is int and run_id in _ODD_IDS
+    ):
+        return None
+    return Run(
+        run_id=str(run_id),
+        status=_shown(found.get("status")),
+        branch_name=_shown(found.get("branch_name")),
+        repository=_repository(found.get("repository")),
+        created_at=timestamp(found.get("created_at")),
+        updated_at=timestamp(found.get("updated_at")),
+        raw_json=_as_json(found),
+    )
+
+
+def _repository(received: object) -> Repository:
     if not isinstance(received, dict):
         return Repository.of("", received)
-    data = received.get("data")
-    return Repository.of(_shown(received.get("platform")), {} if data is None else data)
+    platform, data = _shown(received.get("platform")), received.get("data")
+    if isinstance(data, dict) and set(map(type, data.values())) <= _STR:
+        return _known_repository(platform, tuple(data.items()))
+    return Repository.of(platform, {} if data is None else data)
 
 
-_RUN_BODIES: Final = (_RunBody, _OddRunBody)
-
-
-class _WrittenRunBody(_OddRunBody):
-    """A run as the answer to a write: the id alone is insisted on."""
-
-    run_id: _Id
-
-
-class _RunListBody(WireModel):
-    """Spec 2.5."""
-
-    runs: list[Annotated[_RunBody | _OddRunBody | _Plain, Field(union_mode="left_to_right")]]
-    next_token: str | None = None
-    total_count: _Plain = None
-
-
-class _HealthBody(WireModel):
-    """Spec 2.7."""
-
-    code_hosting: dict[str, _Plain] | None = None
-
-
-class _OrganizationBody(WireModel):
-    """Spec 2.2; the id alone is insisted on: with it, the creation is certain."""
-
-    organization_id: _Id
-    organization_name: str | None = None
-    organization_slug: str | None = None
-    parent_organization_id: str | None = None
-
-
-class _ExecutionBody(WireModel):
-    """Spec 2.6; the id alone is insisted on."""
-
-    agent_name: str | None = None
-    execution_id: _Id
-    repository: str | None = None
-    status: str | None = None
-    created_at: _Plain = None
-
-
-class _ProjectBody(WireModel):
-    """The answer to GitLab onboarding, by the design's decision (spec 4.6 names the endpoint only)."""
-
-    success: bool
-    project_path: str | None = None
-    status: str | None = None
-    webhook_configured: bool | None = None
-    project_id: _Int64 | None = None
-    error: str | None = None
+# A history names few repositories many times.
+@lru_cache(maxsize=1_000)
+def _known_repository(platform: str, data: tuple[tuple[str, str], ...]) -> Repository:
+    return Repository.of(platform, dict(data))
 
 
 def run_page(body: bytes) -> RunPage:
@@ -202,38 +144,13 @@ def run_page(body: bytes) -> RunPage:
     Raises:
         UnusableAnswerError: The body is not what spec 2.5 says.
     """
-    page = read_body(_RunListBody, body, may_repair=True)
-    runs = tuple([run.record() for run in page.runs if isinstance(run, _RUN_BODIES)])
-    total = page.total_count if type(page.total_count) is int and page.total_count in _COUNTS else None
-    return RunPage(runs, page.next_token or None, total, dropped=len(page.runs) - len(runs))
-
-
-class InvitationBody(WireModel):
-    """An invitation (docs/dev/api.md)."""
-
-    invitation_id: str
-    organization_id: str
-    email: str
-    state: str = ""
-    sent_at: str | None = None
-    expires_at: str | None = None
-    accepted_at: str | None = None
-    failure: str | None = None
-    mail: str = ""
-
-    def record(self) -> Invitation:
-        """The invitation as a record."""
-        return Invitation(
-            invitation_id=self.invitation_id,
-            organization_id=self.organization_id,
-            email=self.email,
-            state=self.state,
-            sent_at=timestamp(self.sent_at),
-            expires_at=timestamp(self.expires_at),
-            accepted_at=timestamp(self.accepted_at),
-            failure=self.failure,
-            mail=self.mail,
-        )
+    page = read(body, may_repair=True)
+    listed, token, total = page.get("runs"), page.get("next_token"), page.get("total_count")
+    if not isinstance(listed, list) or not isinstance(token, str | None):
+        raise UnusableAnswerError("The service's answer cannot be read: it is not a page of runs.")
+    runs = tuple([run for run in map(_run, listed) if run is not None])
+    total = total if type(total) is int and total in _COUNTS else None
+    return RunPage(runs, token or None, total, dropped=len(listed) - len(runs))
 
 
 def health_report(body: bytes) -> HealthReport:
@@ -242,7 +159,9 @@ def health_report(body: bytes) -> HealthReport:
     Raises:
         UnusableAnswerError: The body is not what spec 2.7 says.
     """
-    platforms = read_body(_HealthBody, body, may_repair=True).code_hosting or {}
+    platforms = read(body, may_repair=True).get("code_hosting") or {}
+    if not isinstance(platforms, dict):
+        raise UnusableAnswerError("The service's answer cannot be read: code_hosting is not an object.")
     return HealthReport(tuple(_sample(name, found) for name, found in platforms.items() if found is not None))
 
 
@@ -254,93 +173,32 @@ def _sample(platform: str, received: object) -> HealthSample:
 
 
 def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
-    """The answer to a write, read as its request's kind has it.
+    """The answer to a write; its id alone is required, since an id proves that the write was carried out.
 
     Raises:
-        UnusableAnswerError: The body is not what the spec says; the write has probably been carried out.
+        UnusableAnswerError: There is no id; the write has probably been carried out.
     """
-    match request:
-        case StartRun() | ContinueRun() | CancelRun():
-            run = read_body(_WrittenRunBody, body, status)
-            return Answer(status, body.decode(), run=run.record())
-        case StartAgent():
-            execution = read_body(_ExecutionBody, body, status)
-            return Answer(status, body.decode(), execution=_execution(execution, request))
-        case ResendInvitation():
-            invitation = read_body(InvitationBody, body, status)
-            return Answer(status, body.decode(), invitation=invitation.record())
-        case CreateOrganization():
-            organization = read_body(_OrganizationBody, body, status)
-            return Answer(status, body.decode(), organization=_organization(organization))
-        case _:
-            project = read_body(_ProjectBody, body, status)
-            return Answer(status, body.decode(), project=_project(project, request.project_path))
+    found, raw, kind = read(body, status), body.decode(), WRITE_KINDS[request.kind]
+    if isinstance(request, OnboardProject):
+        # The spec names this endpoint without its answer (4.6): this is the design's decision.
+        if not isinstance(found.get("success"), bool):
+            raise UnusableAnswerError("The service's answer cannot be read: success is missing.", status=status)
+        return Answer(status, raw, _shown(found.get("project_path")) or request.project_path or "")
+    result_id = identity(found, kind.fields[0], status)
+    return Answer(status, raw, result_id, _run(found) if kind.made == "run" else None)
 
 
-def _execution(body: _ExecutionBody, request: StartAgent) -> Execution:
-    return Execution(
-        agent_name=body.agent_name or request.name,
-        execution_id=body.execution_id,
-        repository=body.repository or request.repository,
-        status=body.status or "",
-        created_at="" if body.created_at is None else str(body.created_at),
-        raw_json=body.as_received(),
-    )
+def organization(body: str) -> Organization:
+    """A created organization (spec 2.2), from the answer to its creation.
 
-
-def _organization(body: _OrganizationBody) -> Organization:
+    Raises:
+        UnusableAnswerError: It has no id.
+    """
+    found = read(body.encode())
     return Organization(
-        organization_id=body.organization_id,
-        organization_name=body.organization_name or "",
-        organization_slug=body.organization_slug or "",
-        parent_organization_id=body.parent_organization_id or "",
-        raw_json=body.as_received(),
+        organization_id=identity(found, "organization_id"),
+        organization_name=_shown(found.get("organization_name")),
+        organization_slug=_shown(found.get("organization_slug")),
+        parent_organization_id=_shown(found.get("parent_organization_id")),
+        raw_json=body,
     )
-
-
-def _project(body: _ProjectBody, asked_for: str | None) -> Project:
-    return Project(
-        project_path=body.project_path or asked_for or "",
-        status=body.status or "",
-        success=body.success,
-        webhook_configured=body.webhook_configured,
-        project_id=body.project_id,
-        error=body.error,
-        raw_json=body.as_received(),
-    )
-
-
-def _without_half_pairs(body: bytes) -> bytes | None:
-    r"""The JSON with U+FFFD instead of escapes such as `\ud800` without their other half; None: it has none."""
-    if b"\\u" not in body:
-        return None
-    try:
-        text = json.dumps(json.loads(body), ensure_ascii=False)
-    except ValueError:
-        return None
-    repaired = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return None if repaired == text else repaired.encode()
-
-
-def read_body(model: type[_Body], body: bytes, status: int | None = None, *, may_repair: bool = False) -> _Body:
-    """A body as a model; `may_repair`: even if one of its texts is no valid Unicode.
-
-    Raises:
-        UnusableAnswerError: It is not one.
-    """
-    try:
-        try:
-            return model.model_validate_json(body)
-        except ValidationError:
-            # Half of a surrogate pair in one field would hide a whole page.
-            repaired = _without_half_pairs(body) if may_repair else None
-            if repaired is None:
-                raise
-            return model.model_validate_json(repaired)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        location = ".".join(str(step) for step in first["loc"][:4])
-        raise UnusableAnswerError(
-            f"The service's answer cannot be read{f' at {location}' if location else ''}: {first['msg']}.",
-            status=status,
-        ) from error

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
-from app.actions.asked import Asked, TellTurns, what_began
+from app.actions.asked import Asked, ReadTurns, what_began
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError
 from app.api.errors import ApiError
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
@@ -35,6 +35,7 @@ from storage.cache.cache import Cache
 from storage.records import Action, Repository, RunDetail
 from storage.records.alert import Alert, Level
 from storage.records.decision import Decision, Outcome
+from storage.records.error_kinds import error_kind
 from storage.state import State
 
 MARK: Final = "runwarden_automation"
@@ -46,8 +47,6 @@ _LEVELS: Final[Mapping[str, Level]] = {"failed": "error", "completed": "informat
 """By the status that triggered the rule."""
 _OUTCOMES: Final[Mapping[str, Outcome]] = {"confirmed": "done", "unknown": "unknown", "sending": "unknown"}
 """By the action's state; any other state is a failure."""
-_PASSING: Final = frozenset({"unreachable", "timed_out", "rate_limited", "database_busy"})
-"""Kinds of errors that pass without a fix."""
 
 
 class CannotActError(RunwardenError):
@@ -74,7 +73,7 @@ class ResponseRunner(Struct, frozen=True):
     profile: str
     hidden: frozenset[str]
     """Environment variables that are hidden from programs."""
-    tell_turns: TellTurns
+    read_turns: ReadTurns
     """Asks the service for a run's turns."""
 
     async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
@@ -122,7 +121,7 @@ class ResponseRunner(Struct, frozen=True):
                     raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
                 return cancellation
             case DoRetry():
-                original = await what_began(self.actions.ledger, self.tell_turns, await self._cached(facts))
+                original = await what_began(self.actions.ledger, self.read_turns, await self._cached(facts))
                 if not isinstance(original, Asked):
                     raise CannotActError(f"its instructions are unknown. {original.reason}".rstrip("."))
                 again = original.request
@@ -208,7 +207,7 @@ def result_of(action: Action) -> ActingResult:
     """The result of a write, from its entry in the ledger."""
     outcome = _OUTCOMES.get(action.state, "failed")
     reason = action.error.message if action.error is not None and outcome != "done" else ""
-    may_repeat = action.state == "not_sent" and action.error is not None and action.error.kind in _PASSING
+    may_repeat = action.state == "not_sent" and action.error is not None and error_kind(action.error.kind).passes
     return ActingResult(outcome, reason, action.action_id, action.result_id, may_repeat)
 
 

@@ -240,7 +240,7 @@ class Bot:
                     if engine.clock() - forgot_at > FORGET_EVERY:
                         forgot_at = engine.clock()
                         await self.state.forget(forgot_at)
-                        await self.state.forget_told(forgot_at)
+                        await self.state.forget_reported(forgot_at)
                     wait_s = (await runner.next_look() - engine.clock()).total_seconds()
                 if self._failure:
                     self.say("storage_works", profile=self.profile.name)

@@ -15,6 +15,7 @@ import click
 
 from app.api.heartbeat import Heartbeat
 from app.automations.bot import Bot, reload_on_hangup
+from app.automations.metrics import Snapshot, serve
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import FactCommand, async_command, reading
@@ -22,7 +23,6 @@ from app.engine.times import rfc3339
 from app.start.streams import printing
 
 if TYPE_CHECKING:
-    from app.automations.metrics import Snapshot
     from app.profiles import Settings
 
 WATCHDOG_S: Final = 5.0
@@ -100,9 +100,8 @@ async def _metrics(address: tuple[str, int] | None, bots: Sequence[Bot], heartbe
         yield
         return
     require_extra("metrics")
-    from app.automations.metrics import serve
 
-    async def snapshots() -> "Sequence[Snapshot]":
+    async def snapshots() -> Sequence[Snapshot]:
         return [await bot.snapshot(heartbeat.counts) for bot in bots]
 
     try:

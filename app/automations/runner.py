@@ -45,7 +45,7 @@ LONGEST_WAIT: Final = timedelta(seconds=10)
 
 
 class Observing(Protocol):
-    """Shows a runner what its rules may act on: now, or as it was."""
+    """Shows a runner the possible triggers of its rules, now or in the past."""
 
     run_facts: RunFacts
 
@@ -53,7 +53,7 @@ class Observing(Protocol):
         """The possible triggers of rules at this time."""
 
     async def news_from(self, rule: Rule, state: RuleState, /) -> datetime | None:
-        """The time from which on what the rule finds is news; None: it cannot look yet."""
+        """The time since which matches are news to the rule; None: it cannot look yet."""
 
     def passed(self, seen: Seen) -> None:
         """Begin the next observation after these changes."""
@@ -432,27 +432,24 @@ class Runner:
         await self._act_if(rule, await self.state.decide_again(decision, verdict))
 
     async def _act_if(self, rule: Rule, taken: Decision | None) -> None:
-        """Act on what was decided again, if that is still the decision; None: another process was faster."""
+        """Act on a repeated decision, if it still holds; None: another process was faster."""
         if taken is None:
             return
         if taken.outcome == "acting":
-            await self._act_on(rule, taken)
+            now = self.clock()
+            self.work.attempts[taken.decision_id] = _Attempt(now, now)
+            await self._act(rule, taken)
             return
         self.journal(taken)
         if taken.outcome == "waiting":
             await self._keep_request(rule, taken)
 
     async def _keep_request(self, rule: Rule, decision: Decision) -> None:
-        """Keep the exact request, for whoever approves it."""
+        """Store the exact request, for its approver."""
         with suppress(CannotActError, ApiError):
             request = await self.responses.request(rule, decision)
             if request is not None:
                 await self.state.keep_request(decision.decision_id, shown(request))
-
-    async def _act_on(self, rule: Rule, decision: Decision) -> None:
-        now = self.clock()
-        self.work.attempts[decision.decision_id] = _Attempt(now, now)
-        await self._act(rule, decision)
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that was not sent for certain; never repeat a program that may have run."""

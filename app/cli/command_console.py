@@ -67,7 +67,7 @@ def open_console(invocation: Invocation) -> int:
 
 
 def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> int:
-    """Open the console on a terminal, else print a snapshot; return the exit code."""
+    """Open the console on a terminal, or print a snapshot elsewhere; return the exit code."""
     in_browser = os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
     if in_browser:
         end_with_server()
@@ -101,7 +101,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
     "--agent",
     default="",
     metavar="PROGRAM",
-    help="Add a program of yours as an agent, with your key: claude, codex, gemini, opencode or aider.",
+    help="Add your program as an agent, with your key: claude, codex, gemini, opencode or aider.",
 )
 @click.pass_obj
 def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None, agent: str) -> int:

@@ -18,10 +18,10 @@ PASS_THROUGH: Final = {"ignore_unknown_options": True, "allow_interspersed_args"
 
 
 class ServiceCommand(click.Command):
-    """A command of the service's own command line, which is another program; it completes its own words."""
+    """A command of the service's command line, which is another program and completes its own words."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        """Return what the other program suggests for this word."""
+        """Return the other program's suggestions for this word."""
         from app.cli.completion import completed_by_service
 
         before = ["serve"] if self.name == "serve" else []

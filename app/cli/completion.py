@@ -29,11 +29,11 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
     except (ConfigError, StorageError, OSError):
         return []
     given = ctx.params.get(param.name or "") or ()
-    # Bash puts a word into the line as it is given it, and would run what a name holds; zsh and fish quote it.
+    # Bash puts a word into the line unquoted, and would run commands within a name; zsh and fish quote it.
     quoted = shlex.quote if os.environ.get("_RUNWARDEN_COMPLETE") == "bash_complete" else str
     return [
-        CompletionItem(quoted(value), help=said)
-        for value, said in found
+        CompletionItem(quoted(value), help=description)
+        for value, description in found
         if value.startswith(incomplete) and value not in given and value.isprintable()
     ]
 
@@ -64,7 +64,7 @@ async def _found(kind: str, invocation: Invocation) -> list[tuple[str, str]]:
 
 
 def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
-    """The suggestions of the service's own command line, which runs as a process of its own."""
+    """The suggestions of the service's command line, which runs as a separate process."""
     words = ["runwarden", *arguments, incomplete]
     asked = {
         "_RUNWARDEN SERVICE_COMPLETE": "zsh_complete",
@@ -84,6 +84,6 @@ def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
         return []
     lines = done.stdout.splitlines()
     return [
-        CompletionItem(value, type=kind, help=None if said == "_" else said)
-        for kind, value, said in zip(lines[::3], lines[1::3], lines[2::3], strict=False)
+        CompletionItem(value, type=kind, help=None if description == "_" else description)
+        for kind, value, description in zip(lines[::3], lines[1::3], lines[2::3], strict=False)
     ]

@@ -42,7 +42,7 @@ class Invocation:
         self.is_plugin = False
         """Whether failures are printed in the monitoring-plugin convention."""
         self.beside_error: Mapping[str, object] = {}
-        """Keys to add to a failure's JSON document: what the command found out before it failed."""
+        """Keys to add to a failure's JSON document: facts found before the command failed."""
         self.rows: Rows[Any] | None = None
         """The list that is being printed. A failure is printed after its rows, inside the same JSON document."""
         self.warnings: list[str] = []
@@ -58,7 +58,7 @@ class Invocation:
 
     @property
     def format(self) -> Format:
-        """The format asked for; else a table."""
+        """The requested format; a table by default."""
         return self.asked_format or Format.TABLE
 
     @property

@@ -15,6 +15,7 @@ from storage.records import (
     CANCELLED,
     INVITATION_LIFETIME,
     STATUS_BY_NAME,
+    WRITE_KINDS,
     Action,
     ActionFilter,
     ActionKind,
@@ -28,41 +29,20 @@ if TYPE_CHECKING:
     from app.engine.files import ProfileFiles
 
 
-class Made(Struct, frozen=True):
-    """What a kind of write makes, as its document shows it."""
-
-    key: str
-    """The key of the document."""
-    shown: tuple[str, ...]
-    """The fields that a table shows; the first holds the id."""
-
-
-_RUN: Final = Made("run", ("run_id", "status", "branch_name", "outcome"))
-MADE: Final[Mapping[ActionKind, Made]] = {
-    "run.start": _RUN,
-    "run.continue": _RUN,
-    "run.cancel": _RUN,
-    "agent.start": Made("execution", ("execution_id", "agent_name", "repository", "status")),
-    "organization.create": Made("organization", ("organization_id", "organization_name", "organization_slug")),
-    "invitation.resend": Made("invitation", ("invitation_id", "email", "state", "failure")),
-    "gitlab.onboard": Made("project", ("project_path", "status", "error")),
-}
-
-
 def unsent_document(kind: ActionKind) -> dict[str, object]:
     """The document of a write that was refused before there was an action: the same fields, all null."""
     unsent: dict[str, object] = {"action_id": None, "kind": kind, "state": "not_sent", "base_url": None}
-    return unsent | {MADE[kind].key: None, "warnings": []}
+    return unsent | {WRITE_KINDS[kind].made: None, "warnings": []}
 
 
 def write_document(action: Action) -> dict[str, object]:
     """The document of a write: its action and its result (null until known)."""
     made = as_received(action.response_json) or None
     if made is None and action.resolution == "created" and action.result_id is not None:
-        made = {MADE[action.kind].shown[0]: action.result_id}  # A person named it: only its id is known.
+        made = {WRITE_KINDS[action.kind].fields[0]: action.result_id}  # A user named it: only its id is known.
     if made is not None and (action.kind, action.state) == ("run.cancel", "confirmed"):
         made["outcome"] = CANCELLED
-    document = facts(action, "action_id kind state base_url") | {MADE[action.kind].key: made}
+    document = facts(action, "action_id kind state base_url") | {WRITE_KINDS[action.kind].made: made}
     return document if action.error is None else document | {"error": error_document(action)}
 
 
@@ -97,7 +77,7 @@ def subject(action: Action) -> str:
 
 
 def state_text(action: Action) -> str:
-    """An action's state in words, and whether a person resolved it."""
+    """An action's state in words, and whether a user resolved it."""
     by_hand = {"sent_again": " (sent again)", None: ""}.get(action.resolution, " (by hand)")
     return action.state.replace("_", " ") + by_hand
 
@@ -113,7 +93,7 @@ _INVITATION: Final = "invitation_id state sent_at expires_at accepted_at failure
 
 
 def organization_document(action: Action, invitation: Invitation | None = None) -> dict[str, object]:
-    """An attempt to create an organization, and what became of its invitation; None is unknown."""
+    """An attempt to create an organization, and its invitation; None is unknown."""
     body = json.loads(action.body_json)
     return {
         **facts(action, "action_id state created_at settled_at resolution"),
@@ -156,7 +136,7 @@ class RunDocument(Struct, frozen=True):
 
     @property
     def took(self) -> str:
-        """How long it worked, up to its end or until now."""
+        """How long it worked until it finished, or until now."""
         seconds = self.detail.took.until(self.now) if self.detail else None
         return "—" if seconds is None else span(seconds, pads_hours=False)
 

@@ -21,7 +21,7 @@ from app.profiles.write import ChangedError, save
 @click.command("edit", cls=ScreenCommand)
 @click.pass_obj
 def edit(invocation: Invocation) -> int:
-    """Open the configuration in $EDITOR, and keep what was saved if it is valid."""
+    """Open the configuration in $EDITOR, and keep the saved file if it is valid."""
     file = config_path(invocation.config_file, os.environ)
     before = read_text(file)
     text = before or example_text()
@@ -52,7 +52,7 @@ def edit(invocation: Invocation) -> int:
 def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: bool) -> int:
     """Set KEY, such as poll.runs_s or profiles.acme.read_only, to VALUE; comments and order of the file stay.
 
-    VALUE is TOML (3, true, ["a"]); what is not TOML is taken as text.
+    VALUE is TOML (3, true, ["a"]); anything else is taken as text.
     """
     if (value is None) != unset:
         raise failed("usage", "Give a VALUE, or --unset to remove the key.")
@@ -70,20 +70,16 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
         if value is None:
             parent.pop(last, None)
         else:
-            parent[last] = _toml(value)
+            try:
+                parent[last] = toml_value(value)
+            except (TOMLKitError, ValueError):
+                parent[last] = string(value)
         save(file, before, dumps(document))
     except TOMLKitError as error:
         raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
-    said = "unset" if value is None else value
-    invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, said)])
+    shown = "unset" if value is None else value
+    invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, shown)])
     return Exit.DONE
-
-
-def _toml(text: str) -> object:
-    try:
-        return toml_value(text)
-    except (TOMLKitError, ValueError):
-        return string(text)
 
 
 def _rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFailedError:

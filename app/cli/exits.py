@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from app.api.errors import ApiError, RateLimitedError, RefusedError
 from app.version import DISTRIBUTION
 from storage.base_error import RunwardenError
+from storage.records.error_kinds import ERROR_KINDS
 
 ErrorDetail = None | bool | int | float | str | list["ErrorDetail"] | dict[str, "ErrorDetail"]
 
@@ -20,46 +21,30 @@ class Exit(IntEnum):
     FAILED = 1
     """The run waited for failed, or something was found unhealthy."""
     USAGE = 2
-    """Usage, configuration, or a request that cannot succeed as it stands."""
+    """Usage, configuration, or a request that cannot succeed as it is."""
     TIMED_OUT = 3
     """Waiting took longer than `--timeout`."""
     NOT_AUTHORIZED = 4
     RATE_LIMITED = 5
     UNKNOWN_OUTCOME = 6
-    """A write may or may not have taken effect; a person has to find out."""
+    """A write may or may not have taken effect; the user has to find out."""
     NOT_FOUND = 7
     UNREACHABLE = 8
     """The service cannot be reached, or its answer cannot be used."""
     INTERRUPTED = 130
 
 
-_KINDS: Final[Mapping[Exit, Sequence[str]]] = {
-    Exit.FAILED: ("not_delivered",),
-    Exit.USAGE: (
-        *("usage", "config", "token", "no_token", "read_only", "missing_extra", "demo", "invalid", "not_sendable"),
-        *("rejected", "duplicate", "already_asked", "doubtful_id", "ambiguous", "not_confirmed", "wrong_state"),
-    ),
-    Exit.TIMED_OUT: ("waited_too_long",),
-    Exit.NOT_AUTHORIZED: ("not_authorized", "forbidden"),
-    Exit.RATE_LIMITED: ("rate_limited",),
-    Exit.UNKNOWN_OUTCOME: ("blocked",),
-    Exit.NOT_FOUND: ("not_found", "not_offered"),
-    Exit.UNREACHABLE: (
-        *("unreachable", "timed_out", "unusable_answer", "server_failed", "api_error", "refused", "uncertain"),
-    ),
-    Exit.INTERRUPTED: ("interrupted",),
-}
-EXIT_BY_KIND: Final[Mapping[str, Exit]] = {kind: code for code, kinds in _KINDS.items() for kind in kinds}
+EXIT_BY_KIND: Final = {kind: Exit(row.exit_code) for kind, row in ERROR_KINDS.items()}
 """The exit code of each kind of error, of the API, the ledger and the command line."""
 
 
 EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "service": (
-        *("anyio", "fastapi", "uvicorn", "h11", "sqlalchemy", "dbos", "email_validator", "alembic"),
+        *("anyio", "fastapi", "uvicorn", "h11", "sqlalchemy", "dbos", "email_validator", "alembic", "pydantic"),
         *("prometheus_client", "structlog", "ruff", "detect_secrets", "jinja2", "markdown_it", "nh3", "pygments"),
     ),
     "metrics": ("prometheus_client",),
-    "mcp": ("mcp",),
+    "mcp": ("mcp", "pydantic"),
 }
 """The optional parts of the distribution, and the packages that each needs."""
 

@@ -1,6 +1,7 @@
-"""Failures: whatever ended a command is reported in one form."""
+"""Failures: every error that stops a command is reported in one form."""
 
 import sys
+import traceback
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -22,11 +23,11 @@ CRASHED: Final = 70
 
 
 def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) -> int:
-    """Print what ended a command, in the format that it was asked for; return the exit code."""
+    """Print the error that stopped a command, in the requested format; return the exit code."""
     if isinstance(error, SystemExit):
         raise error
     if isinstance(error, KeyboardInterrupt | click.Abort) and invocation.outcome is not None:
-        # The document of a settled write is being printed: an error's document beside it would contradict it.
+        # The document of a settled write is being printed: another document with an error would contradict it.
         return Exit.INTERRUPTED
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
@@ -37,8 +38,6 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
         invocation.is_plugin = error.ctx is not None and error.ctx.info_name == "health"
     failure = failure_of(error)
     if failure is None:
-        import traceback
-
         with remarking(sys.stderr):
             traceback.print_exception(error)
         advice = "Open an issue with the traceback above and the output of: runwarden doctor"
@@ -46,9 +45,9 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
         (invocation.rows or invocation.output).failure(failure)
         return CRASHED
     if invocation.is_plugin:
-        from app.health.command import tell_unknown
+        from app.health.command import print_unknown
 
-        return tell_unknown(invocation.output, failure)
+        return print_unknown(invocation.output, failure)
     (invocation.rows or invocation.output).failure(failure, invocation.beside_error)
     return failure.exit
 
@@ -66,8 +65,8 @@ def failure_of(error: BaseException) -> Failure | None:
             if isinstance(error, click.UsageError) and error.ctx is not None:
                 detail["command"] = error.ctx.command_path
                 hint = f" See: {error.ctx.command_path} --help"
-            said = error.format_message().rstrip(".")
-            return Failure("usage", said + ("" if said.endswith("?") else ".") + hint, Exit.USAGE, detail)
+            message = error.format_message().rstrip(".")
+            return Failure("usage", message + ("" if message.endswith("?") else ".") + hint, Exit.USAGE, detail)
         case ApiError():
             return of_api_error(error)
         case RunwardenError():
@@ -93,7 +92,7 @@ def _of_ours(error: RunwardenError) -> Failure:
                 detail["action_id"] = error.existing.action_id
             if isinstance(error, InvalidRequestError):
                 detail["problems"] = [{"field": p.field, "message": p.message} for p in error.problems]
-            hint = " To create another one all the same, give --again." if isinstance(error, DuplicateError) else ""
+            hint = " To create another one anyway, give --again." if isinstance(error, DuplicateError) else ""
             return Failure(error.kind, error.message + hint, EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
         case NoSuchActionError():
             return Failure("not_found", str(error), Exit.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""`--verbose` and `--log-file`: a log beside the program's output."""
+"""`--verbose` and `--log-file`: a log in addition to the program's output."""
 
 import logging
 import sys

@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "service": ("app.cli.command_service:service", "Administer a self-hosted service's data folder."),
     "runs": (
         "app.runs.command:runs",
-        "List, start, continue, retry and wait for runs; show and apply what they did.",
+        "List, start, continue, retry and wait for runs; show and apply their results.",
     ),
     "agents": ("app.actions.command_agents:agents", "List and start named agents."),
     "health": ("app.health.command:health", "Check the code hosts, as a monitoring plugin."),

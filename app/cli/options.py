@@ -182,7 +182,7 @@ class HelpfulCommand(click.Command):
 
 
 class CommandGroup(HelpfulCommand, click.Group):
-    """A group of commands, with the global options; `--json` and `--output` may stand before a command's name."""
+    """A group of commands, with the global options; `--json` and `--output` may precede a command's name."""
 
     def __init__(
         self, *args: Any, elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({}), **kwargs: Any
@@ -222,8 +222,8 @@ class CommandGroup(HelpfulCommand, click.Group):
     def _summaries(self) -> list[tuple[str, str]]:
         own = {name: command.get_short_help_str(200) for name, command in self.commands.items()}
         return [
-            *((name, said) for name, (_, said) in self._elsewhere.items() if said),
-            *((name, said) for name, said in own.items() if name not in self._elsewhere),
+            *((name, summary) for name, (_, summary) in self._elsewhere.items() if summary),
+            *((name, summary) for name, summary in own.items() if name not in self._elsewhere),
         ]
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -237,7 +237,9 @@ class CommandGroup(HelpfulCommand, click.Group):
             return super().shell_complete(ctx, incomplete)
         from click.shell_completion import CompletionItem
 
-        return [CompletionItem(name, help=said) for name, said in self._summaries() if name.startswith(incomplete)]
+        return [
+            CompletionItem(name, help=summary) for name, summary in self._summaries() if name.startswith(incomplete)
+        ]
 
 
 class FactCommand(HelpfulCommand):

@@ -1,5 +1,6 @@
 """The only printer: facts on stdout in the format asked for, everything else on stderr."""
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,22 +34,22 @@ Document = Mapping[str, object]
 
 
 class Column(NamedTuple, Generic[T]):
-    """One column, for people and for CSV."""
+    """One column, for tables and for CSV."""
 
     title: str
     text: Callable[[T], str] | None = None
-    """The cell as people read it. None: the item is a document, and this is its field `name`."""
+    """The cell in a table. None: the item is a document, and this is its field `name`."""
     name: str = ""
     """The column's name in CSV; empty: not in CSV."""
     value: Callable[[T], object] | None = None
-    """The cell in CSV, None being empty. None: the document's field or the text, whichever there is."""
+    """The cell in CSV, None being empty. None: the document's field or, without one, the text."""
     flexible: bool = False
     """Whether the column may be shortened to fit."""
     tone: Callable[[T], str] | None = None
     """A key of `TONES`, or an empty string."""
 
     def cell(self, item: T) -> str:
-        """The cell as people read it."""
+        """The cell in a table."""
         if self.text is not None:
             return self.text(item)
         value = item[self.name] if isinstance(item, Mapping) else None
@@ -228,8 +229,6 @@ class Output(NamedTuple):
 
         It is on one line, unless one JSON document is asked for.
         """
-        import json
-
         ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
         indent = 2 if self.format is Format.JSON else None
         return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))

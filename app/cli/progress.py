@@ -25,7 +25,7 @@ BAR: Final = 24
 
 @contextmanager
 def progress_bar(engine: "Engine", title: str = "") -> Iterator["Bar"]:
-    """Show the backfill's progress on stderr, or only a title while its end is not known."""
+    """Show the backfill's progress on stderr, or only a title while its length is not known."""
     bar = Bar(sys.stderr, title)
     stop = engine.subscribe(bar.update)
     try:

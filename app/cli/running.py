@@ -1,4 +1,4 @@
-"""A command's work on an event loop: a signal cancels it, so that it can finish what it began."""
+"""A command's work on an event loop: a signal cancels it, so that it can finish a write in flight."""
 
 import asyncio
 import gc
@@ -73,7 +73,7 @@ def _listen(invocation: Stoppable) -> None:
         invocation.stopped_by = number
         for each in STOPPING:
             loop.remove_signal_handler(each)
-            # A second signal stops the process at once; the ledger knows what was begun.
+            # A second signal stops the process at once; the ledger has the writes in flight.
             signal.signal(each, signal.SIG_DFL)
             if invocation.at_second_signal is not None:
                 loop.add_signal_handler(each, invocation.at_second_signal, each)

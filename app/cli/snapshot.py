@@ -1,4 +1,4 @@
-"""The console's first screen as text, where there is no terminal."""
+"""The console's first screen as text, for output that is not a terminal."""
 
 from datetime import timedelta
 from typing import Final

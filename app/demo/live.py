@@ -12,6 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from app.api.requests import StartAgent, StartRun
+from app.demo.history import ask_lab, execute
+from app.demo.world import PROFILE, REPOSITORIES, tasks
+from app.profiles import load
+from storage.records import Repository
+
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
@@ -27,7 +33,7 @@ FIRST_OUTAGE_S: Final = 75.0
 FRAGILE: Final = "platform/tools"
 """The repository that the health probe of the demo's GitLab reads: hiding it makes the host unreachable."""
 TASKS: Final = {
-    "reviewer": ("Review what is on this branch.", "Is this ready to merge?", "Which tests are missing?"),
+    "reviewer": ("Review this branch.", "Is this ready to merge?", "Which tests are missing?"),
     "security-review": ("Look for secrets and injection.", "Can anything here leak data?"),
     "housekeeping": ("Review the style of the whole repository.", "What can be simplified?"),
 }
@@ -39,13 +45,8 @@ BRANCHES: Final = {
 
 
 async def _work(folder: Path, lab_token: str, own_agent: str) -> None:
-    from app.api.requests import StartRun
     from app.automations.bot import Bot, reload_on_hangup
-    from app.demo.history import ask_lab, execute
-    from app.demo.world import PROFILE
     from app.engine.engine import Engine
-    from app.profiles import load
-    from storage.records import Repository
 
     settings = load(folder / "config.toml", {})
     team = load(folder / "team.toml", {})
@@ -73,10 +74,6 @@ async def _work(folder: Path, lab_token: str, own_agent: str) -> None:
 
 async def _keep_starting(engine: "Engine") -> None:
     """Start run after run, like a team."""
-    from app.api.requests import StartAgent, StartRun
-    from app.demo.world import REPOSITORIES, tasks
-    from storage.records import Repository
-
     rng, fixes = random.Random(), tasks()
     samples = {each.name: each.sample for each in REPOSITORIES}
     while True:

@@ -1,13 +1,14 @@
 """Files that are written completely or not at all, readable only for their owner."""
 
 import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-# fcntl and tempfile are imported at first use: reading such a file comes before the first frame.
+# tempfile is imported at first use: reading such a file comes before the first frame.
 
 
 @contextmanager
@@ -40,8 +41,6 @@ def alone(folder: Path) -> Iterator[None]:
     Raises:
         OSError: It cannot be made or locked.
     """
-    import fcntl
-
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:

@@ -97,6 +97,7 @@ class Engine(Struct, frozen=True):
             network = Network(profile.proxy, profile.ca_file, profile.client_cert)
             deadline_s, budget = profile.poll.deadline_s, Budget(files.cache)
             client = Client(profile.base_url, token, deadline_s=deadline_s, budget=budget, network=network)
+            stack.push_async_callback(client.aclose)
             await client.budget.load()
             stack.pop_all()
         doorbell = Doorbell(*([announce] if announce else []))
@@ -217,7 +218,7 @@ class Engine(Struct, frozen=True):
     async def close(self) -> None:
         """Finish running writes, stop polling, then close connections and files, even if one of these fails."""
         async with AsyncExitStack() as stack:
-            # The stack closes the last one first.
+            # The stack closes in reverse order.
             for close in (self.cache.close, self.ledger.close):
                 stack.push_async_callback(close)
             if isinstance(self.state, State):

@@ -59,7 +59,7 @@ class StorageFailed(Struct, frozen=True):
     """Our own files cannot be written: the screen no longer follows the service."""
 
     message: str
-    """What happened, and the fix."""
+    """The problem and its fix."""
 
 
 Event = (

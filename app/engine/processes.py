@@ -1,4 +1,4 @@
-"""Ending a process of ours with all that it started; it leads a session of its own (`start_new_session`)."""
+"""Stopping a child process with all its descendants; it leads a separate session (`start_new_session`)."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ _SLICES: Final = 15
 
 
 async def within(deadline_s: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return what a process's work returns within so much of our own time.
+    """Return the result of work with a process, within this much of this process's own time.
 
     The time is measured in parts: one in which this process was stopped itself counts once, however long it took.
 
@@ -31,7 +31,7 @@ async def within(deadline_s: float, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def end_group(process: asyncio.subprocess.Process, grace_s: float = 0.0) -> None:
-    """End a process and its helpers; within `grace_s` they may end by themselves, having been told."""
+    """Stop a process and its helpers; they are signalled, and get `grace_s` to stop by themselves."""
     if grace_s:
         signal_group(process, signal.SIGTERM)
         with suppress(TimeoutError):

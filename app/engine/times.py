@@ -1,4 +1,4 @@
-"""Times and durations as users write and read them: `7d`, a date, RFC 3339, `4m ago`."""
+"""Times and durations as text: `7d`, a date, RFC 3339, `4m ago`."""
 
 import re
 from datetime import UTC, datetime, timedelta

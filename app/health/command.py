@@ -103,7 +103,7 @@ class HostView(Struct, frozen=True):
         }
 
 
-def tell_unknown(output: Output, failure: Failure) -> int:
+def print_unknown(output: Output, failure: Failure) -> int:
     """Report as a plugin that the health is unknown: on stdout, with exit code 3."""
     if output.format.is_json:
         output.failure(failure, {"status": "unknown", "code_hosting": {}})

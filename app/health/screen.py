@@ -30,10 +30,11 @@ from app.runs.screen_actions import ids_of, show_many, using_engine
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunSort
 from storage.records.activity import ActivityFilter, PollSpan
+from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
 from storage.records.service_traits import Wait
-from widgets.frame.freshness import REFUSED, PollTiming, freshness, next_poll, trouble_word
+from widgets.frame.freshness import PollTiming, freshness, next_poll
 from widgets.frame.notice import NoticePage
 from widgets.health.cards import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
@@ -117,12 +118,13 @@ def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[Heal
     words: dict[str | None, str] = {
         None: _WELL,
         "rate_limited": "slow",
-        **dict.fromkeys(REFUSED, _WELL),
         "token": NO_STATUS,
     }
     spans: list[HealthSpan] = []
     for poll in reversed(polls):
-        word = words.get(poll.error_kind) or trouble_word(poll.error_kind).removeprefix("service ")
+        kind = error_kind(poll.error_kind)
+        usual = _WELL if kind.concerns == "token" else kind.word.removeprefix("service ")
+        word = words.get(poll.error_kind, usual)
         spans.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
     joined = [
         replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
@@ -132,17 +134,8 @@ def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[Heal
 
 
 OUR_LINK: Final = "our link"
-PERMISSION: Final = "Runs need a token with scope admin."
 WAIT: Final = "Polling continues; press r to ask now."
-_LINK_ADVICE: Final = {
-    "unreachable": f"Check your network, then base_url in the configuration. {WAIT}",
-    "timed_out": f"The service is slow, or something on the way drops the answer. {WAIT}",
-    "not_found": "Correct base_url in the configuration: it ends in the version, such as /v1.",
-    "rate_limited": "The whole organization shares this limit. Polls pause for as long as the service asked.",
-    "unusable_answer": f"Something that is not the service may be answering: check base_url. {WAIT}",
-}
 _CONNECTING: Final = Badge("◌", "connecting…", "wait")
-RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
 _HOST_ADVICE: Final = {
     NO_STATUS: "The service gives no status for this host.",
     "unauthorized": "The service has lost access to this host: connect it again in the organization's settings.",
@@ -166,7 +159,7 @@ def link_row(
     for link in links:
         polls = f"{link.failures} polls" if link.failures > 1 else "1 poll"
         if link.failing_since is not None:
-            word = f"{trouble_word(link.error_kind)} since {clock_time(link.failing_since, now)}, {polls}"
+            word = f"{error_kind(link.error_kind).word} since {clock_time(link.failing_since, now)}, {polls}"
         else:
             word = f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
         subjects.append(f"{link.subject} {word}")
@@ -178,19 +171,20 @@ def link_row(
         history=past.history,
         uptime=figures(past.uptimes),
     )
-    if runs is not None and runs.is_failing and runs.error_kind not in REFUSED:
+    kind = error_kind(None if runs is None else runs.error_kind)
+    if runs is not None and runs.is_failing and kind.concerns != "token":
         since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
         since = f"{since} · {next_poll(wait, now)}".removeprefix(" · ")
         why = safe_text(runs.error_message or "", limit=200)
-        advice = _LINK_ADVICE.get(runs.error_kind or "", WAIT)
-        badge = Badge("✗", trouble_word(runs.error_kind), "bad")
+        advice = f"{kind.fix} {WAIT}".strip() if kind.concerns == "link" else kind.fix or WAIT
+        badge = Badge("✗", kind.word, "bad")
         return replace(row, badge=badge, since=since, note=f"{why}\n{advice}".strip())
     if runs is None or (runs.last_ok_at is None and not runs.is_failing):
         return row
     if runs.error_kind == "token":
         return replace(row, badge=Badge("◌", "not asked", "wait"), since="there is no usable token")
     if runs.is_failing:
-        return replace(row, badge=Badge("✓", "answers", "good"), since=trouble_word(runs.error_kind))
+        return replace(row, badge=Badge("✓", "answers", "good"), since=kind.word)
     badge = freshness(runs, timing, now, wait)
     return replace(row, badge=Badge("✓", "up", "good") if badge.tone == "good" else badge)
 
@@ -199,16 +193,15 @@ def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
     """The row of the token: whether the service accepts it, and whether its scopes are sufficient."""
     runs = link_of(links, "runs")
     accepted = HostFacts("token", "token", Badge("✓", "accepted", "good"), since="can list runs")
-    if runs is None or (runs.last_ok_at is None and runs.error_kind not in REFUSED):
+    kind = error_kind(None if runs is None else runs.error_kind)
+    if runs is None or (runs.last_ok_at is None and kind.concerns != "token"):
         return replace(accepted, badge=Badge("◌", "not known yet", "wait"), since="until the service answers")
     since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
-    if runs.error_kind == "forbidden":
-        badge = Badge("✗", "not permitted (403)", "bad")
-        return replace(accepted, badge=badge, since=since, note=f"{PERMISSION} {RENEW}")
-    if runs.error_kind in REFUSED:
-        word = "refused (401)" if runs.error_kind == "not_authorized" else "missing"
-        note = RENEW if runs.error_kind == "not_authorized" else safe_text(runs.error_message or RENEW, limit=300)
-        return replace(accepted, badge=Badge("✗", word, "bad"), since=since, note=note)
+    if kind.concerns == "token":
+        words = {"forbidden": "not permitted (403)", "not_authorized": "refused (401)"}
+        note = safe_text(runs.error_message or "", limit=300) if runs.error_kind == "token" else ""
+        badge = Badge("✗", words.get(runs.error_kind or "", "missing"), "bad")
+        return replace(accepted, badge=badge, since=since, note=note or kind.fix)
     if runs.is_failing and runs.last_ok_at is not None:
         since = f"when last asked, {ago(runs.last_ok_at, now)}; the link is down"
         return replace(accepted, since=since, is_stale=True)

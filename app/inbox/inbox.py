@@ -22,7 +22,7 @@ from app.health.facts import Incident
 from app.notify.incidents import IncidentReader
 from app.runs.document import as_received
 from storage.records import RunFilter, RunRow, RunSort
-from storage.records.action import KIND_WORDS
+from storage.records.action import WRITE_KINDS
 from storage.records.decision import FINISHED_OUTCOMES
 from storage.records.inbox import NO_TIME, InboxEntry, InboxItem, InboxKind, Mark
 from storage.records.repository import DEFAULT_PLATFORM
@@ -197,7 +197,7 @@ class Causes:
             key = f"host:{one.platform}"
             causes.append(_single("host", key, title, one.start, one.platform))
         for action in await self.engine.ledger.unresolved():
-            title = f"Unknown outcome: {KIND_WORDS[action.kind]} {action.subject}".rstrip()
+            title = f"Unknown outcome: {WRITE_KINDS[action.kind].words} {action.subject}".rstrip()
             number = action.action_id
             cure = f"actions resolve {number}"
             causes.append(_single("unknown", f"action:{number}", title, action.created_at, number, cure))

@@ -15,16 +15,22 @@ import click
 from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, validate_call
 
+from app.actions import command_retry
+from app.actions.command_writes import rehearse
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
+from app.automations.proposals import PROPOSALS, propose
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import EXIT_BY_KIND, Exit, failed, require_extra
+from app.cli.failures import report
+from app.cli.main import root
 from app.cli.options import ScreenCommand
 from app.cli.output import Output
 from app.cli.running import STOPPING
 from app.engine.text import json_escaped
 from app.engine.times import rfc3339
 from app.profiles.token import StreamToken, TokenError
+from app.runs.command_lookup import RunLookup
 from app.start.streams import ReaderGoneError
 from app.version import __version__
 from storage.records import Repository, Run
@@ -107,8 +113,6 @@ class Call(Invocation):
         try:
             work()
         except Exception as error:  # noqa: BLE001 — a tool's boundary: every failure is reported as on the command line
-            from app.cli.failures import report  # needed for failures only
-
             report(error, self, argv)
         for stream in (self._facts, self._remarks):
             stream.seek(0)
@@ -206,8 +210,6 @@ class Tools:
         """
 
         async def ask(*more: str) -> Document:
-            from app.cli.main import root
-
             argv = [*command, *more, *([] if turn is None else [f"--turn={turn}"]), "--json"]
             argv += [] if about is None else ["--", about]
             call = self._new_call()
@@ -227,10 +229,6 @@ class Tools:
         call = self._new_call()
 
         async def work() -> None:
-            from app.actions.command_writes import rehearse
-            from app.automations.proposals import PROPOSALS, propose
-            from app.runs.command_lookup import RunLookup
-
             async with call.writer(dry_run=True) as engine:
                 run: Any = None if about is None else await RunLookup(engine).named(about)
                 request, key = (request_of(run), "") if request_of else await _retry(engine, run)
@@ -257,9 +255,7 @@ class Tools:
 
 async def _retry(engine: "Engine", run: Run) -> tuple[WriteRequest, str]:
     """The request that retries the run, and the key that limits this failure to one retry."""
-    from app.actions import command_retry as retry
-
-    plan = await retry.plan(engine, run.run_id)
+    plan = await command_retry.plan(engine, run.run_id)
     result = plan.result
     if plan.request is None or result.outcome != "to_send":
         kind = {"blocked": "blocked", "sent_before": "already_asked"}.get(result.outcome, "wrong_state")

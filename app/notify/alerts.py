@@ -16,6 +16,7 @@ from storage.ledger import Ledger
 from storage.records import CANCELLED, ActionFilter, LinkState
 from storage.records.alert import Alert, AlertSubject, Level
 from storage.records.decision import WHEN_ENDED, Outcome
+from storage.records.error_kinds import error_kind
 from storage.records.following import StatusChange, StuckRun
 from storage.state import State
 
@@ -24,17 +25,11 @@ _LEAST_FAILURES: Final = 2
 """A single lost answer is not reported."""
 LISTED: Final = 5
 """Repositories that one message names."""
-REFUSALS: Final = frozenset({"not_authorized", "forbidden", "token"})
-"""Errors of the token while the link is up. They do not pass by themselves, so they are reported at once."""
 _FOLLOW_UPS: Final[Mapping[Outcome, tuple[Level, str]]] = {
     "done": ("information", "The run has ended, and the waiting continuation was sent"),
     "failed": ("warning", "The waiting continuation was not sent"),
     "expired": ("warning", "The waiting continuation was not sent"),
     "unknown": ("warning", "The outcome of the waiting continuation is unknown"),
-}
-_TOKEN_WORDS: Final = {
-    "not_authorized": "The service refuses the token (401)",
-    "forbidden": "The token may not do this (403)",
 }
 
 
@@ -101,7 +96,7 @@ def state_alerts(
     if "health" in notify.on:
         lasting = (incident for incident in incidents if incident.lasted >= hold)
         states += [_over(one, now, profile) if one.is_over else _begun(one, hold, now, profile) for one in lasting]
-    is_refused = link.error_kind in REFUSALS
+    is_refused = error_kind(link.error_kind).concerns == "token"
     if "link" in notify.on and link.failing_since is not None:
         has_held = now - link.failing_since >= hold and link.failures >= _LEAST_FAILURES
         if is_refused or has_held:
@@ -132,7 +127,7 @@ def _link_down(link: LinkState, since: datetime, now: datetime, profile: str, *,
     title = "No link to the service"
     note = "no code host is blamed for it"
     if is_refused:
-        title = _TOKEN_WORDS.get(link.error_kind or "", "There is no usable token")
+        title = error_kind(link.error_kind).title
         note = "create another and give it to this profile"
     return own_alert(
         f"link:{'token' if is_refused else 'down'}:{since.isoformat()}",

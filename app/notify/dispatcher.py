@@ -198,7 +198,7 @@ async def rule_alerts(state: State, since: datetime, command_line: str = "runwar
     for rule in (await state.rule_states()).values():
         if rule.paused is not None and not rule.paused.startswith(BY_HAND):
             for last in await state.journal(rule.rule, limit=1, outcomes=FINISHED_OUTCOMES):
-                text = f"{rule.paused}. Once it is mended: {run} resume {shlex.quote(rule.rule)}"
+                text = f"{rule.paused}. Once that is fixed: {run} resume {shlex.quote(rule.rule)}"
                 alerts.append(_rule_alert(last, f"paused:{last.decision_id}", "paused itself", text))
     return [each for each in alerts if each.at >= since]
 

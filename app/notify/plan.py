@@ -16,7 +16,7 @@ from app.notify.alerts import counted, places, together, worst
 from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE
 from app.profiles.values import LONGEST_WAIT
-from storage.records.alert import Alert, Message, MessagePhase, Plan, Settled, ToldProblem
+from storage.records.alert import Alert, Message, MessagePhase, Plan, ReportedProblem, Settled
 from storage.records.inbox import Mark
 
 ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
@@ -78,28 +78,28 @@ class Situation(Struct, frozen=True):
     now: datetime
     present: Present = field(default_factory=Present)
     waiting: tuple[Alert, ...] = ()
-    told: tuple[ToldProblem, ...] = ()
+    told: tuple[ReportedProblem, ...] = ()
     last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     """When the last message was made, by route and batch."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """Marks on the inbox's items, by group."""
 
-    def is_snoozed(self, one: Alert | ToldProblem) -> bool:
+    def is_snoozed(self, one: Alert | ReportedProblem) -> bool:
         """Whether it was snoozed and nothing new has happened since."""
-        at = one.newest_at if isinstance(one, ToldProblem) else one.at
+        at = one.newest_at if isinstance(one, ReportedProblem) else one.at
         return any(mark.hides(at, self.now) for mark in self._marks(one))
 
-    def is_muted(self, one: Alert | ToldProblem) -> bool:
+    def is_muted(self, one: Alert | ReportedProblem) -> bool:
         """Whether it was muted permanently."""
         return any(mark.is_muted for mark in self._marks(one))
 
-    def is_acknowledged(self, problem: ToldProblem) -> bool:
+    def is_acknowledged(self, problem: ReportedProblem) -> bool:
         """Whether everything reported about it was marked as done."""
         # A stuck run or a write is one event; a repository can fail again and again.
         since = _LONG_AGO if problem.kind in {"stuck", "action"} else problem.newest_at
         return any(mark.done_until is not None and mark.done_until >= since for mark in self._marks(problem))
 
-    def _marks(self, one: Alert | ToldProblem) -> list[Mark]:
+    def _marks(self, one: Alert | ReportedProblem) -> list[Mark]:
         return [self.marks[key] for key in one.keys if key in self.marks]
 
 
@@ -121,7 +121,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
                 elif verdict == "tell" and awake:
                     batches[alert.batch, awake].append(alert)
                 elif verdict == "passed":
-                    # In quiet hours nobody wants to hear of what has passed.
+                    # In quiet hours nobody wants reports of past problems.
                     settled[alert.key] = "told" if awake else "over"
                     passed += [_passed(alert, route, at) for route in awake]
             case outcome:
@@ -190,13 +190,13 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
 
 
 def _counted(
-    before: ToldProblem | None, alert: Alert, route: str, at: Situation, notify: NotifySettings
-) -> ToldProblem:
+    before: ReportedProblem | None, alert: Alert, route: str, at: Situation, notify: NotifySettings
+) -> ReportedProblem:
     """The state of the alert's problem after the route reports the alert."""
     if before is None:
         about = {**alert.about, BEGAN: alert.at.isoformat()}
         facts = (alert.group, alert.source, route, alert.level, alert.title, about)
-        return ToldProblem(*facts, first_at=at.now, last_at=at.now, newest_at=alert.at)
+        return ReportedProblem(*facts, first_at=at.now, last_at=at.now, newest_at=alert.at)
     is_new = at.is_acknowledged(before) or at.now - before.first_at > notify.route(route).give_up
     return replace(
         before,
@@ -210,11 +210,11 @@ def _counted(
     )
 
 
-def _over(lasting: Sequence[ToldProblem], at: Situation, notify: NotifySettings) -> list[ToldProblem]:
+def _over(lasting: Sequence[ReportedProblem], at: Situation, notify: NotifySettings) -> list[ReportedProblem]:
     """Problems that are over, held back until their batch is over, or for one interval, to share one message."""
     is_there = {problem.key: at.present.has(problem.group, problem.newest_at) for problem in lasting}
     open_batches = {(each.route, each.batch) for each in lasting if is_there[each.key] is not False}
-    over: list[ToldProblem] = []
+    over: list[ReportedProblem] = []
     for problem in (each for each in lasting if is_there[each.key] is False):
         key = problem.route, problem.batch
         interval_over = at.now >= at.last_made.get(key, problem.last_at) + notify.group_interval
@@ -224,8 +224,8 @@ def _over(lasting: Sequence[ToldProblem], at: Situation, notify: NotifySettings)
     return over
 
 
-def _messages(phase: MessagePhase, problems: Iterable[ToldProblem], at: Situation) -> list[Message]:
-    batches: dict[tuple[str, str], list[ToldProblem]] = defaultdict(list)
+def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situation) -> list[Message]:
+    batches: dict[tuple[str, str], list[ReportedProblem]] = defaultdict(list)
     for problem in problems:
         batches[problem.route, problem.batch].append(problem)
     messages: list[Message] = []
@@ -252,7 +252,7 @@ def _messages(phase: MessagePhase, problems: Iterable[ToldProblem], at: Situatio
 
 
 def _passed(alert: Alert, route: str, at: Situation) -> Message:
-    """One message about an outage that was over before it could be reported: what it was, from when to when."""
+    """One message about an outage that was over before it could be reported, with its start and end."""
     name = safe_text(alert.group.partition(":")[2], limit=80)
     incident = at.present.incident(name, alert.at) if alert.kind == "host" else None
     title, body = f"{alert.title}, over by now", alert.body
@@ -278,7 +278,7 @@ def _between(incident: Incident, now: datetime) -> str:
     return f"after {lasted}, from {clock_time(incident.start, now)} to {clock_time(end, now)}"
 
 
-def _began(problem: ToldProblem) -> datetime:
+def _began(problem: ReportedProblem) -> datetime:
     """When the problem began, as far as the alerts say."""
     text = problem.about.get(BEGAN)
     return datetime.fromisoformat(text) if text else problem.first_at

@@ -70,7 +70,9 @@ class Watch:
         self._since = now if watermark.saved_at is None else min(now, watermark.saved_at) - SKEW
         self._began_at = now
         keys = [key for one in await self._states(now) for key in (one.key, *one.after)]
-        self._reported = set() if self.state is None else set(await self.state.told_alerts(keys, apart=self._is_apart))
+        self._reported = (
+            set() if self.state is None else set(await self.state.reported_alerts(keys, apart=self._is_apart))
+        )
 
     async def look(self) -> News:
         """The changes since the last look."""

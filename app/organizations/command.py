@@ -1,12 +1,14 @@
 """`runwarden orgs` and `runwarden gitlab`: organizations and projects, onboarded once each (spec 4.1, 4.6)."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from msgspec.structs import replace
 
+from app.actions.batch import BatchResult, BatchSender
 from app.actions.command_writes import (
     DRY_RUN_OPTION,
     BatchRow,
@@ -14,10 +16,10 @@ from app.actions.command_writes import (
     WriteOptions,
     each_in_turn,
     perform,
+    print_batch,
     request_document,
     send,
     submitting,
-    tell_batch,
     write_options,
 )
 from app.api.errors import ApiError, NotOfferedError
@@ -29,22 +31,28 @@ from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column
 from app.engine.times import exact_ago, rfc3339
 from app.organizations.facts import newest, short
+from app.organizations.imports import (
+    LARGEST,
+    ImportFileError,
+    ImportResult,
+    ImportRow,
+    create_once,
+    parse_rows,
+    read_rows,
+)
 from app.runs.document import as_received
 from storage.base_error import RunwardenError
 from storage.records import Action
 from storage.values import utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from app.organizations.imports import ImportResult, ImportRow
     from storage.records.results import Invitation
 
 MOST_PROBLEMS: Final = 20
 """Problems of a file that one message lists."""
 LONGEST_ID: Final = 100
 """Digits; Python refuses to read very long numbers."""
-COLUMNS: "Final[tuple[Column[ImportResult], ...]]" = (
+COLUMNS: Final[tuple[Column[ImportResult], ...]] = (
     Column("line", lambda r: str(r.row.line), "line"),
     Column("outcome", lambda r: r.outcome, "outcome"),
     Column("email", lambda r: r.row.email, "email", flexible=True),
@@ -75,14 +83,12 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
     return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 
 
-def _rows(path: Path) -> "tuple[ImportRow, ...]":
+def _rows(path: Path) -> tuple[ImportRow, ...]:
     """The rows of a CSV file with a header that has `email` and, optionally, `offer_code`.
 
     Raises:
         CommandFailedError: The file cannot be read, a row cannot be used, or an email is there twice.
     """
-    from app.organizations.imports import LARGEST, ImportFileError, parse_rows, read_rows
-
     is_stdin = str(path) == "-"
     origin = "stdin" if is_stdin else str(path)
     try:
@@ -100,22 +106,19 @@ def _rows(path: Path) -> "tuple[ImportRow, ...]":
     return rows
 
 
-async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_run: bool) -> int:
-    from app.actions.batch import BatchResult, BatchSender
-    from app.organizations.imports import ImportResult, create
-
+async def _import(invocation: Invocation, rows: Sequence[ImportRow], *, dry_run: bool) -> int:
     async with invocation.writer(dry_run=dry_run) as engine:
         base_url = engine.client.base_url
         sender = BatchSender(submitting(engine), most=0 if dry_run else None)
 
-        async def work(row: "ImportRow") -> tuple[ImportResult, str, str]:
-            result = await create(engine.ledger, sender, row)
+        async def work(row: ImportRow) -> tuple[ImportResult, str, str]:
+            result = await create_once(engine.ledger, sender, row)
             if dry_run and result.outcome == "not_tried":
                 result = replace(result, outcome="to_send")
             imported = ImportResult(row, result)
             return imported, imported.outcome, row.email
 
-        def done(results: "Sequence[ImportResult]") -> dict[str, object]:
+        def done(results: Sequence[ImportResult]) -> dict[str, object]:
             return {"rows": [_row_document(result) for result in results], "base_url": base_url}
 
         results = await each_in_turn(invocation, rows, work, done, "created")
@@ -137,7 +140,7 @@ async def _import(invocation: Invocation, rows: "Sequence[ImportRow]", *, dry_ru
     reported = [
         BatchRow(each.row.email, each.result, document) for each, document in zip(results, documents, strict=True)
     ]
-    return tell_batch(invocation, reported, columns, results, base_url, dry_run=dry_run)
+    return print_batch(invocation, reported, columns, results, base_url, dry_run=dry_run)
 
 
 def _row_document(result: "ImportResult") -> dict[str, object]:
@@ -174,12 +177,12 @@ async def resend(invocation: Invocation, /, *, which: str, **given: Any) -> int:
     options = WriteOptions(**given)
     async with invocation.writer(dry_run=options.dry_run) as engine:
         try:
-            told = await engine.client.invitations()
+            reported = await engine.client.invitations()
         except ApiError as error:
             raise CommandFailedError(of_api_error(error, hint="Its operator can send the mail again.")) from error
         asked = which.strip().casefold()
-        named = [one for one in told if asked in {one.invitation_id.casefold(), one.organization_id.casefold()}]
-        found = named or [one for one in told if one.email.casefold() == asked]
+        named = [one for one in reported if asked in {one.invitation_id.casefold(), one.organization_id.casefold()}]
+        found = named or [one for one in reported if one.email.casefold() == asked]
         if not found:
             raise failed("not_found", f"The service knows no invitation of {which}. See: runwarden orgs list")
         if len({one.organization_id for one in found}) > 1:
@@ -190,26 +193,26 @@ async def resend(invocation: Invocation, /, *, which: str, **given: Any) -> int:
 
 
 @orgs.command("list", cls=FactCommand)
-@click.option("--cached", is_flag=True, help="Do not ask the service what became of the invitations.")
+@click.option("--cached", is_flag=True, help="Do not ask the service for the invitations.")
 @async_command
 async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
-    """List the organizations requested from here, newest first, and what became of their invitations.
+    """List the organizations requested from here, newest first, with the states of their invitations.
 
-    If the service does not tell that, as the specification's own API cannot, an invitation is `unknown`.
+    If the service does not report them, which the specification's own API cannot, an invitation is `unknown`.
     """
     async with invocation.ledger() as ledger:
         found = await ledger.organizations()
-    told: tuple[Invitation, ...] = ()
+    reported: tuple[Invitation, ...] = ()
     if not cached and any(action.state == "confirmed" for action in found):
         try:
             async with invocation.engine(needs_token=True) as engine:
-                told = await engine.client.invitations()
+                reported = await engine.client.invitations()
         except NotOfferedError:
             pass
         except RunwardenError as error:
-            invocation.output.note(f"What became of the invitations is unknown: {error}")
+            invocation.output.note(f"The states of the invitations are unknown: {error}")
     now = utc_now()
-    invited = {action.action_id: newest(told, action.result_id, _email(action)) for action in found}
+    invited = {action.action_id: newest(reported, action.result_id, _email(action)) for action in found}
     entries = [organization_document(action, invited[action.action_id]) for action in found]
 
     def name(action: Action) -> str:

@@ -1,4 +1,4 @@
-"""Invitations in words: the state of each, if the service has it (docs/dev/api.md)."""
+"""Invitations in words, with their states if the service reports them (docs/dev/api.md)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -16,10 +16,10 @@ CLOSED: Final = frozenset({"accepted", "withdrawn"})
 """States after which an invitation cannot be sent again."""
 
 
-def newest(told: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
-    """The newest invitation of an address to an organization; None: the service has none."""
+def newest(reported: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
+    """The newest invitation of an address to an organization; None: the service reports none."""
     wanted = organization_id, email.casefold()
-    return next((one for one in told if (one.organization_id, one.email.casefold()) == wanted), None)
+    return next((one for one in reported if (one.organization_id, one.email.casefold()) == wanted), None)
 
 
 def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
@@ -39,10 +39,10 @@ def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
 
 
 def full(invitation: Invitation | None, until: datetime, now: datetime) -> str:
-    """The same in a sentence, with where its mail went; `until` is the spec's end where the service tells none."""
+    """The same in a sentence, with its mail's destination; without the service's end, the spec's `until` is used."""
     if invitation is None:
-        return f"unknown: this service does not tell; unless it was accepted, it ends {stamp(until)}"
-    said, _ = short(invitation, now)
+        return f"unknown: this service does not report it; unless accepted, it expires {stamp(until)}"
+    words, _ = short(invitation, now)
     sent_at = "" if invitation.sent_at is None else f" {stamp(invitation.sent_at)}"
     ends = "" if invitation.expires_at is None else f", until {stamp(invitation.expires_at)}"
     match invitation.state:
@@ -54,4 +54,4 @@ def full(invitation: Invitation | None, until: datetime, now: datetime) -> str:
             again = "; it is tried again" if invitation.state == "waiting" else ""
             return f"not sent: {invitation.failure or 'no attempt yet'}{again}"
         case _:
-            return said if invitation.state == "accepted" else f"{said}{ends.replace('until', 'since')}"
+            return words if invitation.state == "accepted" else f"{words}{ends.replace('until', 'since')}"

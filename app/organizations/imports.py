@@ -132,7 +132,7 @@ OUTCOME_WORDS: Final[dict[BatchOutcome, str]] = {
     "sent_before": "already_created",
     "to_send": "to_create",
 }
-"""An import's names of these outcomes; the others keep their names."""
+"""The names of these outcomes in an import; the others keep their own."""
 
 
 class ImportResult(Struct, frozen=True):
@@ -152,7 +152,7 @@ class ImportResult(Struct, frozen=True):
         return OUTCOME_WORDS.get(self.result.outcome, self.result.outcome)
 
 
-async def create(ledger: Ledger, sender: BatchSender, row: ImportRow) -> BatchResult:
+async def create_once(ledger: Ledger, sender: BatchSender, row: ImportRow) -> BatchResult:
     """Create the row's organization, unless that was done before or must not be done now.
 
     Raises:

@@ -14,7 +14,7 @@ from app.actions.screen import Activity, ActivityQuery, ActivityScreen, is_wante
 from app.actions.screen_writes import OnboardForm, OrganizationForm
 from app.api.errors import ApiError, ForbiddenError, NotOfferedError
 from app.api.requests import CreateOrganization, ResendInvitation, request_of
-from app.api.wire import answer
+from app.api.wire import organization
 from app.console.messages import GoToTab
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -66,7 +66,7 @@ class OrganizationsScreen(ActivityScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("E", "resend", "send again", tooltip="Invite again; the earlier code is void", id="org.resend"),
-        Binding("E", "edit", "edit and resend", tooltip="Edit what had no effect, and send it", id="org.edit"),
+        Binding("E", "edit", "edit and resend", tooltip="Edit an ineffective request, and send it", id="org.edit"),
         Binding(
             "enter",
             "its_action",
@@ -112,7 +112,7 @@ class OrganizationsScreen(ActivityScreen):
                 raise TypeError(f"{action.action_id} is not an attempt to create an organization.")
             made = None
             if action.response_json is not None and action.state == "confirmed":
-                made = answer(request, 201, action.response_json.encode()).organization
+                made = organization(action.response_json)
             email = safe_text(request.email, limit=254)
             entry = OrganizationEntry(action, email, offer_code=request.offer_code, organization=made)
         return replace(entry, invitation=newest(self._invitations or (), action.result_id, action.subject))

@@ -24,7 +24,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import typed_path
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, plural, safe_text
-from app.organizations.imports import ImportFileError, ImportResult, ImportRow, create, read_rows, standing
+from app.organizations.imports import ImportFileError, ImportResult, ImportRow, create_once, read_rows, standing
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.field import FormField
@@ -46,8 +46,8 @@ NO_FILE: Final = Notice(
     "Name a CSV file above",
     (
         "Its first line: email and, optionally, offer_code.",
-        "You see what would be done before anything is sent.",
-        "You can stop and continue later: what was created",
+        "You see every request before anything is sent.",
+        "You can stop and continue later: an organization that exists",
         "is skipped, and no one is invited twice.",
     ),
     "plain",
@@ -77,7 +77,7 @@ class OrganizationImportScreen(BaseScreen):
         self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
         self._rows: tuple[ImportRow, ...] = ()
         self._lines: dict[int, ImportLine] = {}
-        """The rows with their states, by line in the file."""
+        """The rows with their states; the key is the line in the file."""
         self._file = ""
         """The file's name when it was read last."""
         self._phase: Phase = "idle"
@@ -294,7 +294,7 @@ class OrganizationImportScreen(BaseScreen):
                 self._lines[row.line] = replace(self._lines[row.line], state="sending")
                 self._show()
                 self._bar.show_progress(sender.sent, min(most, len(rows)), safe_text(row.email))
-                result = ImportResult(row, await create(self._engine.ledger, sender, row))
+                result = ImportResult(row, await create_once(self._engine.ledger, sender, row))
                 self._lines[row.line] = line(result)
                 stopped_by = result if result.result is sender.stopped_by else None
                 self._show()

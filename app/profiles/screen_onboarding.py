@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.widgets import Button, Static
 
 from app.api.client import Client
-from app.api.errors import ApiError, ForbiddenError
+from app.api.errors import ApiError
 from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.sheets import OVER_CSS
 from app.console.terminal.process import ending_with_terminal, follow_window, restore_on_signals
@@ -28,6 +28,7 @@ from app.profiles import ConfigError, Profile
 from app.profiles.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource
 from app.profiles.values import base_address, is_loopback
 from app.profiles.write import add_profile, keep_token, name_problem
+from storage.records.error_kinds import ERROR_KINDS, error_kind
 from widgets.forms.facts import FormChoice
 from widgets.forms.field import FormField, LineField, SecretField
 from widgets.kit.badges import STYLES, Tone
@@ -65,18 +66,6 @@ _DULL: Final = frozenset({"api", "www", "app", "runs", "agents"})
 UNWRITTEN: Final = Path()
 """Placeholder until a pasted token is written."""
 DEADLINE_S: Final = 20.0
-_WORDS: Final[Mapping[str, tuple[str, str]]] = {
-    "not_authorized": ("The service refused the token (401).", "Is it complete, for this service, and not expired?"),
-    "forbidden": (
-        "The service accepts the token, but it may not list runs (403).",
-        "It needs scope admin, and its organization the entitlement ServiceAPI.",
-    ),
-    "not_found": ("There is no such API at this address (404).", "The address ends in the version, such as /v1."),
-    "rate_limited": ("The organization's rate limit is spent (429).", "Try again in a minute."),
-    "server_failed": ("The service fails to answer.", "Try again later."),
-    "unusable_answer": ("Something answers there, but not this API.", "Is it the service's base address?"),
-    "timed_out": (f"Nothing answered within {DEADLINE_S:.0f} s.", "Is the address right, and is a VPN needed?"),
-}
 
 
 class Answers(Struct, frozen=True):
@@ -169,9 +158,10 @@ async def check(new: Profile, pasted: str) -> CheckResult:
     try:
         await client.list_runs(page_size=1)
     except ApiError as error:
-        what, cure = _WORDS.get(error.kind, (safe_text(error.message, limit=200), "Is the address right?"))
-        is_token = error.kind == "not_authorized" or isinstance(error, ForbiddenError)
-        return CheckResult(is_good=False, text=f"{what} {cure}", token_is_at_fault=is_token)
+        kind = error_kind(error.kind)
+        what = f"{kind.title}." if error.kind in ERROR_KINDS else safe_text(error.message, limit=200)
+        is_token = kind.concerns == "token"
+        return CheckResult(is_good=False, text=f"{what} {kind.setup_fix}", token_is_at_fault=is_token)
     finally:
         await client.aclose()
     return CheckResult(is_good=True, text="The service accepts the token.")

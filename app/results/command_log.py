@@ -18,6 +18,7 @@ from app.engine.times import rfc3339
 from app.results.command_results import require
 from app.results.steps import StepLines
 from app.runs.command_lookup import RunLookup
+from storage.records.error_kinds import error_kind
 from storage.records.results import LogChunk, LogStep, Unavailable
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ LONGEST_LINE: Final = 1 << 16
 LONGEST_SHOWN: Final = 4_000
 """Characters shown of a line, unless nothing is cut."""
 NO_LIMIT: Final = 1 << 26
-PASSING: Final = frozenset({"unreachable", "timed_out", "server_failed", "rate_limited"})
-"""Kinds of failures that following waits out."""
 
 
 @click.command("log", cls=FactCommand)
@@ -157,7 +156,7 @@ class LogReader:
             try:
                 chunk = require(await self._read(asked, WAIT_S))
             except CommandFailedError as error:
-                if error.failure.kind not in PASSING:
+                if not error_kind(error.failure.kind).passes:
                     raise
                 self.output.note(f"Still following; {error.failure.message}")
                 await asyncio.sleep(PAUSE_S)

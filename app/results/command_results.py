@@ -19,7 +19,7 @@ from app.engine.text import plural, safe_block, safe_text
 from app.engine.times import exact_ago, rfc3339, span
 from app.runs.command_lookup import RunLookup
 from app.runs.document import NO_PAGE, as_received, run_address, spec_fields
-from storage.records.action import KIND_WORDS
+from storage.records.action import WRITE_KINDS
 from storage.records.results import RunTurns, Unavailable
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class _About(NamedTuple):
         for line in ("", "conversation, sent from this machine") if self.sent else ():
             output.text(line)
         for action in self.sent:
-            kind = KIND_WORDS[action.kind]
+            kind = WRITE_KINDS[action.kind].words
             output.text(f"  {rfc3339(action.created_at)}  {kind}  {state_text(action)}  {action.action_id}")
             for line in safe_block(str(as_received(action.body_json).get("instructions") or "")):
                 output.text(f"    {line}")

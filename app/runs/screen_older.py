@@ -16,7 +16,7 @@ from app.runs.screen_actions import with_engine
 from storage.records import CoverageGap, RunFilter
 from storage.records.coverage import BackfillProgress
 from widgets.frame.notice import Notice
-from widgets.runs.extent import IDLE, WAITS_FOR, ExtentLine, missing_text
+from widgets.runs.extent import IDLE, ExtentLine, missing_text, waits_for
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -270,7 +270,7 @@ class OlderRuns:
         elif self.is_paused:
             why = "Fetching in the background is paused."
         elif progress.phase == "waiting" and progress.until is not None:
-            reason = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=160)
+            reason = waits_for(progress.why, limit=160)
             why = f"Fetching waits until {clock_time(progress.until, now)}: {reason}."
         elif progress.phase == "running":
             why = "They are being fetched in the background."

@@ -32,7 +32,7 @@ from storage.records.coverage import BackfillPhase, BackfillProgress
 SLICE_S: Final = 20.0
 """A job fills for this long, then checks whether it should continue."""
 LOOK_S: Final = 2.0
-"""Seconds between two checks for a pause or its end."""
+"""Seconds between two checks whether it is paused."""
 REST_S: Final = 5.0
 """Seconds between two checks for missing history."""
 FIRST_WAIT_S: Final = 5.0
@@ -97,7 +97,7 @@ class Backfill:
         return REST_S if done else LOOK_S if self._asked_for else 0.0
 
     async def run(self, *, for_s: float = math.inf, days: float | None = None, is_asked: bool = False) -> bool:
-        """Fill what is missing of the configured history, or of this many days; return whether nothing is left.
+        """Fill the gaps of the configured history, or of this many days; return whether none is left.
 
         `is_asked`: a user waits, so a pause is ignored and requests have the user's priority.
 
@@ -145,7 +145,7 @@ class Backfill:
     async def fetch_older(
         self, *, since: datetime | None = None, run_id: str | None = None, gap: CoverageGap | None = None
     ) -> None:
-        """Fetch missing runs: all since a time, or until one run is here; else the next thousand.
+        """Fetch missing runs: all since a time, or until one run is here; by default the next thousand.
 
         `gap`: only those of this gap. It may be cancelled at any time: fetched runs are kept.
 
@@ -172,7 +172,7 @@ class Backfill:
             self._asked_for -= 1
             self._enter("idle")
 
-    # What is missing, and filling it
+    # Gaps, and filling them
 
     async def _floor(self, days: float | None) -> datetime | None:
         """The creation time down to which history is wanted, by the service's own times."""
@@ -188,7 +188,7 @@ class Backfill:
     async def _missing(self, floor: datetime | None) -> Sequence[CoverageGap]:
         coverage = await self._cache.coverage()
         if await self._cache.is_unread():
-            return (CoverageGap(None, None),)  # The list goes on, and its order proves nothing.
+            return (CoverageGap(None, None),)  # The list continues, and its order proves nothing.
         if floor is None:
             return coverage.gaps
         return [
@@ -218,10 +218,10 @@ class Backfill:
     async def _walk(self, reader: RunReader, before: datetime | None, missing: Missing, effort: Effort) -> bool:
         """Fill gaps by a walk down the list, from the place that an earlier one left; return whether it came further.
 
-        A walk without such a place begins at the newest run. A list out of order is read to its end all the same.
+        Without such a position a walk begins at the newest run. A list out of order is still read to its end.
 
         Raises:
-            EndlessListError: The list goes on for ever.
+            EndlessListError: The list has no end.
             ApiError: A request failed; runs before it are kept.
         """
         place = await self._cache.place(before)
@@ -264,7 +264,7 @@ class Backfill:
             async for stored in reader.read():
                 await self._runs.claim(walk, stored)
                 effort.moved(stored, await self._cache.coverage())
-                # A walk cannot be continued in the middle of what is known, so the time for it does not matter.
+                # A walk cannot be continued within a known range, so the time for it does not matter.
                 if not await missing() or effort.runs_left <= 0 or self._is_paused:
                     return True
         except EndlessListError:
@@ -299,7 +299,7 @@ class Backfill:
             self._announce(BackfillMoved(self.progress))
 
     def _enter(self, phase: BackfillPhase, *, until: datetime | None = None, why: str = "") -> bool:
-        """Announce a phase, its end and its reason; return whether the phase is a new one."""
+        """Announce a phase, its expected end and its reason; return whether the phase is a new one."""
         before = self.progress
         entered = replace(self.progress, phase=phase, until=until, why=why)
         if entered != before:

@@ -40,7 +40,7 @@ class Listing(Struct, frozen=True):
         """
         query = await self._query(condition)
         most = self.runs.reader.page_size
-        # With a filter of ours most of a page may be dropped: small pages would cost many requests.
+        # A filter applied here may drop most of a page: small pages would cost many requests.
         size = most if limit is None or not _is_all(query, condition) else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count, order = 0, Order()
@@ -53,7 +53,7 @@ class Listing(Struct, frozen=True):
             await self.runs.judge_stuck()
             if {"failed", CANCELLED} & {*condition.statuses, *condition.not_statuses}:
                 await self.runs.learn_of_failures()
-            shown = await self._told(stored.page.runs)
+            shown = await self._with_cancelled(stored.page.runs)
             once = {run.run_id: run for run in shown if run.run_id not in stored.page.repeated}
             passing = (run for run in once.values() if matches(run, condition, finals))
             found = tuple(islice(passing, None if limit is None else limit - count))
@@ -94,7 +94,7 @@ class Listing(Struct, frozen=True):
             except (RejectedError, EndlessListError) as error:
                 raise FilterIgnoredError from error
 
-    async def _told(self, runs: Sequence[Run]) -> list[Run]:
+    async def _with_cancelled(self, runs: Sequence[Run]) -> list[Run]:
         """The runs of a page; those that are known to be cancelled with that status, not as failed."""
         held = await self.runs.cache.details([run.run_id for run in runs if run.status == "failed"])
         cancelled = {run_id for run_id, detail in held.items() if detail.run.status == CANCELLED}

@@ -57,7 +57,7 @@ RECOVERY: Final = 2.0
 SLOWEST_S: Final = 900.0
 """The longest interval after refusals."""
 CLOSER: Final = 0.9
-"""What a success multiplies an interval by that refusals made long."""
+"""The factor by which a success shortens an interval that refusals made long."""
 DEADLINE_S: Final = 300.0
 """Seconds for a whole refresh of many requests; each request has its own, much shorter deadline."""
 
@@ -186,17 +186,18 @@ class Polling:
         cadence = self._cadences[subject]
         if wait_s := cadence.wait_s(time.monotonic()):
             return wait_s
-        if not await self._may_poll(subject):
+        await self._hold_lease()
+        if not (self.is_poller or subject in self._asked_for):
             return STANDBY_S
         priority = Priority.ASKED if subject in self._asked_for else PRIORITIES[subject]
         if (wait := await self.budget.wait(priority)) is not None:
-            await self._tell_wait(subject)
+            await self._announce_wait(subject)
             return min(max(0.1, wait.until.timestamp() - self.budget.now_s()), LOOK_AGAIN_S)
         self._asked_for.discard(subject)
         try:
             await refresh()
         except RateLimitedError as error:
-            # A rate limit is no failure of the service.
+            # A rate limit does not count as a failure of the service.
             cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
         except ApiError as error:
             # The refresh recorded it and rang the doorbell; only the pace changes here.
@@ -205,7 +206,7 @@ class Polling:
                 await self._release(stand_aside_s=STAND_ASIDE_S)
         else:
             cadence.succeeded(time.monotonic())
-        await self._tell_wait(subject)
+        await self._announce_wait(subject)
         return cadence.wait_s(time.monotonic())
 
     async def _adopt_orphans(self) -> float:
@@ -227,7 +228,7 @@ class Polling:
         own = Wait("own_pace" if cadence.rationed_s else "service_down", due_at)
         return own if wait is None else replace(wait, until=max(wait.until, due_at))
 
-    async def _tell_wait(self, subject: Subject) -> None:
+    async def _announce_wait(self, subject: Subject) -> None:
         if subject == "runs" and (wait := await self.next_poll()) is not None:
             self.announce(PollDelayed(wait))
 
@@ -244,10 +245,6 @@ class Polling:
         """The work, if this process holds the lease."""
         await self._hold_lease()
         return await work() if self.is_poller else STANDBY_S
-
-    async def _may_poll(self, subject: Subject) -> bool:
-        await self._hold_lease()
-        return self.is_poller or subject in self._asked_for
 
     async def _hold_lease(self) -> None:
         async with self._claiming:
@@ -289,7 +286,7 @@ class Polling:
                 self.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s
             except Exception:
-                # All failures are caught, as in a job: without this task the screen would stand still unnoticed.
+                # All failures are caught, as in a job: without this task the screen would freeze unnoticed.
                 log.exception("the doorbell broke")
                 wait_s = self.runs_s
 

@@ -49,7 +49,7 @@ class PollRecord(Struct, frozen=True):
     others_poll: OthersPoll = no_others_poll
 
     async def record(self, at: datetime, error: ApiError | None, *, in_lab: bool, dropped: int = 0) -> None:
-        """Record a poll that ended with this error, or with none.
+        """Record a poll that had this error, or none.
 
         A failure that may concern only this process does not count for the link while another process polls.
         """

@@ -45,7 +45,7 @@ class RefreshAnswers:
     """Entries of the head that had no usable id; those of the sweeps may be the same ones."""
 
     def add(self, stored: StoredPage) -> None:
-        """Add a page: the ids that it shows, and what it changed in the cache."""
+        """Add a page: its ids, and its changes to the cache."""
         self.seen |= {run.run_id for run in stored.page.runs}
         self.changes.append(stored.changes)
 
@@ -234,7 +234,7 @@ class RunSync:
             self._asked[run.run_id] = self._refreshes + pause, pause
 
     async def _missed_turns(self, updated: Sequence[str]) -> None:
-        """Store the turn that a run had between two polls which showed the same final status, if the service tells it.
+        """Store the turn that a run had between two polls with the same final status, if the service reports it.
 
         An update alone says nothing of that. What cannot be asked now stays unknown.
         """
@@ -243,10 +243,10 @@ class RunSync:
             if self._turns is None or held is None or not held.is_final:
                 continue
             try:
-                told = await self._turns(run_id)
+                reported = await self._turns(run_id)
             except ApiError:
                 return
-            began = told.turns[-1].started_at if isinstance(told, RunTurns) and told.turns else None
+            began = reported.turns[-1].started_at if isinstance(reported, RunTurns) and reported.turns else None
             if began is not None and began > held.transitions[-1].at:
                 # Both in one transaction: nobody sees the run at work.
                 working = replace(held.run, status="working", updated_at=began)
@@ -264,13 +264,13 @@ class RunSync:
             found = await self.reader.failure_facts()
         except ApiError:
             return
-        told = FailureFacts() if isinstance(found, Unavailable) else found
-        cancelled = await self.cache.store_failure_facts(told, due)
-        if told.questions or cancelled:
-            self._announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in told.questions), *cancelled))))
+        reported = FailureFacts() if isinstance(found, Unavailable) else found
+        cancelled = await self.cache.store_failure_facts(reported, due)
+        if reported.questions or cancelled:
+            self._announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in reported.questions), *cancelled))))
 
     async def look_up(self, run: Run) -> LookUpVerdict:
-        """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.
+        """Ask for one run by its time of creation; it becomes `lost` if the answer shows a neighbour instead.
 
         The neighbour was last changed at another time: an answer without it may be about the times of changes.
 

@@ -1,6 +1,6 @@
 """Jobs on the event loop that set their own pace, run by APScheduler.
 
-A job's work returns the seconds until its next run. A job that hangs is ended by its deadline, one that fails is
+A job's work returns the seconds until its next run. A job that hangs is stopped at its deadline, one that fails is
 reported and tried again, and a clock that jumps (suspend, NTP, a user) causes one catch-up run.
 """
 
@@ -94,8 +94,8 @@ class Schedule:
             # The default drops a job that is a second late: after a suspend it would never run again.
             misfire_grace_time=None,
             coalesce=True,
-            # `_running` lets one run through at a time. APScheduler counts a run until a moment after its end, when the
-            # next one may be due already, and would drop that for good.
+            # `_running` lets one run through at a time. APScheduler counts a run until a moment after it finishes,
+            # when the next one may be due already, and would drop that one.
             max_instances=2,
         )
 
@@ -129,12 +129,8 @@ class Schedule:
             jump_s = (time.time() - wall) - (time.monotonic() - steady)
             if abs(jump_s) > JUMP_S:
                 log.info("the clock jumped by %+.0f s; planning every job again", jump_s)
-                self._plan_again()
+                now = time.monotonic()
+                for name in self._jobs.keys() - self._running.keys():
+                    self._plan(name, max(0.0, self._due[name] - now))
                 if jumped is not None:
                     jumped(jump_s)
-
-    def _plan_again(self) -> None:
-        now = time.monotonic()
-        for name in self._jobs:
-            if name not in self._running:
-                self._plan(name, max(0.0, self._due[name] - now))

@@ -87,7 +87,7 @@ class RunReader(Struct, frozen=True):
         return StoredPage(page, await self.store(page.runs, asked_at, cancelled=await self._cancelled(page.runs)))
 
     async def _cancelled(self, runs: Sequence[Run]) -> Collection[str]:
-        """Ask which runs were cancelled, if a held one now failed: first stored as failed, it would be told so."""
+        """Check for cancellations before storing a failure, so that a cancelled run is never reported as failed."""
         failed = {run.run_id: run.updated_at for run in runs if run.status == "failed"}
         if self.failure_facts is None or not failed:
             return ()
@@ -97,8 +97,8 @@ class RunReader(Struct, frozen=True):
         if all(run.status == "failed" for run in news):
             return ()
         with suppress(ApiError):
-            if isinstance(told := await self.failure_facts(), FailureFacts):
-                return told.cancelled
+            if isinstance(reported := await self.failure_facts(), FailureFacts):
+                return reported.cancelled
         return ()
 
     async def read(
@@ -216,7 +216,7 @@ class Order:
 
 @dataclass(slots=True)
 class Walk:
-    """A walk from the newest run downwards, page by page, until it meets what is known."""
+    """A walk from the newest run downwards, page by page, until it meets known runs."""
 
     as_of: datetime
     """When the first page was requested, by our clock."""
@@ -233,7 +233,7 @@ class Walk:
     dropped: int = 0
     """Entries that had no usable id."""
     ended: bool = False
-    """Whether the list was read to its end."""
+    """Whether the whole list was read."""
     joined: bool = False
     """Whether it met the newest complete range."""
     met: bool = False
@@ -269,7 +269,7 @@ class Walk:
 
     @property
     def is_odd(self) -> bool:
-        """Whether the list is out of order above what is known."""
+        """Whether the list is out of order above the known runs."""
         return self.order.is_odd and not self.joined
 
     def claim(self) -> CoverageRange | None:

@@ -15,14 +15,14 @@ PARALLEL: Final = 8
 LONGEST: Final = 20
 """Pages of a window, by the density of the last page: the newest part of a long gap is filled first."""
 DENSE: Final = timedelta(seconds=20)
-"""No window is shorter, and a page that spans less is followed by its token: asking with dates repeats two seconds."""
+"""No window is shorter, and the token follows a page that spans less: asking with dates repeats two seconds."""
 WIDEST: Final = timedelta(days=1)
 """The largest distance between two runs that the length of a window is computed from."""
 
 
 @dataclass(slots=True)
 class Effort:
-    """Decides how far a filling goes, and tells of its progress."""
+    """Decides how far a filling goes, and reports its progress."""
 
     on_page: Callable[[int, float | None, Coverage | None, int], None]
     may_continue: Callable[[], bool]
@@ -54,7 +54,7 @@ class Window:
     """None: from the very first run."""
     end: datetime
     left: datetime = field(init=False)
-    """The end of what is still missing."""
+    """The end of the missing part."""
     order: Order = field(default_factory=Order)
     token: str | None = None
     """The next page. None: the first one."""
@@ -63,7 +63,7 @@ class Window:
         self.left = self.end
 
     def rest(self) -> "Window":
-        """What is still missing, to be asked for by its dates."""
+        """A missing part, to be requested with its dates."""
         return Window(self.start, self.left)
 
 
@@ -78,7 +78,7 @@ class WindowFill:
         self._spacing: timedelta | None = None
         """Time between two runs, by the last page. None: not known."""
         self._windows: list[Window] = []
-        """What is missing and not being asked for, newest first."""
+        """The missing parts that are not being requested, newest first."""
         self._asked: dict[asyncio.Task[None], Window] = {}
         self._failure: ApiError | None = None
         self.is_odd = False
@@ -134,7 +134,7 @@ class WindowFill:
         return max(DENSE, spacing * self._longest)
 
     async def _ask(self, window: Window) -> None:
-        """Read the window's next page, and record what it completes."""
+        """Read the window's next page, and record the range that it completes."""
         since = window.start and window.start - SECOND
         until = window.end + SECOND
         stored = await self._reader.page(RunQuery(since=since, until=until), window.token)
@@ -147,7 +147,7 @@ class WindowFill:
             # Below the very first run, windows of one length would never end: the next one asks for all the rest.
             self._spacing = None
         if order.is_odd:
-            # Runs may have been deleted meanwhile: what is left is asked for again, if a part of it was in order.
+            # Runs may have been deleted since then: the rest is requested again, if a part of it was in order.
             is_new_try = window.left < window.end
             self.is_odd = self.is_odd or not is_new_try
             self._windows[:0] = [window.rest()] if is_new_try else []

@@ -1,4 +1,4 @@
-"""Checks what an agent's configuration needs on this machine, so that a turn does not fail for lack of it."""
+"""Checks an agent's requirements on this machine, so that a turn does not fail for lack of one."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ def contradictions(
 
 
 def missing(argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], data: Path) -> Iterator[str]:
-    """Yield what is missing on this machine, each with its fix. `data`: the service's folder."""
+    """Yield the missing requirements of this machine, each with its fix. `data`: the service's folder."""
     try:
         name = program_name(argv, options)
         if name is not None:

@@ -264,7 +264,7 @@ def _step(
 
 
 def _call(name: object, given: object, call: object, at: object) -> Step:
-    """Return a call of a tool, by its arguments a command, an edit, or any other use."""
+    """Return a call of a tool, whose arguments show a command, an edit, or any other use."""
     arguments = _dict(given)
     texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
     path = next((_path(texts[key]) for key in _PATHS if key in texts), None)

@@ -84,7 +84,7 @@ class Context:
 
 
 def context_of(request: Request) -> Context:
-    """Return the request's own context if the lab set one, or else the application's."""
+    """Return the request's own context if the lab set one, otherwise the application's."""
     context: Context = request.scope.get("state", {}).get(CONTEXT) or request.app.state.context
     return context
 

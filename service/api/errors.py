@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -59,18 +59,13 @@ def body(error_code: str, message: str) -> dict[str, str]:
     return {"message": message, "error_code": error_code}
 
 
-async def _as_json(_request: Request, refusal: HttpError) -> Response:
-    return JSONResponse(body(refusal.error_code, refusal.message), refusal.status, refusal.headers)
-
-
-def install(
-    app: FastAPI, offered: Offered, render: Callable[[Request, HttpError], Awaitable[Response]] = _as_json
-) -> None:
-    """Turn every failure of an application, including the framework's, into JSON, or what `render` returns."""
+def install(app: FastAPI, offered: Offered) -> None:
+    """Turn every failure of an application, including the framework's, into JSON."""
     app.state.offered = offered
 
     async def respond(request: Request, error: Exception) -> Response:
-        return await render(request, _refusal(request, error))
+        refusal = _refusal(request, error)
+        return JSONResponse(body(refusal.error_code, refusal.message), refusal.status, refusal.headers)
 
     for kind in (ServiceError, RequestValidationError, HTTPException, *AWAY, Exception):
         app.add_exception_handler(kind, respond)

@@ -247,7 +247,7 @@ async def start_agent(
 
 
 def _target_by_text(connection: sa.Connection, organization_id: str, text: str) -> _Target:
-    """Find a repository by its configured name, full URL, `owner/repo` or `group/project`.
+    """Find a repository from its configured name, full URL, `owner/repo` or `group/project`.
 
     Raises:
         HttpError: 400, there is no such repository.
@@ -270,7 +270,7 @@ def _target_by_text(connection: sa.Connection, organization_id: str, text: str) 
 
 
 def _first_target(connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str) -> _Target:
-    """Return the first candidate that is configured, and so exists, or else the first on a connected host.
+    """Return the first candidate that is configured, and so exists, otherwise the first on a connected host.
 
     Raises:
         HttpError: 400, there is neither.

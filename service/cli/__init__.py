@@ -13,18 +13,18 @@ _COMMANDS: Final = {
     "migrate": ("service.cli.maintenance", "Make or upgrade the tables in the database."),
     "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
     "org": ("service.cli.organizations", "Organizations."),
-    "invitation": ("service.cli.invitations", "Invitations of administrators, and what became of their mails."),
+    "invitation": ("service.cli.invitations", "Invitations of administrators, and the states of their mails."),
     "token": ("service.cli.organizations", "API tokens."),
     "offer": ("service.cli.organizations", "Offer codes."),
     "host": ("service.cli.code_hosts", "Connected code hosts."),
     "repository": ("service.cli.code_hosts", "Configured repositories."),
     "agent": ("service.cli.agents", "Agents."),
     "run": ("service.cli.runs", "The log or the diff of a run."),
-    "trigger": ("service.cli.triggers", "Rules by which pull requests start runs, and what they started."),
-    "events": ("service.cli.events", "Events that endpoints of organizations are told of."),
-    "usage": ("service.cli.audit", "What agents used of their models, and what it cost."),
+    "trigger": ("service.cli.triggers", "Rules that let pull requests start runs, and the started runs."),
+    "events": ("service.cli.events", "Events that are sent to endpoints of organizations."),
+    "usage": ("service.cli.audit", "The agents' use of their models, and its cost."),
     "prune": ("service.cli.maintenance", "Remove old logs, diffs and queue entries; runs stay."),
-    "backup": ("service.cli.maintenance", "Write all of the service into one file, also while it runs."),
+    "backup": ("service.cli.maintenance", "Write the whole service into one file, even while it runs."),
     "restore": ("service.cli.maintenance", "Restore a service that is stopped from such a file."),
     "audit": ("service.cli.audit", "Who administered what, and when."),
     "status": ("service.cli.apply", "Show sandbox, workers and queue."),
@@ -71,7 +71,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "restore": ("restore /backup/runwarden.tar.gz --data-dir /srv/runwarden",),
     "audit list": ("audit list --since 7d --action token", "audit list --org acme -o ndjson"),
 }
-"""Command name to example lines, without the leading `runwarden service`: for what its usage line leaves open."""
+"""Command name to example lines, without the leading `runwarden service`: for commands with a terse usage line."""
 
 _AS_JSON: Final = "service.cli.as_json"
 

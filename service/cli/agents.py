@@ -44,20 +44,20 @@ def _line(one: Agent, owner: str | None) -> str:
 @agent.command("add")
 @click.argument("name")
 @click.option("--preset", help="A program that the service knows how to call, such as claude-code.")
-@click.option("--description", help="What it is for, in a line.")
-@click.option("--prompt", help="Its instructions; {inputs.NAME} stands for an input that the caller gives.")
+@click.option("--description", help="Its purpose, in a line.")
+@click.option("--prompt", help="Its instructions; {inputs.NAME} is replaced by the caller's input.")
 @click.option("--inputs", type=INLINE, help='The inputs that it takes: { depth = { type = "integer", default = 2 } }.')
 @click.option("--argv", default="", help="The command, quoted as in a shell; {python} is this interpreter.")
 @click.option("--org", "organization", help="The one organization it serves; all of them if left out.")
 @click.option("--timeout-s", type=float, default=agents.DEFAULT_TIMEOUT_S, show_default=True)
-@click.option("--idle-timeout-s", type=float, help="Ends it when it neither prints nor computes for so long.")
+@click.option("--idle-timeout-s", type=float, help="Stops it after this long without output or computing.")
 @click.option("--network/--no-network", default=False, show_default=True)
 @click.option("--egress", multiple=True, help="A host that it may reach over TLS; without one it reaches none.")
 @click.option("--model", type=INLINE, help='How it reaches its model: { provider = "anthropic", key_env = "KEY" }.')
 @click.option("--env", "environment", multiple=True, help="A variable of the service that the agent may see.")
-@click.option("--on-completion", type=INLINE, help='What is shown of it: { pull_request = "draft", status = true }.')
+@click.option("--on-completion", type=INLINE, help='The posts about it: { pull_request = "draft", status = true }.')
 @click.option(
-    "--change", type=INLINE, help="What a turn may change: { files = 500, bytes = 10485760, protected = […] }."
+    "--change", type=INLINE, help="The limits of a turn's change: { files = 500, bytes = 10485760, protected = […] }."
 )
 @click.option("--readable", multiple=True, help="A file or folder of this machine that the sandbox shows.")
 @click.option("--cache", type=int, help="The bytes that a folder kept from turn to turn may hold.")
@@ -99,7 +99,7 @@ def list_all(admin: AdminContext) -> None:
 @click.option("--timeout-s", type=click.FloatRange(1), default=30, show_default=True, help="How long it may take.")
 @admin_command
 def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) -> None:
-    """Run an agent once on a scratch repository and report what is missing; this asks its model for one answer."""
+    """Run an agent once on a scratch repository and report missing parts; this asks its model for one answer."""
     with admin.read() as connection:
         found = agents.by_name(connection, owner_of(connection, slug) or "", name)
     if found is None:
@@ -152,7 +152,7 @@ def _rehearsed(one: Agent, settings: ExecutionSettings, sandbox: Sandbox, timeou
 @click.option("--org", "slug", help="The organization whose agent it is; the one for all if left out.")
 @admin_command
 def remove(admin: AdminContext, name: str, slug: str | None) -> None:
-    """Remove an agent; runs in progress are not affected. Without a `reviewer` of yours, the built-in one is back."""
+    """Remove an agent; runs in progress are not affected. Once your `reviewer` is removed, the built-in one is back."""
     with admin.change("agent.remove") as change:
         change.organization_id = owner_of(change.connection, slug)
         if not agents.remove(change.connection, name, change.organization_id):

@@ -1,4 +1,4 @@
-"""`apply` and `status`: what a service is set up with, and what is in force."""
+"""`apply` and `status`: the setup of a service, and its current state."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from service.store.schema import runs
 from service.text import one_line, plural
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
-"""What an entry of a document is in the audit trail."""
+"""The name of a document's entry in the audit trail."""
 _MOST_REFUSED: Final = 20
 """The postings that were given up, the latest, which `status` lists."""
 
@@ -95,7 +95,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
 @click.command("status")
 @admin_command
 def status(admin: AdminContext) -> None:
-    """Show sandbox, limits, workers, runs, models that give no answer, keys that end soon, and what was given up."""
+    """Show sandbox, limits, workers, runs, models that give no answer, keys that expire soon, and abandoned work."""
     settings = admin.folder.settings().execution
     with admin.database() as database, database.read() as connection:
         counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
@@ -146,6 +146,6 @@ def status(admin: AdminContext) -> None:
         when = f"ends within {plural(key.days, 'day')}" if key.days else "has ended"
         of = f" of {key.organization}" if key.organization else ""
         lines.append(f"{when}: {key.kind.replace('_', ' ')} {one_line(key.name)}{of}, on {rfc3339(key.ends_at)[:10]}")
-    lines += [f"told of no events: endpoint {one.id} of {one.organization_id}, {one.url}" for one in disabled]
+    lines += [f"receives no events: endpoint {one.id} of {one.organization_id}, {one.url}" for one in disabled]
     lines += [f"not posted: {one.kind} of {one.run_id}: {one_line(one.failure or '')}" for one in refused]
     admin.show(document, lines)

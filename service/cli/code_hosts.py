@@ -56,7 +56,7 @@ def _host_line(one: Host) -> str:
 @click.option("--api-url", help="Its HTTP API; the public one if left out.")
 @click.option("--clone-url", help="How a repository is cloned, with {path} in it.")
 @click.option("--token-env", help="The service's environment variable that holds the host's token.")
-@click.option("--token-ends", help="The day on which that token ends, such as 2027-01-31.")
+@click.option("--token-ends", help="The day on which that token expires, such as 2027-01-31.")
 @admin_command
 def connect(admin: AdminContext, slug: str, **options: str | None) -> None:
     """Connect a code host, in place of the one connected on that platform."""
@@ -132,7 +132,7 @@ def _repository_line(one: Repository) -> str:
 @click.option("--url", help="What git clones: a URL or a folder; the connected host's clone URL if left out.")
 @click.option("--protect", "patterns", multiple=True, help="A pattern of branches no run may work on; may be repeated.")
 @click.option("--trigger", "triggers", multiple=True, type=INLINE, help="A rule: { agent = …, instructions = … }.")
-@click.option("--setup", type=INLINE, help='What an agent needs there: { run = ["npm ci"], cache = ["node_modules"] }.')
+@click.option("--setup", type=INLINE, help='The setup for an agent: { run = ["npm ci"], cache = ["node_modules"] }.')
 @click.option("--no-triggers", is_flag=True, help="Let no delivery of the code host start a run.")
 @click.option("--webhook-secret-env", help="The variable with the secret of this repository's webhook.")
 @click.option("--protect-nothing", is_flag=True, help="Let runs work on every branch, the default one too.")

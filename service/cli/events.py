@@ -1,4 +1,4 @@
-"""`events`: what endpoints of organizations are told of, whether they were, and the endpoints themselves."""
+"""`events`: events for the endpoints of organizations, their deliveries, and the endpoints themselves."""
 
 import json
 from ipaddress import ip_network
@@ -18,7 +18,7 @@ from service.webhooks import addresses_of
 
 @click.group("events")
 def events() -> None:
-    """Events that endpoints of organizations are told of."""
+    """Events that are sent to endpoints of organizations."""
 
 
 def _event(connection: Connection, event_id: str) -> Event:
@@ -65,7 +65,7 @@ def list_all(admin: AdminContext, slug: str | None, state: str | None, limit: in
 @click.argument("event_id")
 @admin_command
 def show(admin: AdminContext, event_id: str) -> None:
-    """Show an event with what its endpoint is told."""
+    """Show an event with its request to the endpoint."""
     with admin.read() as connection:
         found = _event(connection, event_id)
     payload = json.loads(found.payload)
@@ -92,7 +92,7 @@ def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
 
 @events.group("endpoints")
 def endpoints() -> None:
-    """Addresses that are told of events."""
+    """Addresses that receive events."""
 
 
 def _endpoint_document(one: Endpoint, **more: Any) -> dict[str, object]:
@@ -124,7 +124,7 @@ def list_endpoints(admin: AdminContext, slug: str | None) -> None:
     "--allow-private",
     multiple=True,
     metavar="NETWORK",
-    help="A network or address, not public, at which it may be, also without TLS; may be repeated.",
+    help="A network or address, not public, at which it may be, even without TLS; may be repeated.",
 )
 @admin_command
 def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_private: tuple[str, ...]) -> None:

@@ -45,12 +45,12 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
         entries = forget_ended(database, before, dry_run=dry_run)
     if not dry_run:
         with admin.change("prune") as change:
-            change.detail = f"what ended before {rfc3339(before)}"
+            change.detail = f"data from before {rfc3339(before)}"
     counts = {"queue_entries": entries, "stored_files": stored, "files": files, "bytes": size}
     document = {"before": rfc3339(before), "dry_run": dry_run, **counts}
     verb = "would remove" if dry_run else "removed"
     lines = [
-        f"{verb} what ended before {document['before']}",
+        f"{verb} data from before {document['before']}",
         f"{'queue entries':24}{entries}",
         f"{'files in the database':24}{stored}",
         f"{'files here':24}{files}  {size / _MIB:.1f} MiB",
@@ -67,7 +67,7 @@ def _check_database(admin: AdminContext) -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @admin_command
 def backup(admin: AdminContext, file: Path) -> None:
-    """Back a service on SQLite up into FILE (.tar.gz), also while it runs; only its owner may read the file."""
+    """Back a service on SQLite up into FILE (.tar.gz), even while it runs; only its owner may read the file."""
     _check_database(admin)
     made_at = now_micros() // SECOND_MICROS * SECOND_MICROS
     with admin.database() as database:
@@ -86,7 +86,7 @@ def backup(admin: AdminContext, file: Path) -> None:
 
 @click.command("restore")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
-@click.option("--force", is_flag=True, help="Also over a service that is not empty: ALL of it is replaced.")
+@click.option("--force", is_flag=True, help="Even over a service that is not empty: ALL of it is replaced.")
 @admin_command
 def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
     """Restore a service on SQLite from FILE, while it is stopped; turns that had not ended are executed again."""

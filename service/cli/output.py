@@ -1,4 +1,4 @@
-"""Output: JSON for programs, lines for people, and errors that end a command with one sentence."""
+"""Output: JSON for programs, lines of text, and errors that stop a command with one sentence."""
 
 import csv
 import functools
@@ -171,7 +171,7 @@ def fields(one: object, names: str, **more: object) -> dict[str, object]:
 
 
 def line(*parts: object) -> str:
-    """Return a line for people; None and empty parts are left out."""
+    """Return a line of text; None and empty parts are left out."""
     return "  ".join(str(part) for part in parts if part not in {None, ""})
 
 
@@ -191,7 +191,7 @@ class AdminAct:
 
     connection: Connection
     target: str | None = None
-    """The object of the act, set once it is found: what was typed could be anything, even a token."""
+    """The object of the act, set once it is found: the typed text could be anything, even a token."""
     organization_id: str | None = None
     detail: str | None = None
     is_recorded: bool = False
@@ -271,14 +271,14 @@ def _format(form: Format | None, *, as_json: bool) -> Format:
 
 @contextmanager
 def plain_errors(*, as_json: bool) -> Iterator[None]:
-    """Turn an error that an operator can cure into one sentence and exit status 2."""
+    """Turn an error that an operator can fix into one sentence and exit status 2."""
     try:
         yield
     except (ServiceError, OSError) as error:
         fail(str(error), as_json=as_json)
     except DBAPIError as error:
         # Whether the database is damaged, full, read-only or gone, its own message is the most precise.
-        cure = "see that its server or disk is well, or restore the back-up"
+        cure = "check its server and disk, or restore the back-up"
         fail(f"the database cannot be used: {error.orig}; {cure}", as_json=as_json)
     except ValidationError as error:
         fail(first_fault(error), as_json=as_json)

@@ -17,7 +17,7 @@ _WAIT_S: Final = 60.0
 """How long a deletion waits for a worker to stop a turn."""
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
-_force = click.option("--force", is_flag=True, help="Also while it works: it is cancelled first.")
+_force = click.option("--force", is_flag=True, help="Even while it works: it is cancelled first.")
 
 
 class _RunGroup(click.Group):
@@ -117,11 +117,11 @@ def _confirm(name: str, what: str, *, yes: bool) -> None:
     if yes:
         return
     try:
-        typed = click.prompt(f"This deletes {what} for good. Type {name} to go on", err=True)
+        typed = click.prompt(f"This deletes {what} permanently. Type {name} to continue", err=True)
     except click.Abort as error:
         raise SetupError("nothing was deleted: it was not confirmed; give --yes where there is no terminal") from error
     if typed.strip() != name:
-        raise SetupError(f"nothing was deleted: what was typed is not {name}")
+        raise SetupError(f"nothing was deleted: the typed name is not {name}")
 
 
 @run.command("delete")
@@ -139,7 +139,7 @@ def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> N
         change.target = run_id
         change.organization_id = found.organization_id
         if found.status not in FINAL and not force:
-            raise SetupError(f"the run {run_id} is {found.status}; wait for its end, or cancel it with --force")
+            raise SetupError(f"the run {run_id} is {found.status}; wait until it finishes, or cancel it with --force")
         deletions.delete_runs(change.connection, [run_id], now_micros())
     left = [(found.platform, found.path, found.branch)]
     _conclude(admin, {"run_id": run_id}, f"{run_id} deleted", left, webhooks=[])

@@ -1,4 +1,4 @@
-"""What a delivery does not tell, asked of its code host: the service's own accounts, and the pull request."""
+"""Facts missing from a delivery, asked of its code host: the service's own accounts, and the pull request."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ class OwnAccounts:
         """Return, for each organization that configured a repository, the accounts of the service on its code hosts.
 
         In lower case. Those of other organizations are among them, whose pushes and comments could go round in circles
-        with its own, but only as told by an address that it uses itself: another's host may claim any name.
+        with its own, but only if an address that it uses itself reports them: another's host may claim any name.
         """
         with self._database.read() as connection:
             owners = {owner for owner, _ in repositories.everywhere(connection, platform, path)}
@@ -60,7 +60,7 @@ class OwnAccounts:
         try:
             name, kept_s = forge.account(), _KEPT_S
         except ForgeError:
-            # The service's own pushes are still recognized by their commits.
+            # The commits still identify the service's own pushes.
             name, kept_s = None, _FAILED_KEPT_S
         with self._lock:
             self._known[api_url, token] = name, time.monotonic() + kept_s
@@ -68,7 +68,7 @@ class OwnAccounts:
 
 
 def completed(database: Database, platform: str, event: PullRequestEvent) -> dict[str, PullRequestEvent]:
-    """Return an event with its pull request, as the host of each organization tells it that has a rule for the event.
+    """Return an event with its pull request, as reported by the host of each organization with a rule for the event.
 
     One organization's host says nothing about another's repository.
     """

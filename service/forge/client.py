@@ -20,7 +20,7 @@ _SUCCESS: Final = range(200, 300)
 _FAULTS: Final = range(500, 600)
 _LIMITED: Final = frozenset({403, 429})
 _MAY_CHANGE: Final = frozenset({401, 403, 404, 408, 409, 423, 425, 429})
-"""Statuses that an operator's act or a later attempt may cure; any other 4xx is final."""
+"""Statuses that an operator's act or a later attempt may fix; any other 4xx is final."""
 _PAGE: Final = 50
 _MOST_PAGES: Final = 40
 _LARGEST: Final = 8 << 20
@@ -31,7 +31,7 @@ _LONGEST_WAIT_S: Final = 3600.0
 
 
 class ForgeError(ServiceError):
-    """A request to the forge failed; the text says why, and the cure."""
+    """A request to the forge failed; the text has the reason and the fix."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class ForgeError(ServiceError):
     ) -> None:
         super().__init__(text)
         self.status = status
-        """None: there was no answer, or it could not be used."""
+        """None: no usable answer came."""
         self.is_final = is_final
         """Whether another attempt would fail as well."""
         self.is_away = is_away
@@ -84,7 +84,7 @@ class NewPullRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitStatus:
-    """The state shown beside a commit; the context is its key."""
+    """The state shown next to a commit; the context is its key."""
 
     context: str
     state: State
@@ -161,7 +161,7 @@ class ForgeHttp:
         """Yield the objects of a list, page by page.
 
         Raises:
-            ForgeError: A page could not be read, or there is no end.
+            ForgeError: A page could not be read, or the list has no last page.
         """
         for page in range(1, _MOST_PAGES + 1):
             answer = self.answer("GET", f"{path}?{urlencode({**query, 'per_page': _PAGE, 'page': page})}")

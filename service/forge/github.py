@@ -1,4 +1,4 @@
-"""GitHub: pull requests, commit statuses and reviews by its REST API, threads by GraphQL."""
+"""GitHub: pull requests, commit statuses and reviews with its REST API, threads with GraphQL."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -69,7 +69,7 @@ class GitHub:
         return _pull_request(self._http.document("GET", f"{self._repository}/pulls/{number}"))
 
     def open(self, proposal: NewPullRequest) -> PullRequest:
-        """Open a pull request, ready where drafts are refused; where the branch has an open one, return that."""
+        """Open a pull request, ready if drafts are refused; if the branch has an open one, return that."""
         document = {"title": proposal.title, "head": proposal.branch, "base": proposal.base, "body": proposal.body}
         try:
             made = self._http.document("POST", f"{self._repository}/pulls", document | {"draft": proposal.is_draft})
@@ -118,7 +118,7 @@ class GitHub:
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post one review with all its comments: it appears whole or not at all."""
-        # A review of a comment's kind needs a text, also beside comments.
+        # A review of a comment's kind needs a text, even with comments.
         said = body or "More findings:"
         document = {"commit_id": commit, "event": "COMMENT", "body": said, "comments": [*map(_comment, comments)]}
         self._http.document("POST", f"{self._repository}/pulls/{number}/reviews", document)

@@ -1,4 +1,4 @@
-"""GitLab: merge requests, commit statuses and discussions by its REST API, version 4."""
+"""GitLab: merge requests, commit statuses and discussions with its REST API, version 4."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -53,7 +53,7 @@ class GitLab:
         return _merge_request(self._http.document("GET", f"{self._project}/merge_requests/{number}"))
 
     def open(self, proposal: NewPullRequest) -> PullRequest:
-        """Open a merge request; where the branch has an open one, return that."""
+        """Open a merge request; if the branch has an open one, return that."""
         document = {
             "source_branch": proposal.branch,
             "target_branch": proposal.base,
@@ -88,7 +88,9 @@ class GitLab:
         except ForgeError as error:
             if error.status != _BAD_REQUEST or "Cannot transition status" not in str(error):
                 raise
-            if self._state_of(commit, status.context) != document["state"]:
+            found = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=status.context)
+            state = next((str(one.get("status")) for one in found if one.get("name") == status.context), None)
+            if state != document["state"]:
                 raise
 
     def reviews(self, number: int) -> list[PostedReview]:
@@ -140,10 +142,6 @@ class GitLab:
 
     def _discussion(self, number: int, thread: Thread) -> str:
         return f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
-
-    def _state_of(self, commit: str, context: str) -> str | None:
-        found = self._http.pages(f"{self._project}/repository/commits/{commit}/statuses", name=context)
-        return next((str(one.get("status")) for one in found if one.get("name") == context), None)
 
 
 def _merge_request(document: Mapping[str, Any]) -> PullRequest:

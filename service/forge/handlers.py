@@ -24,7 +24,7 @@ _MOST_TURNS: Final = 10
 _LONGEST_LIST: Final = 40_000
 """The length of all instructions together: GitHub accepts 65,536 characters in the whole text."""
 _LARGEST_ESCAPE: Final = 5
-"""The most characters that stand for one, as in `&amp;`."""
+"""The most characters that encode one, as in `&amp;`."""
 _END: Final = "<!-- /runwarden -->"
 """The line after which a pull request's text is no longer the service's."""
 
@@ -84,12 +84,12 @@ def post_status(forge: Forge, subject: Subject) -> Posted:
 def post_pull_request(forge: Forge, subject: Subject) -> Posted:
     """Open the pull request of a run's branch, or bring the service's part of its text up to date.
 
-    What people changed stays: its title, the text around that part, whether it is a draft, and that it is closed.
+    Users' changes stay: its title, the text around that part, its draft state, and that it is closed.
     """
     found = forge.pull_requests(subject.run.branch)
     current = next((one for one in found if one.state == "open"), None)
     if current is None:
-        # The run's own pull request, if a person closed it, or it was merged at the run's commit.
+        # The run's own pull request, if a user closed it, or it was merged at the run's commit.
         ours = [one for one in found if subject.mark in one.body]
         commit = subject.posting.wanted["commit"]
         current = next((one for one in ours if one.state == "closed" or one.head == commit), None)
@@ -99,7 +99,10 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
         if other is not None:
             return other
         current = forge.open(_proposal(subject))
-    body = _renewed(current.body, subject)
+    # Renew the service's part; a text without its marks belongs to users and stays. A server may change line ends.
+    pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
+    text = current.body.replace("\r\n", "\n")
+    body = re.sub(pattern, lambda _: _part(subject), text, count=1, flags=re.DOTALL)
     if body != current.body:
         forge.update(current.number, body)
     return Posted(current.url)
@@ -129,13 +132,6 @@ def _proposal(subject: Subject) -> NewPullRequest:
     return NewPullRequest(
         run.branch, base, title or run.branch, text, is_draft=bool(subject.posting.wanted["is_draft"])
     )
-
-
-def _renewed(body: str, subject: Subject) -> str:
-    """Return a text with the service's part renewed; a text without its marks belongs to people and stays."""
-    pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
-    # A server may have changed the ends of lines.
-    return re.sub(pattern, lambda _: _part(subject), body.replace("\r\n", "\n"), count=1, flags=re.DOTALL)
 
 
 def _part(subject: Subject) -> str:

@@ -1,4 +1,4 @@
-"""The poster posts what is due of a run; a posting that fails is due again later, until it is refused or too old."""
+"""The poster sends a run's due postings; one that fails is due again later, until it is refused or too old."""
 
 import logging
 import random
@@ -41,7 +41,7 @@ class Poster:
         self._secret_names = secret_names
 
     def post(self, run_id: str) -> None:
-        """Post what is due of a run."""
+        """Send the due postings of a run."""
         while True:
             with self._database.read() as connection:
                 run = runs.by_id(connection, run_id)

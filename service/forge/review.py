@@ -1,6 +1,6 @@
 """One review for each agent on a pull request, which is brought up to date after each push.
 
-The service finds its comments by the marks in them, so a repetition after a crash posts only what is missing. A finding
+The service finds its comments by the marks in them, so a repetition after a crash posts only missing ones. A finding
 whose thread someone else resolved, whose comment was deleted or whose box was ticked is not posted again.
 """
 
@@ -78,7 +78,7 @@ def bring_up_to_date(forge: Forge, number: int, report: Report, *, is_lasting: b
     `is_lasting`: a forge that failed often by itself fails at one of the comments.
 
     Raises:
-        ForgeError: The forge did not accept everything; the next attempt finds what it did accept.
+        ForgeError: The forge did not accept everything; the next attempt finds the accepted part.
     """
     lines = forge.diff_lines(number)
     try:
@@ -116,7 +116,7 @@ class _Update:
                 self._review, self._memory = review, memory
                 break
         there = {one.id for one in report.found}
-        # What a person resolved, deleted or ticked, now or earlier.
+        # Findings that a user resolved, deleted or ticked, now or earlier.
         resolved = {key for key, thread in self._threads.items() if thread.is_resolved}
         if self._account is None:
             resolved -= self._memory.get("closed", set())

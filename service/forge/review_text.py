@@ -48,7 +48,7 @@ def _disarmed(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    # The forges look for mentions in what was rendered: an entity would become one again.
+    # The forges look for mentions in rendered text: an entity would become one again.
     text = text.replace("&", "&amp;").replace("<", "&lt;")
     return _MENTION.sub("\\g<0>\u200b", _SPECIAL.sub(r"\\\g<0>", text))
 

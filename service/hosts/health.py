@@ -45,9 +45,9 @@ class HostState:
     status: str
     """`ok`, `degraded`, `unauthorized` or `unreachable`."""
     reason: str | None = None
-    """Why the status is not `ok`, with the cure if there is one."""
+    """Why the status is not `ok`, with the fix if there is one."""
     token_ends: str | None = None
-    """The day on which the token ends, as GitHub tells it (ISO 8601)."""
+    """The day on which the token expires, as GitHub reports it (ISO 8601)."""
 
 
 OK: Final = HostState("ok")

@@ -27,12 +27,12 @@ _CURES: Final = {
     401: "check the token of the GitLab host",
     403: "the token of the GitLab host needs the scope 'api' and the role Maintainer in the project",
     404: "the token of the GitLab host needs the role Maintainer in the project",
-    422: "GitLab does not accept gitlab.webhook_url; it may refuse addresses of its own network",
+    422: "GitLab does not accept gitlab.webhook_url; it may refuse addresses in its network",
 }
 
 
 class OnboardingError(ServiceError):
-    """The project cannot be connected; the text names the cure."""
+    """The project cannot be connected; the text has the fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Project:
 
 
 def find_project(host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Project:
-    """Look up a project by its id, or else by its path.
+    """Look up a project with its id or, without one, its path.
 
     Raises:
         OnboardingError: There is no such project, or the host cannot be asked.
@@ -131,7 +131,7 @@ class Webhook:
     configured: bool | None
     """None: GitLab could not be asked, so the webhook was not changed."""
     failure: str | None = None
-    """Why there is no webhook, or why that is not known, with the cure."""
+    """Why there is no webhook, or why that is not known, with the fix."""
 
 
 def ensure_webhook(host: Host, project_id: int, settings: GitLabSettings, timeout_s: float) -> Webhook:

@@ -1,4 +1,4 @@
-"""The lab's endpoints under /_lab, opened by its own token."""
+"""The lab's endpoints under /_lab, which require the lab's token."""
 
 from dataclasses import asdict
 from typing import Annotated

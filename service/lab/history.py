@@ -59,7 +59,7 @@ _REASONS: Final = (
     "the tests failed: 2 of 41",
     "no output for 300 s: ended as idle",
     "the branch moved while the agent worked",
-    "the agent ended with status 1",
+    "the agent exited with status 1",
 )
 _NIGHT_REASON: Final = "the model answered 529: overloaded, after 5 tries"
 _INCIDENT_REASON: Final = "the repository could not be cloned: the requested URL returned error: 503"
@@ -99,7 +99,7 @@ class HistoryRequest(BaseModel):
 
 
 def make(database: Database, spec: HistoryRequest, now: int) -> dict[str, object]:
-    """Insert the runs with their turns and return what was made and how long it took.
+    """Insert the runs with their turns and return the counts and the duration.
 
     Raises:
         HttpError: The span cannot be read, there is no such organization, or the same runs exist.
@@ -166,7 +166,7 @@ def _rows(spec: HistoryRequest, owner: str, repositories: list[Repository], sinc
 
 
 def _hour(at: int, until: int) -> tuple[float, bool, bool]:
-    """Weigh the hour that begins at an instant, and tell whether it is in the bad night or in the incident.
+    """Weigh the hour that begins at an instant, and return whether it is in the bad night or in the incident.
 
     The weight is how many runs begin in it, compared with other hours.
     """

@@ -129,7 +129,7 @@ class FailingMailer:
         Raises:
             MailError: Always.
         """
-        raise MailError(f"the lab was told to hold back {message.invitation_id}")
+        raise MailError(f"the lab was set to hold back {message.invitation_id}")
 
 
 class Lab:
@@ -267,7 +267,7 @@ async def _pass_on(send: Send, answer: _HeldAnswer) -> None:
 
 async def _refuse(send: Send, fault: Fault) -> None:
     """Answer without executing anything."""
-    message = fault.message or f"the lab was told to answer {fault.status}"
+    message = fault.message or f"the lab was set to answer {fault.status}"
     raw = json.dumps({"message": message, "error_code": fault.error_code or "lab"}).encode()
     fields = {"content-type": "application/json", "content-length": str(len(raw))}
     fields |= {} if fault.retry_after is None else {"retry-after": fault.retry_after}

@@ -67,16 +67,16 @@ class MailMessage:
     """Address only, without a name."""
     recipient: str
     content: bytes
-    """Headers and text, lines ended by CRLF."""
+    """Headers and text, with CRLF after each line."""
 
 
 class MailError(ServiceError):
-    """A message was not sent; the text says why and names the cure."""
+    """A message was not sent; the text has the reason and the fix."""
 
     def __init__(self, message: str, *, refused: bool = False) -> None:
         super().__init__(message)
         self.refused = refused
-        """The mail server refuses this message for good: do not retry it automatically."""
+        """The mail server refuses this message permanently: do not retry it automatically."""
 
 
 class Mailer(Protocol):

@@ -217,7 +217,7 @@ class MailSender:
 
 
 def mailer_of(folder: DataFolder, settings: MailSettings, environment: Mapping[str, str]) -> Mailer:
-    """Return the configured mailer: the mail server, or else the outbox.
+    """Return the configured mailer: the mail server or, without one, the outbox.
 
     Raises:
         SettingsError: The mail server needs a password that is not there.

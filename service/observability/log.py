@@ -23,7 +23,7 @@ FIELDS: Final = (
     *("request_id", "actor", "token_id", "organization", "method", "route", "status", "duration_ms"),
     *("run_id", "turn"),
 )
-"""The fields of a record beside its message; other fields that a library adds are left out."""
+"""The fields of a record besides its message; other fields that a library adds are left out."""
 _HEAD: Final = ("timestamp", "level", "logger", "event")
 _SECRET_NAME: Final = re.compile(r"TOKEN|SECRET|PASSW|KEY|CREDENTIAL|AUTH|HEADERS", re.IGNORECASE)
 """An environment variable with one of these in its name is taken for a secret."""
@@ -57,7 +57,7 @@ class Masks:
 
 
 def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
-    """Send every record of this process, also those of libraries, to standard error.
+    """Send every record of this process, including those of libraries, to standard error.
 
     The returned masks already hold the variables that are named like secrets; others can be added.
     """
@@ -107,7 +107,7 @@ def bound(**fields: object) -> AbstractContextManager[None]:
 
 
 def _without_traceback(_logger: object, _method: str, event: Event) -> Event:
-    """Show a `ServiceError` by its text alone: only a programming fault needs a traceback."""
+    """Show only the text of a `ServiceError`: only a programming fault needs a traceback."""
     error = (event.get("exc_info") or (None, None))[1]
     if isinstance(error, ServiceError):
         del event["exc_info"]
@@ -145,4 +145,4 @@ def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:
     if failure.exc_value is not None:
         found = (failure.exc_type, failure.exc_value, failure.exc_traceback)
         name = "?" if failure.thread is None else failure.thread.name
-        logging.getLogger(__name__).critical("the thread %s ended by an error", name, exc_info=found)
+        logging.getLogger(__name__).critical("the thread %s died of an error", name, exc_info=found)

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: this process counts its own requests, and reads all else from the database at a scrape."""
+"""Metrics for Prometheus: this process counts its own requests, and reads the rest from the database at a scrape."""
 
 import logging
 import platform
@@ -42,7 +42,7 @@ _AGENTS: Final = 50
 """How many agents have a usage series each: the first that are seen."""
 _NOTHING: Final = UsageFigures(0, 0, 0, 0, 0)
 _ENDINGS: Final = 50
-"""How many keys that end have a series each: the first to end."""
+"""How many expiring keys have a series each: the first to expire."""
 _LONGEST_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -78,7 +78,7 @@ class ServiceMetrics:
         )
         self._deliveries = Counter(
             "runwarden_webhook_deliveries",
-            "Deliveries of code hosts to this process, by what was decided.",
+            "Deliveries of code hosts to this process, by decision.",
             ("platform", "result"),
             registry=self._registry,
         )
@@ -186,7 +186,7 @@ class _DatabaseCollector(Collector):
             ),
             _gauge(
                 "runwarden_key_ends_seconds",
-                "Until a key ends, of those that end within 14 days.",
+                "Until a key expires, for those that expire within 14 days.",
                 ends,
                 "kind",
                 "organization",
@@ -213,7 +213,7 @@ class _EndedTurns:
         """Turns that were counted, and when they ended; forgotten when they can no longer be read again."""
         self._lasted = Histogram(
             "runwarden_turn_duration_seconds",
-            "From a worker's first attempt at a turn to its end.",
+            "From a worker's first attempt at a turn until it finishes.",
             ("outcome",),
             buckets=_TURN_S,
             registry=None,
@@ -230,7 +230,7 @@ class _EndedTurns:
             self._lasted.labels(outcome)
 
     def catch_up(self, connection: sa.Connection) -> None:
-        """Count what ended since the last time."""
+        """Count the turns that finished since the last time."""
         now = self._clock()
         # Read recent ones twice: they may have been committed late, or by a machine whose clock is behind.
         earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _LONGEST_GAP_MICROS)
@@ -263,7 +263,7 @@ class _ModelUsage:
 
     def catch_up(self, connection: sa.Connection) -> None:
         """Count the usage since the last scrape; the deletion of a run lowers no counter."""
-        # The day before as well: usage at its end is read after midnight.
+        # The day before as well: its last usage is read after midnight.
         self._first_day = max(self._first_day, self._clock() // DAY_MICROS - 1)
         found = usage.by_agent(connection, self._first_day)
         for key, now in found.items():
@@ -282,7 +282,7 @@ class _ModelUsage:
 
 
 def label(text: str) -> str:
-    """Return a text as the value of a label: one line, without what would break a scrape."""
+    """Return a text as the value of a label: one line, without characters that would break a scrape."""
     return one_line(text)[:_LONGEST_LABEL]
 
 

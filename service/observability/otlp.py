@@ -40,7 +40,7 @@ _PROVIDERS: Final = {
     "bedrock": "aws.bedrock",
 }
 _TOOLS: Final = frozenset({"ran", "edited", "used"})
-"""Steps that are calls of tools; what they did stays in the log."""
+"""Steps that are calls of tools; their details stay in the log."""
 _LONGEST_LOG: Final = 16 << 20
 _UNTRACED: Final = "/livez$,/readyz$,/metrics$"
 _PARENT: Final = "traceparent"
@@ -131,7 +131,7 @@ class OtlpTracer(Tracer):
         self._tracer.start_span(name, inside, kind, attributes=attributes, start_time=began).end()
 
     def _calls_of_tools(self, inside: Context, preset: PresetName, log: Path, begin: int) -> None:
-        """Trace the calls that the agent's program printed, as far as it tells when they were."""
+        """Trace the calls that the agent's program printed, as far as their times are known."""
         with log.open("rb") as file:
             file.seek(begin)
             steps = steps_of(preset, file.read(_LONGEST_LOG))

@@ -38,7 +38,7 @@ class RequestRecord:
     organization: str | None = None
     """The slug of the caller's organization; None: the caller is unknown."""
     actor: str | None = None
-    """The alias of the caller's token, else its id."""
+    """The alias of the caller's token or, without one, its id."""
     token_id: str | None = None
 
     def log(self) -> None:

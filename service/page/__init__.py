@@ -1,1 +1,1 @@
-"""The page for people: the service in a browser, beside the API and over the same functions."""
+"""The page: the service in a browser, on the same functions as the API."""

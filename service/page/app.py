@@ -1,4 +1,4 @@
-"""The page beside the API, as one application."""
+"""The page and the API, as one application."""
 
 from importlib.util import find_spec
 
@@ -17,7 +17,7 @@ _description = APIRouter()
 
 
 def with_page(api: FastAPI, context: Context) -> ASGIApp:
-    """Return the API with the page beside it, unless the settings turn it off."""
+    """Return the API together with the page, unless the settings turn it off."""
     if not context.settings.page.enabled:
         return api
     rooms = build(context, (entry.router, runs.router, settings.router, operator.router, _description))

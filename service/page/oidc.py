@@ -22,7 +22,7 @@ from service.store.sessions import Member
 
 _COOKIE: Final = "runwarden_oidc"
 _LIFE_S: Final = 600
-"""How long a person may take to sign in at the provider, and to choose an organization."""
+"""How long a visitor may take to sign in at the provider, and to choose an organization."""
 _TIMEOUT_S: Final = 10
 BACK: Final = "/sign-in/oidc/back"
 router = APIRouter()
@@ -56,7 +56,7 @@ def client_of(settings: OidcSettings) -> Any:
 
 @router.get("/sign-in/oidc")
 async def begin(request: Request, context: RequestContext, next: str = "") -> Response:  # noqa: A002 — in addresses
-    """Lead to the provider; a signed cookie holds what its answer must match."""
+    """Redirect to the provider; a signed cookie holds the values that its answer must match."""
     client, settings = _client(request, context)
     request.scope["session"] = {"next": local_path(next)}
     try:
@@ -81,10 +81,10 @@ async def come_back(request: Request, context: RequestContext) -> Response:
         token = await client.authorize_access_token(request)
         claims = dict(token.get("userinfo") or {})
         if "email" not in claims:
-            # By the standard, an address may be told at the provider's userinfo alone.
+            # The standard allows the provider to give an address only in its userinfo.
             told = await client.userinfo(token=token)
             if not claims or told.get("sub") != claims.get("sub"):
-                raise _failed("it told the address of another person")
+                raise _failed("it gave the address of another user")
             claims |= told
     except BadData as error:
         raise HttpError(

@@ -28,7 +28,7 @@ _PAGE: Final = 25
 _LOG_BYTES: Final = 36 << 10
 """Of a log on one page."""
 _DIFF_BYTES: Final = 36 << 10
-"""Of a change on one page; what does not fit has pages of its own."""
+"""Of a change on one page; the rest has separate pages."""
 _FILES: Final = 50
 """Of a change in one list."""
 _BEFORE: Final = 5
@@ -39,7 +39,7 @@ router = APIRouter()
 
 
 def repository_name(body: dict[str, Any]) -> str:
-    """Return a repository reference as people write it."""
+    """Return a repository reference as users write it."""
     data = body["data"]
     named = data.get("project_path") or "/".join(
         str(data[key]) for key in ("owner", "group", "repo", "project") if key in data
@@ -153,7 +153,7 @@ def _start_body(form: Form, declared: dict[str, AgentInput]) -> AgentStart:
         elif typed.strip() or (one.required and one.type == "text"):
             values[name] = typed if one.type == "text" and not one.choices else _value(name, typed)
     if not values and not declared:
-        raise bad_request("invalid_request", "instructions: say what is to be done")
+        raise bad_request("invalid_request", "instructions: describe the task")
     try:
         return AgentStart.model_validate(
             {"repository": form.get("repository"), "branch_name": form.get("branch_name") or None, "inputs": values}
@@ -173,7 +173,7 @@ def _value(name: str, typed: str) -> Any:
 
 @router.get("/runs/{run_id}")
 def show_run(run_id: str, context: RequestContext, caller: Member, visitor: Anybody) -> Response:
-    """Show a run, turn by turn, with what was asked and answered."""
+    """Show a run, turn by turn, with its instructions and answers."""
     return _run(run_id, context, caller, visitor)
 
 
@@ -202,13 +202,13 @@ def _run(
 
 @router.post("/runs/{run_id}/reply")
 async def reply(run_id: str, context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
-    """Continue a run with what the person wrote (spec 4.3)."""
+    """Continue a run with the visitor's text (spec 4.3)."""
     run: Any = await run_in_threadpool(results.run_document, run_id, context, caller)
     words = form.get("choice") or form.fields.get(INSTRUCTIONS, "")
     begin_with = form.get("start_from") or None
     try:
         if not words.strip():
-            raise bad_request("invalid_request", "write what is to be done next")
+            raise bad_request("invalid_request", "describe the next task")
         if begin_with not in {None, "patch", "branch"}:
             raise bad_request("invalid_query", "start_from must be patch or branch")
         start = RunStart.model_validate({INSTRUCTIONS: words, "repository": run["repository"], "run_id": run_id})
@@ -237,7 +237,7 @@ def show_changes(
     path: str = "",
     line: int = 0,
 ) -> Response:
-    """Show what a turn changed, or the whole run if no turn is named; one file, if one is named; or around a line."""
+    """Show the change of a turn, of the whole run if none is named, of one file if one is named, or around a line."""
     run: Any = results.run_document(run_id, context, caller)
     if turn:
         answer = results.read_turn_diff(run_id, turn, context, caller)
@@ -287,7 +287,7 @@ def read_patch(run_id: str, context: RequestContext, caller: Member, turn: str =
 def show_log(
     run_id: str, context: RequestContext, caller: Member, visitor: Anybody, turn: str = "1", before: int = 0
 ) -> Response:
-    """Show the end of a turn's log, or what came before a place in it; a live one is followed."""
+    """Show the end of a turn's log, or the part before a position in it; a live one is followed."""
     run: Any = results.run_document(run_id, context, caller)
     piece = results.log_piece(context, caller, run_id, turn, -_LOG_BYTES, max(0, before))
     start, following, size = (int(piece.headers[f"Runwarden-Log-{name}"]) for name in ("Offset", "Next", "Size"))

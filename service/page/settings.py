@@ -98,7 +98,7 @@ def revoke_token(token_id: str, context: RequestContext, _: Writer, caller: Memb
 
 @router.get("/members")
 def show_members(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
-    """Show who may sign in by an address."""
+    """Show who may sign in with an address."""
     return _members(context, caller, visitor)
 
 
@@ -113,7 +113,7 @@ def _members(
 
 @router.post("/members")
 def add_member(context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
-    """Let a person sign in by an address."""
+    """Let a user sign in with an address."""
     try:
         email = checked_address(form.get("email"))[0]
     except ValueError as error:
@@ -126,7 +126,7 @@ def add_member(context: RequestContext, form: Writer, caller: Member, visitor: A
 
 @router.post("/members/{member_id}/remove")
 def remove_member(member_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
-    """Let a person sign in no longer; open sessions end."""
+    """Let a user sign in no longer; open sessions are closed."""
     with context.database.write() as connection:
         if not sessions.remove_member(connection, caller.organization.id, member_id):
             raise HttpError(404, "member_not_found", "there is no such member")
@@ -160,7 +160,7 @@ def show_agents(context: RequestContext, caller: Member, visitor: Anybody) -> Re
 
 @router.get("/events")
 def show_events(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
-    """Show the endpoints, and the newest events with what became of them."""
+    """Show the endpoints, and the newest events with their deliveries."""
     return _events(context, caller, visitor, types=events.TYPES)
 
 
@@ -250,7 +250,7 @@ def replay_event(event_id: str, context: RequestContext, _: Writer, caller: Memb
 
 @router.get("/usage")
 def show_usage(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
-    """Show what the last thirty days used, by day, agent and repository, and the trial."""
+    """Show the usage of the last thirty days, by day, agent and repository, and the trial."""
     today = context.clock() // DAY_MICROS
     days = range(today - _DAYS + 1, today + 1)
     filters = UsageFilters(caller.organization.id, days[0], today)

@@ -1,4 +1,4 @@
-"""The site: its application, how a page is rendered, and how failures look to a person."""
+"""The site: its application, the rendering of pages, and the pages for failures."""
 
 import contextlib
 import hashlib
@@ -57,7 +57,7 @@ assets = APIRouter()
 
 
 def when(moment: int | str | None) -> Markup:
-    """Return an instant, in microseconds or RFC 3339, for a person and for programs."""
+    """Return an instant, in microseconds or RFC 3339, for readers and for programs."""
     if moment is None:
         return Markup("<span class=quiet>never</span>")
     micros = parse_rfc3339(moment, round_up=False) if isinstance(moment, str) else moment
@@ -136,13 +136,8 @@ def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
     app.state.context = context
     for router in (assets, *routers):
         app.include_router(router)
-    app.add_exception_handler(HttpError, _show_failure)
-    app.add_exception_handler(RequestValidationError, _show_unusable)
-    app.add_exception_handler(HTTPException, _show_framework)
-    app.add_exception_handler(InactiveOrganizationError, _show_inactive)
-    for kind in AWAY:
-        app.add_exception_handler(kind, _show_away)
-    app.add_exception_handler(Exception, _show_crash)
+    for kind in (HttpError, RequestValidationError, HTTPException, InactiveOrganizationError, *AWAY, Exception):
+        app.add_exception_handler(kind, _show_failure)
     return app
 
 
@@ -173,51 +168,30 @@ def _check_address(request: Request) -> None:
 
 
 async def _show_failure(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HttpError):
-        raise error
-    if isinstance(error, NotSignedInError) and request.method == "GET":
-        here = address(request.url.path, **request.query_params)
-        return leads_to("/sign-in", next="" if here == "/" else here)
-    return await _failure(request, error.status, error.message, error.headers)
-
-
-async def _show_unusable(request: Request, error: Exception) -> Response:
-    (one, *_) = error.errors() if isinstance(error, RequestValidationError) else ({"loc": ("it",), "msg": str(error)},)
-    return await _failure(request, 400, f"{one['loc'][-1]} in the address: {one['msg']}")
-
-
-async def _show_framework(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    return await _failure(
-        request,
-        status,
-        "There is no such page." if status == HTTPStatus.NOT_FOUND else "This is not offered here.",
-        getattr(error, "headers", None),
-    )
-
-
-async def _show_inactive(request: Request, _error: Exception) -> Response:
-    return await _failure(request, 403, "The organization is not active.")
-
-
-async def _show_away(request: Request, error: Exception) -> Response:
-    _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
-    message = (
-        "the database is away or overloaded, and it is unknown whether this took effect: look before you try again"
-    )
-    return await _failure(request, 503, message, {"Retry-After": "2"})
-
-
-async def _show_crash(request: Request, error: Exception) -> Response:
-    if isinstance(error, ServiceError):
-        _logger.error("%s %s failed: %s", request.method, request.url.path, error)
-    return await _failure(request, 500, "The service failed. Its log says why: ask the operator.")
-
-
-async def _failure(
-    request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
-) -> HTMLResponse:
-    """Return the page for a failure; it shows what was typed, so that nothing is lost."""
+    """Return the page for a failure; it shows the typed text, so that nothing is lost."""
+    headers: Mapping[str, str] | None = None
+    match error:
+        case NotSignedInError() if request.method == "GET":
+            here = address(request.url.path, **request.query_params)
+            return leads_to("/sign-in", next="" if here == "/" else here)
+        case HttpError():
+            status, message, headers = error.status, error.message, error.headers
+        case RequestValidationError():
+            fault = error.errors()[0]
+            status, message = 400, f"{fault['loc'][-1]} in the address: {fault['msg']}"
+        case HTTPException():
+            status, headers = error.status_code, error.headers
+            message = "There is no such page." if status == HTTPStatus.NOT_FOUND else "This is not offered here."
+        case InactiveOrganizationError():
+            status, message = 403, "The organization is not active."
+        case _ if isinstance(error, AWAY):
+            _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
+            status, headers = 503, {"Retry-After": "2"}
+            message = "the database is down or overloaded, and it is unknown whether this took effect: check it first"
+        case _:
+            if isinstance(error, ServiceError):
+                _logger.error("%s %s failed: %s", request.method, request.url.path, error)
+            status, message = 500, "The service failed. Its log says why: ask the operator."
     typed: Mapping[str, str] = {}
     if request.method == "POST":
         # What cannot be read, or was read in part, is not shown.

@@ -23,11 +23,11 @@ _TAGS: Final = (
 _HUNK: Final = re.compile(r"@@ -(\d{1,10})(?:,\d+)? \+(\d{1,10})(?:,\d+)? @@")
 _FILE_BYTES: Final = 300
 _ROW_BYTES: Final = 45
-"""About what a file of a change takes beside its lines, and a line beside its text."""
+"""The approximate size of a file of a change without its lines, and of a line without its text."""
 _LONGEST: Final = 2000
 """Characters that are shown of a line."""
 _LONGEST_COLOURED: Final = 500
-"""Characters of a line that gets colours: a longer one was not written by a person."""
+"""Characters of a line that gets colours: a longer one was not written by hand."""
 _COLOURS: Final = (
     (token.Comment, "c"),
     (token.Keyword, "k"),
@@ -55,7 +55,7 @@ def markdown(words: str | None) -> Markup:
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
     )
-    # They stand below a turn's own heading. Characters may have been written as references.
+    # They are below a turn's own heading. Characters may have been written as references.
     return Markup(printable(re.sub(r"(</?)h[1-6]>", r"\1h3>", clean)))  # noqa: S704 — just cleaned
 
 

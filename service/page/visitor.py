@@ -1,4 +1,4 @@
-"""Visitors: who is signed in on the page, what a form carries, and what protects both."""
+"""Visitors: sessions on the page, the fields of a form, and the protection of both."""
 
 import hashlib
 import hmac
@@ -31,7 +31,7 @@ _UNPROVEN: Final = Reserve(64 << 20)
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a person typed, with one value for each field; the reader sees it again if it cannot be used."""
+    """The typed text, with one value for each field; the visitor sees it again if it cannot be used."""
 
     fields: Mapping[str, str]
 
@@ -65,7 +65,7 @@ class Visitor:
 
     @property
     def name(self) -> str:
-        """What the page calls the person."""
+        """The visitor's name on the page."""
         if self.caller is None:
             return "operator"
         return self.caller.token.alias or self.caller.token.id
@@ -133,7 +133,7 @@ def _session(context: Context, value: str, csrf: str) -> Visitor | None:
     if session.organization_id is None:
         return Visitor(session, csrf)
     if member is not None:
-        # What an administrator may do, for as long as the session lasts.
+        # An administrator's rights, for as long as the session lasts.
         token = TokenRecord(member.id, member.organization_id, member.email, tokens.SCOPES, now, now + 1, None)
     if owner is None or token is None or not token.is_valid(now):
         return None
@@ -192,7 +192,7 @@ def _writer(visitor: Annotated[Visitor | None, Depends(anybody)], form: AnyForm)
 
 Anybody = Annotated[Visitor | None, Depends(anybody)]
 Member = Annotated[Caller, Depends(_member)]
-"""The caller that the session stands for, who may do what a token of scope `admin` may."""
+"""The caller that the session represents, with the rights of a token of scope `admin`."""
 Operator = Annotated[Visitor, Depends(_operator)]
 Writer = Annotated[Form, Depends(_writer)]
 """A form that the signed-in person sent from a page of this session."""
@@ -210,6 +210,6 @@ def local_path(text: str) -> str:
 
 
 def address(path: str, /, **query: object) -> str:
-    """Return a path with a query; what is empty is left out."""
+    """Return a path with a query; empty values are left out."""
     given = {name: str(value) for name, value in query.items() if value not in {None, ""}}
     return f"{path}?{urlencode(given)}" if given else path

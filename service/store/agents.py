@@ -80,7 +80,7 @@ def remove(connection: sa.Connection, name: str, organization_id: str | None) ->
 
 
 def by_name(connection: sa.Connection, organization_id: str, name: str) -> Agent | None:
-    """Return the organization's agent of that name, or else the shared one; the built-in reviewer needs no row."""
+    """Return the organization's agent of that name, or the shared one; the built-in reviewer needs no row."""
     if "\0" in name:
         # Names come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None

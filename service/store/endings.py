@@ -1,4 +1,4 @@
-"""Expiring keys: API tokens, code host tokens and model keys, where their expiry is known."""
+"""Expiring keys: API tokens, code host tokens and model keys, if their expiry is known."""
 
 from dataclasses import dataclass
 from datetime import datetime

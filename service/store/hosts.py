@@ -80,7 +80,7 @@ def note_status(
 
 
 def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], now: int) -> None:
-    """Connect hosts, given with organization ids; the caller ensures that nothing else changes them meanwhile."""
+    """Connect hosts, given with organization ids; the caller ensures that nothing else changes them."""
     if not connected:
         return
     old = sa.delete(hosts).where(

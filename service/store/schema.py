@@ -367,7 +367,7 @@ log_pieces = _table(
     *_large("ends_at"),
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
-"""Logs of services on PostgreSQL, where several machines share the database; compressed piece by piece."""
+"""Logs of services on PostgreSQL, which several machines share; compressed piece by piece."""
 
 postings = _table(
     "postings",

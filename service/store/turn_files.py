@@ -1,6 +1,6 @@
 """Files of turns: findings, logs and diffs.
 
-Findings are in the database. So are logs and diffs on PostgreSQL, where every machine needs them; on SQLite they are in
+Findings are in the database. So are logs and diffs on PostgreSQL, since every machine needs them; on SQLite they are in
 the data folder.
 """
 

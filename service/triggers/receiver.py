@@ -48,7 +48,7 @@ class WebhookDelivery:
     own_accounts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By organization: the accounts of the service's tokens on its code hosts, in lower case."""
     events: Mapping[str, PullRequestEvent] = field(default_factory=dict)
-    """By organization: the event, completed by its code host."""
+    """The event of each organization, completed by its code host."""
 
 
 @dataclass(frozen=True, slots=True)

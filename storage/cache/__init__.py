@@ -1,1 +1,1 @@
-"""The cache: what was seen of the service, readable at once; if it is lost, it is fetched again."""
+"""The cache: the service's data as last seen, readable at once; if it is lost, it is fetched again."""

@@ -21,39 +21,38 @@ from storage.database import data_version
 from storage.errors import StorageError
 from storage.records import Run, RunDetail, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.insights import FailedRuns, RepositoryFigures
-from storage.thread import DatabaseThread, reads, writes
+from storage.thread import DatabaseThread, ThreadedStore, reads, writes
 from storage.values import Clock, utc_now
 
 _NEWEST_FIRST: Final = RunSort()
 
 
-class Cache:
+class Cache(ThreadedStore):
     """Runs, health, link and coverage of one profile, in one SQLite file.
 
     Writes happen on one thread, reads on another: a window of rows never waits for a batch. Every method may raise
-    `StorageError`, whose message names the file and the cure.
+    `StorageError`, whose message has the file and the fix.
     """
 
     def __init__(
         self, writer: DatabaseThread, reader: DatabaseThread, *, clock: Clock, set_aside: SetAside | None
     ) -> None:
-        self.writer = writer
+        super().__init__(writer, reader)
         self.clock = clock
         self.set_aside = set_aside
         """The unusable cache that was moved aside when this one was opened. None: there was none."""
-        self.reader = reader
         self.process = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         """Distinguishes this process from others with the file open."""
         self.opened = 0
         """How many files this object has opened. A place in one file's order means nothing in the next."""
         self.following = FollowStore(writer, reader)
-        """Followed runs, and what was reported of them."""
+        """Followed runs, and their reported changes."""
         self.store_runs = run_writes.AnswerQueue(writer).store
         self._begin()
 
     def _begin(self) -> None:
         self.opened += 1
-        # What is known of places and counts is worthless in another file.
+        # Remembered positions and counts are worthless in another file.
         self._remembered = read_runs.Remembered()
         self._indexed: set[str] = set()
         """Orders whose index is known to exist."""
@@ -90,19 +89,6 @@ class Cache:
         await self.reader.reopen(partial(connect_reader, path))
         self._begin()
         return True
-
-    async def close(self) -> None:
-        """Finish the jobs under way and close both connections; a second call does nothing."""
-        try:
-            await self.reader.close()
-        finally:
-            await self.writer.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     # writes
 
@@ -157,7 +143,7 @@ class Cache:
     outcomes = reads(insights.outcomes)
 
     async def window(self, request: WindowRequest) -> RunWindow:
-        """The rows around a place, and the current places of its anchor and cursor."""
+        """The rows around a position, and the current positions of its anchor and cursor."""
         await self._prepare(request.condition, request.sort, *([request.grouping.by] if request.grouping else []))
         return await self.reader.run(partial(windows.window, request=request, remembered=self._remembered))
 
@@ -206,7 +192,7 @@ class Cache:
         return await self.reader.run(partial(read_runs.total, condition=condition, remembered=self._remembered))
 
     async def status_counts(self, condition: RunFilter) -> dict[str, int]:
-        """The number of runs by status, regardless of the filter's own statuses."""
+        """The number of runs by status, regardless of the statuses in the filter."""
         await self._prepare(condition)
         return await self.reader.run(partial(read_runs.by_status, condition=condition, remembered=self._remembered))
 

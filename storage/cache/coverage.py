@@ -13,7 +13,7 @@ from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to
 REMEMBERED: Final = timedelta(days=1)
 """How long it counts as known that the service offers no results: it may have been updated."""
 APART: Final = timedelta(seconds=5)
-"""A creation and a last change this far apart tell which of them a filter is about."""
+"""A creation and a last change this far apart show which of them a filter uses."""
 SILENT: Final = timedelta(seconds=10)
 """A process that backfills reports its progress more often than this, unless it waits."""
 _NEAR: Final = 200
@@ -31,7 +31,7 @@ def record_walk(
     is_odd: bool,
     ended: bool,
 ) -> None:
-    """Record what a walk from the newest run has read so far.
+    """Record the part that a walk from the newest run has read so far.
 
     Args:
         connection: The cache's writer.
@@ -83,7 +83,7 @@ def extend(
         connection: The cache's writer.
         start: None: from the very first run.
         end: None: the list was empty, or its times cannot be read.
-        as_of: By our clock; until then nothing is missing above `start`. None: nothing is known of what is above `end`.
+        as_of: On this machine's clock; until then nothing is missing above `start`. None: runs above `end` are unknown.
 
     Raises:
         ValueError: The start is after the end.
@@ -112,7 +112,7 @@ def _extend(connection: sqlite3.Connection, start_us: int, end_us: int, as_of_us
 
 
 def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
-    """Note how far the service's clock is ahead of ours; return whether it was set back, which takes claims away.
+    """Note the lead of the service's clock over this machine's; return whether it was set back, which voids claims.
 
     Runs that come after that are dated, and listed, among those that are held. What was complete at a time of our
     clock ends where the service's clock would have been then.
@@ -188,7 +188,7 @@ def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace 
 
 
 def is_unread(connection: sqlite3.Connection) -> bool:
-    """Whether a list whose order proves nothing goes on below the part that was read."""
+    """Whether a list whose order proves nothing continues below the part that was read."""
     return connection.execute("SELECT 1 FROM places WHERE bottom_us = ?", (NO_TIME_US,)).fetchone() is not None
 
 

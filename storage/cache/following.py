@@ -4,8 +4,6 @@ import sqlite3
 from datetime import datetime, timedelta
 from typing import Final
 
-from msgspec import Struct
-
 from storage.cache import stuck
 from storage.cache.polls import run_clock_ahead
 from storage.cache.read_runs import COLUMNS, row_of
@@ -18,11 +16,11 @@ from storage.records.following import (
     StatusChanges,
     Watermark,
 )
-from storage.thread import DatabaseThread, reads, writes
+from storage.thread import ThreadedStore, reads, writes
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_us
 
 PIN_KEPT: Final = timedelta(days=1)
-"""How long a run stays followed after its end, so that it is still there the next morning."""
+"""How long a finished run stays followed, so that it is still there the next morning."""
 PIN_CAP: Final = 100
 """How many runs can be followed at a time; the one followed longest makes room for a new one."""
 CHANGES_CAP: Final = 1_000
@@ -146,11 +144,8 @@ def _watermark(connection: sqlite3.Connection) -> Watermark:
     return Watermark(transition, run)
 
 
-class FollowStore(Struct, frozen=True):
+class FollowStore(ThreadedStore):
     """Pins and the watermark, in the cache's file; every method may raise `StorageError`."""
-
-    writer: DatabaseThread
-    reader: DatabaseThread
 
     pin = writes(_pin)
     unpin = writes(_unpin)

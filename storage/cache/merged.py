@@ -11,7 +11,7 @@ from storage.records.run import row_id, whose
 
 
 class MergedCaches:
-    """Reads the caches of several profiles, by their names. Of equal runs, that of the first profile comes first."""
+    """Reads the caches of several profiles, keyed by name. Equal runs are ordered by profile."""
 
     def __init__(self, caches: Mapping[str, Cache]) -> None:
         self._caches = caches
@@ -26,7 +26,7 @@ class MergedCaches:
         return frozenset(row_id(name, run_id) for name, ids in zip(self._caches, found, strict=True) for run_id in ids)
 
     async def window(self, request: WindowRequest) -> RunWindow:
-        """The rows around a place, as `Cache.window`, without gaps and groups; each row has its profile."""
+        """The rows around a position, as `Cache.window`, without gaps and groups; each row has its profile."""
         condition, sort, limit = request.condition, request.sort, request.limit
         counts = dict(
             zip(

@@ -45,7 +45,7 @@ class SetAside(Struct, frozen=True):
     """False: it was sound, but another version of Runwarden laid it out."""
 
     def __str__(self) -> str:
-        """Say what happened and what it costs."""
+        """Describe the damage and its cost."""
         why = "was damaged" if self.is_damaged else "was made by another version of Runwarden"
         return f"The cache {why}. It is now {self.path}, and the runs are fetched again."
 
@@ -54,7 +54,7 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
     """Create the cache's file if it is missing, and replace one that cannot be used.
 
     Returns:
-        What was set aside; None: it was sound, or new.
+        The file that was set aside; None: it was sound, or new.
 
     Raises:
         DatabaseBusyError: A Runwarden of another version has it open.
@@ -114,7 +114,7 @@ def _leave_wal(path: Path) -> None:
     """Copy the WAL into the file and remove it, which SQLite does only while no other connection is open.
 
     Raises:
-        DatabaseBusyError: A process has it open, and would go on writing to the file after it was moved aside.
+        DatabaseBusyError: A process has it open, and would continue to write to the file after it was moved aside.
     """
     deadline = time.monotonic() + _IN_USE_WAIT_S
     with closing(connect(path, {})) as connection:

@@ -1,4 +1,4 @@
-"""Polls: the state of our own link, a log of outcomes, and what is known of the service's limits and clock."""
+"""Polls: the state of the link, a log of outcomes, and the service's known limits and clock."""
 
 import sqlite3
 from collections.abc import Callable
@@ -108,7 +108,7 @@ def _link(connection: sqlite3.Connection, subject: Subject) -> LinkState:
 
 
 def budget(connection: sqlite3.Connection) -> BudgetState:
-    """What is known of the service's limits, health and clock; all processes of a data folder share it."""
+    """The service's known limits, health and clock; all processes of a data folder share them."""
     return BudgetState(**dict(connection.execute("SELECT name, value FROM budget").fetchall()))
 
 

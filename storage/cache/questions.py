@@ -1,4 +1,4 @@
-"""What failed runs are about, as the service told it last: what agents ask, and which runs were cancelled."""
+"""The service's last report on failed runs: their agents' questions, and cancelled runs."""
 
 import json
 import sqlite3
@@ -34,7 +34,7 @@ def store(connection: sqlite3.Connection, told: FailureFacts, asked_for: int) ->
 
 
 def of_failed_runs(connection: sqlite3.Connection) -> dict[str, OpenQuestion]:
-    """The questions by their runs, without runs that went on since."""
+    """The questions by run, without runs that continued since."""
     found = connection.execute(
         "SELECT q.run_id, q.question, q.choices_json FROM questions AS q JOIN runs AS r"
         " ON r.run_id = q.run_id WHERE r.status = 'failed'"

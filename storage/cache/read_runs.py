@@ -52,7 +52,7 @@ _RunValues = tuple[str, str, str, str, str, int, int, str]
 
 
 class Remembered:
-    """What was read from the cache, kept until it changes. One instance serves one connection, on its thread."""
+    """Results of earlier reads, kept until the cache changes. One instance serves one connection, on its thread."""
 
     def __init__(self) -> None:
         self._version: int | None = None
@@ -78,7 +78,7 @@ def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Reme
     rest = replaced_statuses(condition)
     if rest and condition != rest:
         return remembered.get(connection, ("total", condition), lambda: count(connection, where(condition)))
-    # The counts by status are shown beside the total, and their sum is the total: one scan gives both.
+    # The counts by status are shown with the total, and their sum is the total: one scan gives both.
     known = by_status(connection, condition, remembered)
     finals = final_statuses(connection)
     return sum(runs for status, runs in known.items() if condition.lets_status_through(status, finals))
@@ -195,7 +195,7 @@ def row_of(values: Sequence[Any]) -> RunRow:
 
 
 def _summary(summary_json: str | None, status: str, updated_at: datetime | None) -> RunSummary:
-    """What is known of a run in this state; of an earlier one only what it was asked."""
+    """The summary of a run in this state; of an earlier state only its instructions."""
     if summary_json is None:
         return RunSummary()
     summary = msgspec.json.decode(summary_json, type=RunSummary)

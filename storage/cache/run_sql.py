@@ -33,7 +33,7 @@ _ASCENDING: Final = {
 
 
 def severity_sql(is_final: str = "is_final", is_stuck: str = STUCK_SQL) -> str:
-    """A run's urgency, the lowest first. It has a column of its own: only stored values can be an order's index."""
+    """A run's urgency, the lowest first. It is stored in a column: only stored values can be indexed."""
 
     def whens(*, final: bool) -> str:
         found = (status for status in RUN_STATUSES if status.is_final == final)
@@ -139,7 +139,7 @@ def key_columns(sort: RunSort) -> tuple[str, ...]:
 
 
 def in_order(keyed: list[tuple[Key, T]], sort: RunSort) -> list[tuple[Key, T]]:
-    """These keys of an order, each with what has it, sorted as SQLite does; equal ones stay in their order."""
+    """These keys of an order, each with its owner, sorted as SQLite does; equal ones stay in their order."""
     for at, (_, rises) in reversed(list(enumerate(_ASCENDING[sort.column]))):
         keyed = sorted(keyed, key=lambda each: itemgetter(at)(each[0]), reverse=rises == sort.descending)
     return keyed

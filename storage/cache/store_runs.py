@@ -152,7 +152,7 @@ class AnswerQueue:
 
 
 def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -> None:
-    """Store the runs of answers in one transaction, and note in each what it changed."""
+    """Store the runs of answers in one transaction, and note the changes in each."""
     with immediate(connection):
         statuses = {arrived.run.status for answer in answers for arrived in answer.arrived.values()}
         ending = {status for status in statuses if status.lower() in ENDING_STATUSES}
@@ -178,7 +178,7 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
 
 
 def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSummary) -> None:
-    """Replace what is known of a held run's subject and result."""
+    """Replace the known subject and result of a held run."""
     asked, result, agent = map(sqlite_text_or_none, (summary.asked, summary.result, summary.agent))
     summary = replace(summary, asked=asked, result=result, agent=agent)
     sql = "INSERT OR REPLACE INTO summaries SELECT id, ? FROM runs WHERE run_id = ?"
@@ -248,7 +248,7 @@ class RunMerge(Struct, frozen=True):
     """The newest creation of each repository's runs."""
 
     def take(self, answer: PreparedRuns) -> RunChanges:
-        """Store the runs of an answer; return what they changed."""
+        """Store the runs of an answer; return the changes."""
         left = self._without_unchanged(answer)
         asked_us = answer.asked_us
         same: list[int] = []
@@ -319,7 +319,7 @@ class RunMerge(Struct, frozen=True):
         columns = {number: _columns(run, updated_us) for number, (run, updated_us, _) in changed.items()}
         for number, row in columns.items():
             before = held[number]
-            # The same end, with another field changed: the service goes on calling it a failure.
+            # The same end, with another field changed: the service continues to call it a failure.
             if (row.status, before.status, row.updated_us) == ("failed", CANCELLED, before.updated_us):
                 columns[number] = row._replace(status=CANCELLED)
         moved = sorted(

@@ -186,7 +186,7 @@ def _turns(
     first_at_us: int,
     seen_us: int,
 ) -> Iterator[tuple[str, int, int]]:
-    """Each turn's last active status, its start and its end; a turn still active ends when it was last seen."""
+    """Each turn's last active status, its start and its end; an active turn lasts until it was last seen."""
     start_us: int | None = created_us
     status = first_status
     if status in finals:

@@ -22,13 +22,13 @@ GAPS: Final = 9
 NEAR: Final = 2000
 """Up to this offset, skipping rows from the front costs less than counting them."""
 MOST_GROUPS: Final = 500
-"""Groups shown one by one; the last line stands for the others."""
+"""Groups shown one by one; the last line covers the others."""
 _STEPS: Final = 20_000
 """SQLite virtual machine steps between two checks of the clock."""
 
 
 def window(connection: sqlite3.Connection, request: WindowRequest, remembered: Remembered) -> RunWindow:
-    """The rows around a place; a window beyond the end of the order ends there."""
+    """The rows around a position; a window beyond the end of the order stops there."""
     condition = request.condition
     sort = request.sort
     limit = request.limit
@@ -154,7 +154,7 @@ def keys(
 def rows_before(
     connection: sqlite3.Connection, key: Key, wanted: RunFilter, sort: RunSort, *, is_after_equal: bool
 ) -> int:
-    """The number of runs before a key that may be another cache's; with `is_after_equal` also of one that has it."""
+    """The number of runs before a key that may be another cache's; with `is_after_equal` including one that has it."""
     condition = where(wanted)
     equal = Where(f"({', '.join(key_columns(sort))}) = ({', '.join('?' * len(key))})", key)
     with snapshot(connection):
@@ -206,7 +206,7 @@ def page(connection: sqlite3.Connection, condition: Where, order: str, offset: i
 def _grouped(
     connection: sqlite3.Connection, request: WindowRequest, grouping: Grouping, remembered: Remembered
 ) -> RunWindow:
-    """The rows around a place; heads of groups are rows as well."""
+    """The rows around a position; heads of groups are rows as well."""
     condition, limit = request.condition, request.limit
     groups = remembered.get(
         connection, (condition, grouping.by), lambda: group_runs(connection, condition, grouping.by)
@@ -242,7 +242,7 @@ def _grouped(
 def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy) -> tuple[RunGroup, ...]:
     """The groups of the matching runs, the worst first."""
     wanted = where(condition)
-    # Few are stuck or active: those have indexes of their own, and only failures are counted among all runs.
+    # Few are stuck or active: those have separate indexes, and only failures are counted among all runs.
     # The plus keeps SQLite from using the index of the grouped column instead of the condition's.
     few = f"SELECT {by} AS name, count(*) AS runs FROM runs WHERE {{}} AND {wanted.sql} GROUP BY +{by}"
     found = connection.execute(

@@ -22,7 +22,7 @@ from storage.ledger.errors import (
 from storage.ledger.opening import SCHEMA, connect_to_read
 from storage.ledger.transitions import new_action_id
 from storage.records import Action, ActionFailure, ActionKind, Author
-from storage.thread import DatabaseThread, reads
+from storage.thread import DatabaseThread, ThreadedStore, reads
 from storage.values import Clock, utc_now
 
 __all__ = [
@@ -42,16 +42,16 @@ NOT_RECORDED: Final = Author()
 T = TypeVar("T")
 
 
-class Ledger:
+class Ledger(ThreadedStore):
     """The actions of one profile, in one SQLite file that is on disk before any call returns.
 
-    Every method may raise `StorageError`, whose message names the file and the cure.
+    Every method may raise `StorageError`, whose message has the file and the fix.
     """
 
     def __init__(
         self, thread: DatabaseThread, *, author: Author, clock: Clock, problem: StorageError | None = None
     ) -> None:
-        self.writer = self.reader = thread
+        super().__init__(thread, thread)
         self.problem = problem
         """Why it can only be read: it is damaged, or another version of Runwarden wrote it. None: it can be written."""
         self._author = author
@@ -72,16 +72,6 @@ class Ledger:
         except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
             thread = await start(partial(connect_to_read, path, problem))
             return cls(thread, author=author, clock=clock, problem=problem)
-
-    async def close(self) -> None:
-        """Finish the jobs under way and close; a second call does nothing."""
-        await self.writer.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     # The program's transitions
 
@@ -111,10 +101,10 @@ class Ledger:
             actor: Who asked.
             base_url: Where it goes, without credentials.
             again: Whether it may follow a confirmed action of the same kind and subject.
-            supersedes: The unknown action that a person sent again as this one; open again if this one had no effect.
+            supersedes: The unknown action that the user sent again as this one; open again if this one had no effect.
 
         Raises:
-            WrongStateError: What it supersedes is not unknown, or was resolved.
+            WrongStateError: The superseded action is not unknown, or was resolved.
             KeyTakenError: An action with the same key may have had an effect.
             SubjectBlockedError: An action of the same kind and subject has an open outcome.
             AlreadyDoneError: An action of the same kind and subject was confirmed, and this one may not follow it.

@@ -5,7 +5,7 @@ from storage.records import Action
 
 
 class LedgerRefusedError(RunwardenError):
-    """The ledger did not do what it was asked; nothing changed."""
+    """The ledger refused a change; nothing changed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

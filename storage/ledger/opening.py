@@ -39,8 +39,8 @@ _TABLES: Final = (
     BEGIN SELECT raise(ABORT, 'the audit is only ever added to'); END""",
 )
 DAMAGE_CURE: Final = (
-    "It is the only record of what was sent, and is never rebuilt by itself: restore it from a backup, or save what"
-    " can be saved with `sqlite3 FILE .recover`. To go on without it, move it away yourself, and first check by hand"
+    "It is the only record of what was sent, and is never rebuilt by itself: restore it from a backup, or save its"
+    " readable parts with `sqlite3 FILE .recover`. To continue without it, move it away, and first check by hand"
     " every organization and run whose creation was under way."
 )
 SCHEMA: Final = Schema(

@@ -132,7 +132,7 @@ def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
 
 
 def last_turn(connection: sqlite3.Connection, run_id: str) -> Action | None:
-    """The write that made the run, or the newest turn of its conversation; None: it was not one of ours."""
+    """The write that made the run, or the newest turn of its conversation; None: this machine did not make it."""
     found = select(
         connection,
         "WHERE kind IN ('run.start', 'run.continue', 'agent.start') AND state = 'confirmed' AND result_id = ?"

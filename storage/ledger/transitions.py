@@ -51,7 +51,7 @@ class Transition(Struct, frozen=True):
     resolution: Resolution | None = None
     """The user's resolution that it records. None: the program makes it."""
     undoes: frozenset[Resolution | None] = frozenset({None})
-    """The resolutions that an action may have before it; None stands for no resolution."""
+    """The resolutions that an action may have before it; None means no resolution."""
 
 
 _PREPARED: Final[frozenset[ActionState]] = frozenset({"prepared"})
@@ -82,7 +82,7 @@ REOPEN: Final = Transition(
 
 
 class TransitionOutcome(Struct, frozen=True):
-    """What a transition records besides the state; None keeps the earlier value."""
+    """The fields that a transition records besides the state; None keeps the earlier value."""
 
     error: ActionFailure | None = None
     result_id: str | None = None
@@ -173,8 +173,8 @@ def apply(connection: sqlite3.Connection, action_id: str, step: StateChange) -> 
 
     Raises:
         NoSuchActionError: It is not in the ledger.
-        WrongStateError: The transition does not lead out of its state, or a person has resolved it before.
-        SubjectBlockedError, KeyTakenError: A resolution cannot be undone, because another action has taken its place.
+        WrongStateError: The transition does not lead out of its state, or the user has resolved it before.
+        SubjectBlockedError, KeyTakenError: A resolution cannot be undone, because another action has replaced it.
     """
     with immediate(connection):
         return _apply_within(connection, action_id, step)

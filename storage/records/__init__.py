@@ -7,6 +7,7 @@ from storage.records.action import (
     INVITATION_LIFETIME,
     OPEN_STATES,
     UNUSED_STATES,
+    WRITE_KINDS,
     Action,
     ActionFailure,
     ActionFilter,
@@ -14,9 +15,7 @@ from storage.records.action import (
     ActionState,
     AuditEntry,
     Author,
-    Execution,
     Organization,
-    Project,
     Resolution,
     Surface,
 )

@@ -1,6 +1,6 @@
-"""Actions: every write ever intended, its outcome, and what it created."""
+"""Actions: every write ever intended, its outcome and its result."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -16,19 +16,135 @@ ActionKind = Literal[
     "invitation.resend",
 ]
 
-KIND_WORDS: Final[dict[str, str]] = {
-    "run.start": "start run",
-    "run.continue": "continue run",
-    "agent.start": "start agent",
-    "organization.create": "create organization",
-    "gitlab.onboard": "onboard project",
-    "run.cancel": "cancel run",
-    "invitation.resend": "resend invitation",
+
+class WriteKind(Struct, frozen=True):
+    """One kind of write: its words, the document that shows its result, and how an unknown outcome is resolved."""
+
+    words: str
+    """Its name in lists: `start run`."""
+    made: str
+    """Its result, which is also a key in a command's document."""
+    fields: tuple[str, ...]
+    """The fields of the result that a command prints; the first is its id."""
+    done: str
+    """The title once it took effect."""
+    after: str
+    """What happens next."""
+    check: str
+    """How to find out whether it took effect."""
+    id_name: str
+    """What `resolve --created` takes, in words."""
+    id_source: str
+    """Where to find that id (spec 4)."""
+    answers: tuple[str, str, str] = (
+        "It took effect: I found the result",
+        "It did not take effect: I checked",
+        "Send it again: it may then exist twice",
+    )
+    """The three resolutions of an unknown outcome: created, not created, send it again."""
+    confirmation: str = "send again"
+    """What to type before it is sent again, if it has no subject."""
+    is_listed: bool = False
+    """Whether the service lists its results, so that they can be looked up."""
+    is_extension: bool = False
+    """Whether it is an extension of the spec, which a service need not offer (docs/dev/api.md)."""
+
+
+_RUN: Final = ("run_id", "status", "branch_name", "outcome")
+_AMONG_RUNS: Final = "Check whether it is in Runs, then resolve this."
+_FROM_RUNS: Final = "Copy it from the Runs tab, or from: runwarden runs list"
+WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
+    "run.start": WriteKind(
+        words="start run",
+        made="run",
+        fields=_RUN,
+        done="The run was started",
+        after="It is in Runs, with its live status.",
+        check=_AMONG_RUNS,
+        id_name="a run's id",
+        id_source=_FROM_RUNS,
+        is_listed=True,
+    ),
+    "run.continue": WriteKind(
+        words="continue run",
+        made="run",
+        fields=_RUN,
+        done="The run was continued",
+        after="Its status updates in Runs; your message is in its conversation.",
+        check="Check whether the run was continued, then resolve this. Until then it cannot be continued again.",
+        id_name="a run's id",
+        id_source=_FROM_RUNS,
+        is_listed=True,
+    ),
+    "agent.start": WriteKind(
+        words="start agent",
+        made="execution",
+        fields=("execution_id", "agent_name", "repository", "status"),
+        done="The service accepted the agent's start",
+        after="The API does not show executions. If the service lists it as a run, it appears in Runs.",
+        check=_AMONG_RUNS,
+        id_name="an execution's id",
+        id_source="No endpoint lists executions: look for the agent's run in the web application.",
+    ),
+    "organization.create": WriteKind(
+        words="create organization",
+        made="organization",
+        fields=("organization_id", "organization_name", "organization_slug"),
+        done="The organization was created",
+        after="Organizations shows the state of its invitation, if the service reports it.",
+        check="Check whether the organization exists, or whether the invitation arrived, then resolve this. Until then "
+        "its address is blocked: a second attempt could create a second organization.",
+        id_name="an organization's id",
+        id_source="No endpoint lists organizations. If the invitation mail arrived, it was created: its id is in the "
+        "new organization's settings.",
+    ),
+    "gitlab.onboard": WriteKind(
+        words="onboard project",
+        made="project",
+        fields=("project_path", "status", "error"),
+        done="The project was onboarded",
+        after="Health shows GitLab once the service has connected to it.",
+        check="Onboarding twice is harmless: resolve this as not created, then send it again.",
+        id_name="a project's path",
+        id_source="Write it as group/project.",
+    ),
+    "run.cancel": WriteKind(
+        words="cancel run",
+        made="run",
+        fields=_RUN,
+        done="The run was cancelled",
+        after="Its agent stops within seconds; nothing of this turn is pushed.",
+        check="Cancelling twice is harmless: send it again, or check whether the run has ended.",
+        id_name="a run's id",
+        id_source="It is the id of the run that was to be cancelled.",
+        answers=(
+            "The run was cancelled",
+            "It was not cancelled",
+            "Cancel it again: harmless if it was cancelled",
+        ),
+        confirmation="cancel again",
+        is_extension=True,
+    ),
+    "invitation.resend": WriteKind(
+        words="resend invitation",
+        made="invitation",
+        fields=("invitation_id", "email", "state", "failure"),
+        done="The invitation was sent again",
+        after="The code of the mail before it no longer works.",
+        check="Sending it once more does no harm: the newest mail is the one that counts.",
+        id_name="an invitation's id",
+        id_source="Copy it from: runwarden orgs list --json",
+        answers=(
+            "The invitation was sent again",
+            "It was not sent again",
+            "Send it again: it may then arrive twice",
+        ),
+        is_extension=True,
+    ),
 }
-"""What people read for an `ActionKind`."""
 
 ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown", "not_sent", "not_created"]
-"""`prepared` and `sending` are in progress; `not_created` is a person's answer to `unknown`; all but these three are
+"""`prepared` and `sending` are in progress; `not_created` is the user's answer to `unknown`; all but these three are
 final."""
 
 Resolution = Literal["created", "not_created", "sent_again"]
@@ -94,7 +210,7 @@ class Action(Struct, frozen=True):
     """When the program knew its outcome, or that it is unknown; None: on its way."""
     error: ActionFailure | None = None
     response_json: str | None = None
-    """The service's answer as received, where there was a usable one."""
+    """The service's answer as received, if there was a usable one."""
     result_id: str | None = None
     """The run, execution, organization or project this made."""
     resolution: Resolution | None = None
@@ -105,12 +221,12 @@ class Action(Struct, frozen=True):
     """The service it went to. None: not recorded, as in the next one."""
     author: Author = Author()
     resolved_at: datetime | None = None
-    """When a person resolved its unknown outcome; None: as `resolution`."""
+    """When the user resolved its unknown outcome; None: as `resolution`."""
     resolved_by: Author = Author()
 
     @property
     def is_open(self) -> bool:
-        """Whether the outcome is still open, for the program or for a person."""
+        """Whether the outcome is still open, for the program or for the user."""
         return self.state in OPEN_STATES and self.resolution is None
 
 
@@ -137,7 +253,7 @@ class ActionFilter(Struct, frozen=True):
 
 
 class AuditEntry(Struct, frozen=True):
-    """One step of an action, as it stays on record for good."""
+    """One step of an action, recorded permanently."""
 
     at: datetime
     action_id: str
@@ -157,29 +273,3 @@ class Organization(Struct, frozen=True):
     parent_organization_id: str
     raw_json: str
     """As received."""
-
-
-class Project(Struct, frozen=True):
-    """The service's answer about the project."""
-
-    project_path: str
-    status: str
-    """As received: onboarded, already_connected or failed are known."""
-    success: bool
-    webhook_configured: bool | None
-    """None: the service did not say."""
-    project_id: int | None
-    error: str | None
-    raw_json: str
-
-
-class Execution(Struct, frozen=True):
-    """A named agent's execution, accepted (spec 2.6); no endpoint reads it back."""
-
-    agent_name: str
-    execution_id: str
-    repository: str
-    status: str
-    created_at: str
-    """As received."""
-    raw_json: str

@@ -9,9 +9,9 @@ from msgspec import Struct, field
 Subject = Literal["runs", "health"]
 T = TypeVar("T")
 ANSWERED = "answered"
-"""A poll's outcome: the service gave what was asked for."""
+"""A poll's outcome: the service gave a usable answer."""
 FAILED = "failed"
-"""A poll's outcome: it ended with an error of any kind."""
+"""A poll's outcome: it failed with an error of any kind."""
 Tally = Mapping[tuple[str, ...], int]
 """How many there are of each kind and outcome."""
 
@@ -26,7 +26,7 @@ class PollOutcome(Struct, frozen=True):
     error_message: str | None = None
     http_status: int | None = None
     in_lab: bool = False
-    """The service said that it is a lab, where faults are scripted."""
+    """The service said that it is a lab, which scripts faults."""
     dropped: int = 0
     """Entries of its lists that had no usable id."""
     is_own: bool = False

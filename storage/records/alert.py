@@ -60,7 +60,7 @@ class Alert(AlertSubject, frozen=True, kw_only=True):
     """Whether it is about a followed run; if so, it is never combined with other alerts."""
 
 
-class ToldProblem(AlertSubject, frozen=True, kw_only=True):
+class ReportedProblem(AlertSubject, frozen=True, kw_only=True):
     """An unresolved problem that a route has reported."""
 
     first_at: datetime
@@ -118,8 +118,8 @@ class Plan(Struct, frozen=True):
     messages: tuple[Message, ...] = ()
     settled: Mapping[str, Settled] = field(default_factory=dict)
     """By the alert's key."""
-    told: tuple[ToldProblem, ...] = ()
+    told: tuple[ReportedProblem, ...] = ()
     """New and changed problems."""
-    over: tuple[ToldProblem, ...] = ()
+    over: tuple[ReportedProblem, ...] = ()
     unrouted: tuple[Alert, ...] = ()
     """Alerts that match no rule."""

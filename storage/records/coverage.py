@@ -45,7 +45,7 @@ class Coverage(Struct, frozen=True):
     as_of: datetime | None = None
     """By our clock: up to then the newest range misses nothing. Later runs may be missing."""
     first_run_at: datetime | None = None
-    """The oldest creation that is held, where the newest range reaches down to the very first run."""
+    """The oldest creation that is held, if the newest range reaches down to the very first run."""
     is_disordered: bool = False
     """The service's list was out of order when it was last read: nothing is known of newer runs."""
     dropped: int = 0
@@ -104,7 +104,7 @@ class BackfillProgress(Struct, frozen=True):
     seconds_left: float | None = None
     """None: not known."""
     until: datetime | None = None
-    """While it waits: when it goes on."""
+    """While it waits: when it continues."""
     why: str = ""
     """While it waits: the kind of error that it waits out."""
     dropped: int = 0

@@ -21,7 +21,7 @@ Outcome = Literal[
     "expired",
 ]
 """`history`: it is older than the rule. `queued` waits for the rule's last run, `waiting` for approval, `approved` for
-the next look; `acting` is in progress; the rest is final. `unknown`: it may have been done, or not.
+the next look. `acting` is in progress. The rest is final. `unknown`: it may have been done, or not.
 """
 
 OPEN_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"queued", "waiting", "approved", "acting"})
@@ -106,7 +106,7 @@ class Decision(Struct, frozen=True):
     settled_at: datetime | None = None
     """None: still open."""
     action_id: str | None = None
-    """The ledger's entry for what was sent."""
+    """The ledger's entry for the request."""
     result_id: str | None = None
     """The run that it made or continued."""
     request_json: str | None = None
@@ -134,7 +134,7 @@ class RuleState(Struct, frozen=True):
     paused: str | None = None
     """Why; None: it is not paused."""
     news_from: datetime | None = None
-    """What the service dated before this is history. None: the rule has not looked yet, and all that it finds is."""
+    """Anything that the service dated before this is history. None: the rule has not looked yet."""
 
     @property
     def is_new(self) -> bool:

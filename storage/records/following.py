@@ -18,7 +18,7 @@ class RunDurations(Struct, frozen=True):
 
 
 class PinnedRun(Struct, frozen=True):
-    """A run that is followed to its end."""
+    """A run that is followed until it finishes."""
 
     run_id: str
     row: RunRow | None = None
@@ -63,7 +63,7 @@ class StatusChange(Struct, frozen=True):
     """None: it was first seen so."""
     new: str
     at: datetime
-    """When it happened according to the service, or else when it was seen."""
+    """When it happened according to the service or, without that, when it was seen."""
     after: datetime
     """By our clock: when an answer showed that it had not happened yet. 1970: none did."""
     active_since: datetime

@@ -30,7 +30,7 @@ _ORDER: Final = tuple(dict.fromkeys(SEVERITIES.values()))
 
 
 class Mark(Struct, frozen=True):
-    """What a user did with an item."""
+    """A user's decision on an item."""
 
     done_until: datetime | None = None
     """Done up to here: only later events bring it back."""
@@ -45,7 +45,7 @@ class Mark(Struct, frozen=True):
         return self.done_until is not None and at <= self.done_until
 
     def hides(self, at: datetime, now: datetime) -> bool:
-        """Whether an event of that time is hidden now, or for good."""
+        """Whether an event of that time is hidden now, or permanently."""
         is_seen = self.seen_until is None or at <= self.seen_until
         return self.is_muted or (is_seen and self.snoozed_until is not None and now < self.snoozed_until)
 

@@ -59,7 +59,7 @@ class RunGroup(Struct, frozen=True):
     stuck: int = 0
     active: int = 0
     others: int = 0
-    """How many further groups it stands for; 0: it is one group."""
+    """How many further groups it covers; 0: it is one group."""
     is_folded: bool = True
 
     @property
@@ -111,7 +111,7 @@ class RunFilter(Struct, frozen=True):
 
     @property
     def is_of_active(self) -> bool:
-        """Whether only active runs match: they are requested by their status, however old they are."""
+        """Whether only active runs match: they are requested by status, however old they are."""
         is_active = bool(self.statuses) and set(ACTIVE_STATUSES).issuperset(self.statuses)
         return is_active or self.active or self.stuck
 
@@ -137,7 +137,7 @@ class WindowRequest(Struct, frozen=True):
     condition: RunFilter
     sort: RunSort
     offset: int
-    """The first row, as things stood when the table was last read."""
+    """The first row, as of the table's last reading."""
     limit: int
     anchor_id: str | None = None
     """The run that must not move on the screen. None: the table rests at its top."""
@@ -152,7 +152,7 @@ class WindowRequest(Struct, frozen=True):
 
 
 class RunWindow(Struct, frozen=True):
-    """Rows of a table, with their places."""
+    """Rows of a table, with their positions."""
 
     total: int = 0
     """Rows of the whole table."""
@@ -165,7 +165,7 @@ class RunWindow(Struct, frozen=True):
     cursor_index: int | None = None
     """The row of the cursor's run. None: the request named none, or it is no longer in the table."""
     gaps: tuple[tuple[int, CoverageGap], ...] = ()
-    """Rows, by number and in order, that stand for runs which are not held."""
+    """Rows, by number and in order, in place of runs which are not held."""
     heads: tuple[tuple[int, RunGroup], ...] = ()
     """Rows, by number and in order, that head a group."""
     matching: int | None = None
@@ -224,7 +224,7 @@ class RunPage(Struct, frozen=True):
     next_token: str | None
     """None: this was the last page (the service may say so with null, an empty string or by leaving it out)."""
     total_count: int | None = None
-    """As received, where it is a number; never trusted for paging, since the spec does not say what it counts."""
+    """As received, if it is a number; never trusted for paging, since the spec does not define it."""
     dropped: int = 0
     """Entries that had no usable id."""
     repeated: frozenset[str] = frozenset()

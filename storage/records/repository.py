@@ -26,7 +26,7 @@ class Repository(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a reference as people write it: `owner/repo`, or `gitlab:group/project`.
+        """Parse a reference as users write it: `owner/repo`, or `gitlab:group/project`.
 
         Raises:
             ValueError: The text is not a repository; the message shows the forms.

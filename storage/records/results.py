@@ -19,12 +19,12 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("blocker", "major", "minor", "note")
 class ModelUsage(Struct, frozen=True):
     """A turn's use of its agent's models."""
 
-    requests: int
-    input_tokens: int
-    cached_tokens: int
+    requests: int = 0
+    input_tokens: int = 0
+    cached_tokens: int = 0
     """Read from the provider's cache; not among `input_tokens`."""
-    output_tokens: int
-    cost_usd: float | None
+    output_tokens: int = 0
+    cost_usd: float | None = None
     """None: no price is known."""
     unpriced_requests: int = 0
     """Requests to models without a known price, which `cost_usd` leaves out."""
@@ -45,9 +45,9 @@ class ReportedFinding(Struct, frozen=True):
     """A finding that an agent reported to the service."""
 
     path: str
-    line: int | None
+    line: int | None = None
     """Counted from 1; None: the whole file."""
-    title: str
+    title: str = ""
     severity: Severity | None = None
     rule: str = ""
     message: str = ""
@@ -76,7 +76,7 @@ class Turn(Struct, frozen=True):
     """Its last commit."""
     summary: str | None = None
     question: str | None = None
-    """What its agent asks; its outcome is then `needs_answer`."""
+    """Its agent's question; its outcome is then `needs_answer`."""
     choices: tuple[str, ...] = ()
     offer: str | None = None
     """The question or offer with which the last message of a completed turn ends."""
@@ -89,7 +89,7 @@ class Turn(Struct, frozen=True):
     findings: tuple[ReportedFinding, ...] | None = None
     """None: its agent reported none; its review may hold some."""
     inputs_json: str | None = None
-    """What its agent was given by name, as a JSON object; None: it was not, or the service does not tell."""
+    """The named inputs of its agent, as a JSON object; None: it had none, or the service does not report them."""
 
     @property
     def is_unpushed(self) -> bool:
@@ -98,29 +98,29 @@ class Turn(Struct, frozen=True):
 
 
 class OpenQuestion(Struct, frozen=True):
-    """What a run's agent asks; the answer is what the run is continued with."""
+    """The question of a run's agent; the run is continued with the answer."""
 
     run_id: str
     question: str
-    choices: tuple[str, ...]
+    choices: tuple[str, ...] = ()
     """Empty: any answer."""
 
 
 class FailureFacts(Struct, frozen=True):
-    """What runs with the status `failed` are about, besides failures."""
+    """Runs with the status `failed` that did not fail."""
 
     questions: tuple[OpenQuestion, ...] = ()
     """Those of their agents, newest first."""
     cancelled: tuple[str, ...] = ()
-    """The ids of those that somebody cancelled."""
+    """The ids of cancelled ones."""
 
 
 class PostingStatus(Struct, frozen=True):
     """Something that the run's code host shows, or is about to."""
 
-    kind: str
+    kind: str = ""
     """`pull_request`, `review` or `status`; others as the service names them."""
-    state: str
+    state: str = ""
     """`waiting`, `posted` or `refused`; others as the service names them."""
     url: str | None = None
     reason: str | None = None
@@ -137,31 +137,31 @@ class AgentInput(Struct, frozen=True):
     """An input that a named agent takes."""
 
     name: str
-    type: str
-    description: str
-    default: str | None
+    type: str = "any"
+    description: str = ""
+    default: str | None = None
     """As it is typed on a command line; None: it has none."""
-    choices: tuple[str, ...]
+    choices: tuple[str, ...] = ()
     """The only values, as they are typed; empty: any of its type."""
-    is_required: bool
+    is_required: bool = False
 
 
 class NamedAgent(Struct, frozen=True):
     """An agent that may be started by name."""
 
     name: str
-    description: str
-    inputs: tuple[AgentInput, ...]
+    description: str = ""
+    inputs: tuple[AgentInput, ...] = ()
     """Empty: any."""
 
 
 class Invitation(Struct, frozen=True):
-    """The invitation of a new organization's administrator, as the service told it last."""
+    """The invitation of a new organization's administrator, as last reported by the service."""
 
     invitation_id: str
     organization_id: str
     email: str
-    state: str
+    state: str = ""
     """`waiting`, `sent`, `refused`, `accepted`, `withdrawn` or `expired`, as received."""
     sent_at: datetime | None = None
     expires_at: datetime | None = None
@@ -169,7 +169,7 @@ class Invitation(Struct, frozen=True):
     failure: str | None = None
     """Why its mail was not sent; None: nothing to explain."""
     mail: str = ""
-    """Where the service's mail goes: `smtp`, `outbox`, or empty: it does not tell."""
+    """Where the service's mail goes: `smtp`, `outbox`, or empty: not reported."""
 
 
 class RunTurns(Struct, frozen=True):
@@ -179,14 +179,14 @@ class RunTurns(Struct, frozen=True):
     turns: tuple[Turn, ...]
     source: ResultSource = "service"
     note: str = ""
-    """How the turns were told apart, if that is doubtful."""
+    """How the turns were distinguished, if that is doubtful."""
     agent: str | None = None
     """The name of the agent that works on it; None: not known."""
     postings: tuple[PostingStatus, ...] = ()
     budget_used: float | None = None
-    """The share of the run's budget that its turns used; None: it has none, or the service does not tell."""
+    """The share of the run's budget that its turns used; None: it has none, or the service does not report it."""
     url: str | None = None
-    """Where the service shows the run to people; None: nowhere, or it does not tell."""
+    """The address of the run's page at the service; None: it has none, or reports none."""
 
     @property
     def pull_request(self) -> str | None:
@@ -205,10 +205,10 @@ class LogStep(Struct, frozen=True):
     kind: str
     """`said`, `thought`, `ran`, `edited`, `used`, `result`, `answered`, `ended`, `error`, `printed` or `log`; others as
     the service names them."""
-    text: str
+    text: str = ""
     at: datetime | None = None
     call: str | None = None
-    """What a result has in common with the step that it is the result of."""
+    """An id that a result shares with its step."""
     seconds: float | None = None
     tokens: int | None = None
     failed: bool = False
@@ -231,7 +231,7 @@ class LogChunk(Struct, frozen=True):
 
 
 class ChangedFile(Struct, frozen=True):
-    """A file that a change touches. Names are bytes to git: what is not UTF-8 in them is a lone surrogate here."""
+    """A file that a change touches. Names are bytes to git: anything but UTF-8 in them is a lone surrogate here."""
 
     path: str
     kind: ChangeKind
@@ -242,7 +242,7 @@ class ChangedFile(Struct, frozen=True):
     deletions: int | None = None
     is_binary: bool = False
     old_blob: str | None = None
-    """Full or abbreviated; None: there is none on that side, or the source does not tell."""
+    """Full or abbreviated; None: there is none on that side, or the source lacks it."""
     new_blob: str | None = None
     old_mode: str | None = None
     new_mode: str | None = None
@@ -252,7 +252,7 @@ class Change(Struct, frozen=True):
     """The difference between two commits, as git writes it."""
 
     base: str | None
-    """None: the empty tree, or the source does not tell."""
+    """None: the empty tree, or the source lacks it."""
     head: str | None
     base_name: str
     """How the base was chosen, for the user: `merge base with main`."""
@@ -276,7 +276,7 @@ class Finding(Struct, frozen=True):
     text: str
     severity: Severity | None
     at: int
-    """The line of the review, counted from 0, on which it stands."""
+    """Its line in the review, counted from 0."""
 
 
 class Review(Struct, frozen=True):
@@ -287,10 +287,10 @@ class Review(Struct, frozen=True):
     findings: tuple[Finding, ...]
     source: ResultSource = "git"
     note: str = ""
-    """What it lacks."""
+    """Its gaps."""
 
 
 class Unavailable(Struct, frozen=True):
-    """Something that is missing: why, and what would provide it."""
+    """Something that is missing, with the reason and a way to provide it."""
 
     reason: str

@@ -48,7 +48,7 @@ class StatusTransition(Struct, frozen=True):
     """None: the first time the run was seen."""
     new: str
     at: datetime
-    """When it happened by the service's own `updated_at`; when it was seen, where the service gave none."""
+    """When it happened, as the service's `updated_at`; without that, when it was seen."""
 
 
 class RunChanges(Struct, frozen=True):
@@ -67,12 +67,12 @@ class RunChanges(Struct, frozen=True):
 
 
 class RunSummary(Struct, frozen=True, omit_defaults=True):
-    """What a run is about, as far as the ledger or the service tells; foreign text."""
+    """The subject of a run, as far as the ledger or the service has it; foreign text."""
 
     asked: str = ""
-    """The first line of what was asked first. Empty: not known."""
+    """The first line of its first instructions. Empty: not known."""
     result: str = ""
-    """What came of it, in one line. Empty: it has not ended, or the service does not tell."""
+    """Its result, in one line. Empty: it has not finished, or the service does not report it."""
     agent: str | None = None
     """The name of the agent that works on it; None: not known."""
     turns: int | None = None

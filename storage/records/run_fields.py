@@ -5,7 +5,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 Tone = Literal["good", "bad", "busy", "wait", "warn", "plain", "quiet"]
-"""What a text means, which a theme or a terminal turns into a colour."""
+"""The meaning of a text, which a theme or a terminal turns into a colour."""
 
 
 class RunStatus(Struct, frozen=True):
@@ -21,11 +21,11 @@ class RunStatus(Struct, frozen=True):
     fill: str = ""
     """How a bar of time in this status is drawn, so that colour only repeats it."""
     becomes: str = ""
-    """What a run does that gets this status."""
+    """The activity of a run with this status."""
 
 
 CANCELLED: Final = "cancelled"
-"""The status of a run that failed because somebody cancelled it: the service tells this beside its list."""
+"""The status of a run that failed because it was cancelled: the service reports this in addition to its list."""
 RUN_STATUSES: Final = (
     RunStatus("queued", "○", "wait", 3, is_final=False, fill="░"),
     RunStatus("working", "●", "busy", 2, is_final=False, fill="━", becomes="starts working"),
@@ -49,7 +49,7 @@ ENDING_STATUSES: Final = frozenset(
         *("skipped", "succeeded", "success", "terminated", "timed_out", "timeout"),
     }
 )
-"""Other statuses that are final by their name, in lower case. Any further one counts as active."""
+"""Other statuses with a name that means final, in lower case. Any further one counts as active."""
 STATUS_BY_NAME: Final = {status.name: status for status in RUN_STATUSES}
 
 
@@ -61,12 +61,12 @@ class RunField(Struct, frozen=True):
     order: str
     """The ascending order by it as SQL, total by itself; descending is its exact reverse.
 
-    Runs that are equal are newest first. Equal durations and changes are told apart by `id`: `run_id` would make half
+    Runs that are equal are newest first. Equal durations and changes are ordered by `id`: `run_id` would make half
     of the index."""
     index: str = ""
     """The index that serves the order; empty: the cache always has one."""
     ascending: str = "a to z"
-    """What the order means to a person."""
+    """The meaning of the order, in words."""
     descending: str = "z to a"
     begins_descending: bool = False
     """Whether the first choice of the order is the descending one."""

@@ -1,4 +1,4 @@
-"""What is known of a service: its clock, its limits and its health."""
+"""The known traits of a service: its clock, its limits and its health."""
 
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -39,12 +39,12 @@ class BudgetState(Struct, frozen=True):
     failures: float = 0.0
     """How many requests failed in a row."""
     clock_ahead_s: float = 0.0
-    """How far the service's clock is ahead of ours, as its answers were dated."""
+    """How far the service's clock is ahead of this machine's, according to its answers' dates."""
     clock_heard: float = 0.0
     """1 once the service dated an answer; 0: how the clocks differ is not known."""
 
     @property
     def clock_ahead(self) -> timedelta:
-        """How far the service's clock is ahead of ours; zero if they differ by less than a minute."""
+        """How far the service's clock is ahead of this machine's; zero if they differ by less than a minute."""
         is_noise = abs(self.clock_ahead_s) < CLOCKS_DISAGREE_S
         return timedelta(0) if is_noise else timedelta(seconds=round(self.clock_ahead_s))

@@ -7,16 +7,75 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from storage import claims
-from storage.database import make_fleeting, open_precious
+from storage.database import Schema, make_fleeting, open_precious
 from storage.private_file import check_locks
 from storage.records import Author
 from storage.records.decision import Answer, Decision, Occurrence, Outcome, RuleHistory, Verdict
 from storage.state import decisions, deliveries
 from storage.state.decisions import AT_WORK, OWN
-from storage.state.opening import SCHEMA
-from storage.thread import DatabaseThread, reads, writes
+from storage.thread import DatabaseThread, ThreadedStore, reads, writes
 from storage.values import Clock, utc_now
 
+_TABLES: Final = (
+    """CREATE TABLE rules (
+        rule TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, since_us INTEGER NOT NULL,
+        failures INTEGER NOT NULL DEFAULT 0, paused TEXT, news_from_us INTEGER
+    ) STRICT""",
+    # The unique index is the claim: a rule decides on an occurrence once.
+    """CREATE TABLE decisions (
+        id INTEGER PRIMARY KEY, rule TEXT NOT NULL, identity TEXT NOT NULL, at_us INTEGER NOT NULL,
+        decided_us INTEGER NOT NULL, settled_us INTEGER, outcome TEXT NOT NULL, reason TEXT NOT NULL,
+        conversation TEXT NOT NULL, facts_json TEXT NOT NULL, action_id TEXT, result_id TEXT, request_json TEXT,
+        owner_json TEXT, owned_us INTEGER, UNIQUE (rule, identity)
+    ) STRICT""",
+    "CREATE INDEX decisions_lately ON decisions (rule, decided_us)",
+    "CREATE INDEX decisions_conversation ON decisions (conversation, rule)",
+    "CREATE INDEX decisions_open ON decisions (id) WHERE settled_us IS NULL",
+    "CREATE INDEX decisions_settled ON decisions (settled_us)",
+    "CREATE INDEX decisions_result ON decisions (result_id) WHERE result_id IS NOT NULL",
+    "CREATE INDEX decisions_limited ON decisions (decided_us) WHERE outcome = 'limited'",
+    "CREATE TABLE leases (name TEXT PRIMARY KEY, owner TEXT, until_us INTEGER) STRICT",
+    """CREATE TABLE inbox (
+        key TEXT PRIMARY KEY, done_us INTEGER, snoozed_us INTEGER, muted INTEGER NOT NULL, seen_us INTEGER,
+        marked_us INTEGER NOT NULL
+    ) STRICT""",
+    """CREATE TABLE inbox_undo (
+        step INTEGER, key TEXT, done_us INTEGER, snoozed_us INTEGER, muted INTEGER NOT NULL, seen_us INTEGER,
+        PRIMARY KEY (step, key)
+    ) STRICT""",
+    """CREATE TABLE alerts (
+        key TEXT PRIMARY KEY, grp TEXT NOT NULL, source TEXT NOT NULL, route TEXT NOT NULL, level TEXT NOT NULL,
+        title TEXT NOT NULL, body TEXT NOT NULL, about_json TEXT NOT NULL, at_us INTEGER, entered_us INTEGER,
+        outcome TEXT
+    ) STRICT""",
+    "CREATE INDEX alerts_waiting ON alerts (entered_us) WHERE outcome IS NULL",
+    """CREATE TABLE told (
+        grp TEXT, source TEXT, route TEXT, level TEXT, title TEXT, about_json TEXT, first_us INTEGER, last_us INTEGER,
+        newest_us INTEGER, count INTEGER, PRIMARY KEY (grp, source, route)
+    ) STRICT""",
+    """CREATE TABLE deliveries (
+        id INTEGER PRIMARY KEY, route TEXT NOT NULL, batch TEXT NOT NULL, message_json TEXT NOT NULL,
+        made_us INTEGER NOT NULL, due_us INTEGER NOT NULL, attempts INTEGER NOT NULL, owner_json TEXT,
+        owned_us INTEGER, settled_us INTEGER, outcome TEXT, error TEXT, origin INTEGER
+    ) STRICT""",
+    "CREATE INDEX deliveries_open ON deliveries (due_us) WHERE outcome IS NULL",
+    "CREATE INDEX deliveries_made ON deliveries (route, batch, made_us)",
+    "CREATE INDEX deliveries_settled ON deliveries (settled_us)",
+)
+_ANSWERS: Final = tuple(
+    f"ALTER TABLE decisions ADD COLUMN {column}"
+    for column in ("answer TEXT", "answered_by TEXT", "answered_us INTEGER")
+)
+DAMAGE_CURE: Final = (
+    "It records what the automations have done already, and is never rebuilt by itself: restore it from a backup. To"
+    " continue without it, move it away: every automation then begins as if it were new, and looks forward only."
+)
+SCHEMA: Final = Schema(
+    name="state",
+    steps={"0001_state": _TABLES, "0002_answers": _ANSWERS},
+    newer_cure="Install that version again: what it claimed must not be claimed a second time.",
+    damage_cure=DAMAGE_CURE,
+)
 _CURE: Final = "Put it back, or end Runwarden and start it again: then every automation looks forward only."
 Decide = Callable[[RuleHistory], Verdict]
 
@@ -32,11 +91,11 @@ def _version(connection: sqlite3.Connection) -> int:
     return hash(found.fetchone())
 
 
-class State:
+class State(ThreadedStore):
     """One profile's automations, in one SQLite file; every method may raise `StorageError`."""
 
     def __init__(self, thread: DatabaseThread, clock: Clock) -> None:
-        self.writer = self.reader = thread
+        super().__init__(thread, thread)
         self.clock = clock
 
     @classmethod
@@ -44,22 +103,12 @@ class State:
         """Open the state, and create or migrate it if needed.
 
         Raises:
-            StorageError: It cannot be opened, or is damaged; the message names the cure.
+            StorageError: It cannot be opened, or is damaged; the message has the fix.
         """
         check_locks(path)
         connect = partial(open_precious, path, SCHEMA)
         thread = await DatabaseThread.start(path, connect, name="state", damage_cure=SCHEMA.damage_cure)
         return cls(thread, clock)
-
-    async def close(self) -> None:
-        """Finish the jobs under way and close; a second call does nothing."""
-        await self.writer.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def decide(
         self,
@@ -97,7 +146,7 @@ class State:
         return await self.writer.run(lambda held: decisions.take(held, decision_id, expected, outcome, reason, now))
 
     async def answer(self, decision_id: int, word: Literal["approved", "rejected"], author: Author) -> bool:
-        """Record a person's answer to a waiting decision; return whether it still waited."""
+        """Record the user's answer to a waiting decision; return whether it still waited."""
         given = Answer(word, author.name, self.clock())
         return await self.writer.run(partial(decisions.answer, decision_id=decision_id, given=given))
 
@@ -149,7 +198,7 @@ class State:
     keep_request = writes(decisions.keep_request)
     enter_alerts = writes(deliveries.enter_alerts)
     claim_alerts = writes(deliveries.claim_alerts)
-    told_alerts = reads(deliveries.told_alerts)
+    reported_alerts = reads(deliveries.reported_alerts)
     waiting_alerts = reads(deliveries.waiting_alerts)
     told = reads(deliveries.told)
     last_made = reads(deliveries.last_made)
@@ -162,7 +211,7 @@ class State:
     recent_deliveries = reads(deliveries.recent_deliveries)
     delivery = reads(deliveries.delivery)
     delivery_counts = reads(deliveries.delivery_counts)
-    forget_told = writes(deliveries.forget_told)
+    forget_reported = writes(deliveries.forget_reported)
 
 
 __all__ = ["AT_WORK", "OWN", "Decide", "State"]

@@ -107,7 +107,7 @@ def take(
 
 
 def answer(connection: sqlite3.Connection, decision_id: int, given: Answer) -> bool:
-    """Record a person's answer to a waiting decision; return whether it still waited."""
+    """Record the user's answer to a waiting decision; return whether it still waited."""
     outcome: Outcome = "approved" if given.word == "approved" else "skipped"
     with immediate(connection):
         if not _move(connection, decision_id, "waiting", outcome, given.text, given.at):
@@ -126,7 +126,7 @@ def decide_again(
     active_run: str | None,
     now: datetime,
 ) -> Decision | None:
-    """Decide again on an approved or queued decision, by what the rule did since; None: another process was faster."""
+    """Decide an approved or queued decision again, given the rule's later actions; None: another process was faster."""
     number = decision.decision_id
     expected = decision.outcome
     conversation_id = decision.occurrence.conversation
@@ -170,7 +170,7 @@ def settle(connection: sqlite3.Connection, decision: Decision, at: datetime) -> 
 
 
 def keep_request(connection: sqlite3.Connection, decision_id: int, request_json: str) -> None:
-    """Store the request, once a person has approved it."""
+    """Store the request, once the user has approved it."""
     with immediate(connection):
         connection.execute(
             "UPDATE decisions SET request_json = ? WHERE id = ?", (sqlite_text(request_json), decision_id)
@@ -292,7 +292,7 @@ def _decision(row: tuple[Any, ...]) -> Decision:
 def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now: datetime) -> RuleState:
     """Return the rule's state; a new rule, or an edited one, begins now.
 
-    An edit counts as the cure of a rule that paused itself; one that a person paused stays so.
+    An edit counts as the fix of a rule that paused itself; one that the user paused stays so.
     """
     with immediate(connection):
         held = connection.execute(f"SELECT {_RULE} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
@@ -316,7 +316,7 @@ def retire_rules(connection: sqlite3.Connection, names: Collection[str]) -> None
 
 
 def mark_looked(connection: sqlite3.Connection, rule: str, news_from: datetime) -> None:
-    """Note that the rule has seen what is older than itself: what the service dates from then on is news."""
+    """Note that the rule has seen everything older than itself: anything that the service dates later is news."""
     with immediate(connection):
         connection.execute("UPDATE rules SET news_from_us = ? WHERE rule = ?", (to_us(news_from), sqlite_text(rule)))
 

@@ -1,4 +1,4 @@
-"""Alerts to tell, what each route was told, messages until they are delivered, and what a person put away of it all."""
+"""Alerts to report, the reports of each route, messages until they are delivered, and the marks of users."""
 
 import json
 import sqlite3
@@ -10,12 +10,12 @@ from msgspec.structs import asdict, replace
 
 from storage.claims import Claims
 from storage.database import immediate
-from storage.records.alert import Alert, Delivery, Message, Plan, Settled, ToldProblem
+from storage.records.alert import Alert, Delivery, Message, Plan, ReportedProblem, Settled
 from storage.records.inbox import Mark
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
 
 KEPT: Final = timedelta(days=90)
-"""How long an alert is remembered as told, and a delivery is kept."""
+"""How long an alert is remembered as reported, and a delivery is kept."""
 CLAIMS: Final = Claims("deliveries", "id", "outcome IS NULL")
 MOST_WAITING: Final = 5_000
 """How many alerts are handled at one time, oldest first."""
@@ -41,9 +41,9 @@ def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: d
 def claim_alerts(
     connection: sqlite3.Connection, alerts: Sequence[Alert], now: datetime, *, apart: bool
 ) -> frozenset[str]:
-    """Claim alerts for a console; return the keys of those that neither a bot nor another console has told.
+    """Claim alerts for a console; return the keys of those that neither a bot nor another console has reported.
 
-    The end of a state is told by a console if a console told its beginning. `apart`: whatever bots do.
+    A console reports the end of a state if a console reported its beginning. `apart`: regardless of bots.
     """
     won: set[str] = set()
     with immediate(connection):
@@ -59,7 +59,7 @@ def claim_alerts(
     return frozenset(won)
 
 
-def told_alerts(connection: sqlite3.Connection, keys: Sequence[str], *, apart: bool) -> frozenset[str]:
+def reported_alerts(connection: sqlite3.Connection, keys: Sequence[str], *, apart: bool) -> frozenset[str]:
     """The keys whose alerts have an outcome: sent, shown or suppressed."""
     return frozenset(key for key in keys if _outcome(connection, _here(key, apart=apart)) is not None)
 
@@ -84,10 +84,10 @@ def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
     return tuple(map(_alert, connection.execute(query, (MOST_WAITING,)).fetchall()))
 
 
-def told(connection: sqlite3.Connection) -> tuple[ToldProblem, ...]:
+def told(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
     """Told problems that are not over."""
     rows = connection.execute(f"SELECT {_TOLD} FROM told ORDER BY first_us, grp").fetchall()
-    return tuple(map(_told, rows))
+    return tuple(map(_reported_problem, rows))
 
 
 def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], datetime]:
@@ -208,8 +208,8 @@ def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int
     return {(route, outcome): count for route, outcome, count in connection.execute(query).fetchall()}
 
 
-def forget_told(connection: sqlite3.Connection, now: datetime) -> None:
-    """Delete settled alerts, and told ones that never ended, when they are older than `KEPT`."""
+def forget_reported(connection: sqlite3.Connection, now: datetime) -> None:
+    """Delete settled alerts, and reported ones without an end, when they are older than `KEPT`."""
     before = to_us(now - KEPT)
     with immediate(connection):
         _forget_alerts(connection, now)
@@ -227,11 +227,11 @@ def _alert(row: tuple[Any, ...]) -> Alert:
     return Alert(*subject, key=key, body=body, at=from_us(at_us), entered_at=from_us(entered_us))
 
 
-def _told(row: tuple[Any, ...]) -> ToldProblem:
+def _reported_problem(row: tuple[Any, ...]) -> ReportedProblem:
     group, source, route, level, title, about, first_us, last_us, newest_us, count = row
     subject = (group, source, route, level, title, json.loads(about))
     first_at, last_at, newest_at = map(from_us, (first_us, last_us, newest_us))
-    return ToldProblem(*subject, first_at=first_at, last_at=last_at, newest_at=newest_at, count=count)
+    return ReportedProblem(*subject, first_at=first_at, last_at=last_at, newest_at=newest_at, count=count)
 
 
 def _delivery(row: tuple[Any, ...]) -> Delivery:
@@ -242,7 +242,7 @@ def _delivery(row: tuple[Any, ...]) -> Delivery:
 
 
 def marks(connection: sqlite3.Connection) -> dict[str, Mark]:
-    """Every mark, by its item's key."""
+    """Every mark, keyed by item."""
     rows = connection.execute(f"SELECT key, {_MARK} FROM inbox").fetchall()
     return {
         key: Mark(from_us_or_none(done), from_us_or_none(snoozed), bool(muted), from_us_or_none(seen))

@@ -48,4 +48,4 @@ async def test_the_services_report_becomes_the_same_request(
 
     assert not isinstance(asked, Unavailable)
     assert asked.request == expected
-    assert (asked.is_told, asked.caller) == (True, turns[-1].caller)
+    assert (asked.is_reported, asked.caller) == (True, turns[-1].caller)

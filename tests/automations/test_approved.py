@@ -16,8 +16,7 @@ from storage.claims import this_process
 from storage.database import migrate
 from storage.records import Author
 from storage.records.decision import Answer
-from storage.state import State
-from storage.state.opening import SCHEMA
+from storage.state import SCHEMA, State
 from tests.automations.conftest import Place, rule
 from tests.notify.test_telling import Desk
 

@@ -263,7 +263,7 @@ def test_a_wrong_question_names_its_cure(boarded: CommandLine, board: Lab) -> No
         (("list_runs", {"limit": 0}), "limit: Input should be greater than or equal to 1"),
         (("propose_cancel", {"run_id": "run_9"}), "See: runwarden runs list"),
         (("propose_run", {"repository": "acme", "instructions": "Go."}), "owner/repo"),
-        (("propose_run", {"repository": "acme/api", "instructions": " "}), "Say what the agent should do."),
+        (("propose_run", {"repository": "acme/api", "instructions": " "}), "Describe the agent's task."),
         (("delete_everything", {}), "There are: list_runs, "),
     ]
     answers = ask(boarded, *(question for question, _ in cures))

@@ -150,7 +150,7 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
 
 @pytest.mark.parametrize(
     ("place", "words"),
-    [("app.actions.command_writes.tell", ["confirmed", "interrupted"]), ("app.cli.output.Output.record", [])],
+    [("app.actions.command_writes.print_write", ["confirmed", "interrupted"]), ("app.cli.output.Output.record", [])],
 )
 def test_an_interruption_after_a_write_does_not_call_it_unsent(
     faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch, place: str, words: list[str]

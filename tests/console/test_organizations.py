@@ -89,7 +89,7 @@ async def test_without_the_extension_an_invitation_is_unknown(staged: Staged, se
         await invited(scene)
         await scene.shows("unknown")
 
-        assert "this service does not tell" in detail(scene)
+        assert "this service does not report" in detail(scene)
         assert "29d" not in scene.text
 
 

@@ -70,6 +70,7 @@ UNREADABLE: list[Step] = [
     Respond(200, '{"organization_id": "org_1", "more": 1e999}'),
     Respond(200, r'{"organization_id": "\ud800"}'),
     Respond(200, '{"organization_id": "org_1", "more": ' + "[" * 5000 + "]" * 5000 + "}"),
+    Respond(200, '{"organization_id": "org_1", "more": ' + "[" * 500 + "]" * 500 + "}"),
     Respond(200, []),
     Respond(200, {"organization_id": ""}),
     Respond(200, {"organization_name": "nameless"}),

@@ -90,6 +90,7 @@ class _Elsewhere:
     """A request whose path leaves the API."""
 
     path: str
+    kind: str = "run.start"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
-from unittest.mock import ANY
 
 import pytest
 
@@ -11,7 +10,7 @@ from app.api.errors import ApiError, UnusableAnswerError
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun, WriteRequest
 from app.profiles.token import Token
 from app.version import __version__
-from storage.records import Execution, Organization, Project, Repository
+from storage.records import Repository
 from tests.contract.conftest import nothing
 from tests.lab import ORGANIZATION, Respond, Server
 
@@ -195,14 +194,14 @@ ONBOARDED = {"success": True, "status": "already_connected", "webhook_configured
             "agents/security%20review/runs",
             {"repository": "acme/api", "inputs": {"depth": "full", "n": 3}},
             {"execution_id": "exec_1", "status": "accepted", "created_at": 1_777_777_777},
-            Execution("security review", "exec_1", "acme/api", "accepted", "1777777777", ANY),
+            "exec_1",
         ),
         (
             CreateOrganization("ada@example.com", "PARTNER-5"),
             "organizations",
             {"email": "ada@example.com", "offer_code": "PARTNER-5"},
             ORGANIZATION,
-            Organization(*ORGANIZATION.values(), raw_json=ANY),
+            "org_1",
         ),
         # The id is proof; a missing name must not turn a creation into a doubt.
         (
@@ -217,15 +216,7 @@ ONBOARDED = {"success": True, "status": "already_connected", "webhook_configured
             "gitlab/projects",
             {"project_path": "core/api"},
             ONBOARDED,
-            Project(
-                "core/api",
-                "already_connected",
-                success=True,
-                webhook_configured=True,
-                project_id=42,
-                error=None,
-                raw_json=ANY,
-            ),
+            "core/api",
         ),
     ],
     ids=lambda value: type(value).__name__,
@@ -240,7 +231,7 @@ async def test_each_write_goes_to_its_endpoint_and_its_answer_is_read(
 
     (sent,) = server.requests
     assert (sent.target, sent.json()) == (f"/v1/external/{target}", body)
-    assert result in (answer.result_id, answer.execution, answer.organization, answer.project)
+    assert (answer.result_id, json.loads(answer.raw_json)) == (result, answered)
 
 
 async def test_the_body_is_sent_exactly_as_it_was_kept(server: Server, client: Client) -> None:

@@ -1,5 +1,6 @@
 """One profile at work without a screen: polling, the lease, and what survives."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,10 @@ async def busy(*_: object) -> None:
     raise DatabaseBusyError("Busy.", path=Path("ledger.sqlite3"))
 
 
+async def cancelled(*_: object) -> None:
+    raise asyncio.CancelledError
+
+
 def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is closed from now on, by its class."""
     closed: list[str] = []
@@ -66,19 +71,30 @@ def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return closed
 
 
-@pytest.mark.parametrize("place", ["storage.ledger.Ledger.adopt_orphans", "app.profiles.token.EnvToken.read"])
+@pytest.mark.parametrize(
+    ("place", "failing", "closed_first"),
+    [
+        ("storage.ledger.Ledger.adopt_orphans", busy, []),
+        ("app.profiles.token.EnvToken.read", lambda *_: 1 // 0, ["State"]),
+        ("app.api.budget.Budget.load", cancelled, ["Client", "State"]),
+    ],
+)
 async def test_an_engine_that_cannot_open_leaves_nothing_open(
-    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    board: Lab,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    failing: Callable[..., object],
+    closed_first: list[str],
 ) -> None:
-    """Whatever was opened before the failure is closed, the last one first."""
-    failing = busy if "Ledger" in place else lambda *_: 1 // 0
+    """Whatever was opened before the failure or the cancellation is closed, the last one first."""
     monkeypatch.setattr(place, failing)
     closed = noted_closes(monkeypatch)
-    with pytest.raises((DatabaseBusyError, ZeroDivisionError)):
+    with pytest.raises((DatabaseBusyError, ZeroDivisionError, asyncio.CancelledError)):
         await Engine.open(*configured(board, tmp_path), actor="test")
 
     assert closed[-2:] == ["Ledger", "Cache"]
-    assert ("State" in closed) == ("Ledger" not in place)
+    assert [kind for kind in closed if kind in {"Client", "State"}] == closed_first
 
 
 async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

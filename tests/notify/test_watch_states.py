@@ -96,7 +96,7 @@ async def test_a_refused_token_is_told_at_once_and_is_not_the_link(world: World)
     watch = await world.watch(hold_s=60)
     await world.link("not_authorized")
 
-    assert titles(await watch.look()) == ["The service refuses the token (401): acme-prod"]
+    assert titles(await watch.look()) == ["The service refused the token (401): acme-prod"]
 
 
 async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None:

@@ -167,7 +167,7 @@ def test_an_editor_that_fails_gives_the_terminal_back(opened: Opened) -> None:
     terminal.press("n")
     terminal.shows("New run")
     terminal.press("\x05")
-    terminal.shows("ended with code 1")
+    terminal.shows("exited with code 1")
     terminal.press(ESCAPE)
     terminal.shows("? help")
     terminal.press("q")

@@ -78,7 +78,7 @@ async def test_an_alert_is_told_by_one_process(lease: State) -> None:
 
     assert await lease.claim_alerts([alert("over 2", "of a bot")], NOON, apart=False) == set()
     assert await lease.claim_alerts([alert("a")], NOON, apart=True) == {"a"}
-    assert await lease.told_alerts(["a", "of a bot", "d"], apart=False) == {"a"}
+    assert await lease.reported_alerts(["a", "of a bot", "d"], apart=False) == {"a"}
     assert await lease.claim_alerts([alert("a")], NOON + timedelta(days=91), apart=False) == {"a"}
 
 

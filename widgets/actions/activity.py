@@ -15,7 +15,7 @@ from textual.widgets import Static
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span, stamp
 from storage.records import Action
-from storage.records.action import KIND_WORDS
+from storage.records.action import WRITE_KINDS
 from widgets.forms.inputs import ListSearch
 from widgets.forms.pages import reason
 from widgets.kit.badges import Badge, action_badge
@@ -126,7 +126,7 @@ class ActivityEntry(Struct, frozen=True):
 
 def what(kind: str) -> SafeText:
     """A kind in words; an unknown kind as it is."""
-    return safe_text(KIND_WORDS.get(kind, kind), limit=40)
+    return safe_text(WRITE_KINDS[kind].words if kind in WRITE_KINDS else kind, limit=40)
 
 
 PLACEHOLDERS: Final = ("/ search what was asked, sent or said", "/ search")

@@ -1,6 +1,5 @@
 """How old the shown facts are, which depends on the link to the service, not on the health of its code hosts."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING, Final
@@ -9,6 +8,7 @@ from msgspec import Struct
 
 from app.engine.times import age, ago, roughly_ago, span
 from storage.records import LinkState
+from storage.records.error_kinds import error_kind
 from widgets.kit.badges import Badge
 
 if TYPE_CHECKING:
@@ -20,24 +20,6 @@ LATE_FLOOR_S: Final = 45.0
 DUE_AFTER_POLLS: Final = 2
 DUE_GRACE_S: Final = 5.0
 """How long a response may take before it is overdue."""
-
-TROUBLES: Final[Mapping[str, str]] = {
-    "unreachable": "service unreachable",
-    "timed_out": "service does not answer",
-    "unusable_answer": "unusable answer",
-    "not_authorized": "token refused",
-    "forbidden": "not permitted",
-    "rate_limited": "rate limited",
-    "not_found": "address not found",
-    "rejected": "request rejected",
-    "server_failed": "service fails",
-    "token": "no token",
-}
-"""Each kind of error in a few words, for the header."""
-NO_ANSWER: Final = frozenset({"unreachable", "timed_out", "unusable_answer", "server_failed"})
-"""Errors that may end by themselves at any time: asking again is all that helps."""
-REFUSED: Final = frozenset({"not_authorized", "forbidden", "token"})
-"""Errors of the token, not of the link."""
 
 
 class PollTiming(Struct, frozen=True):
@@ -63,9 +45,10 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "
     """The state of one subject's facts: connecting, live, or their age, with the reason if there is one."""
     is_limited = wait is not None and wait.until > now and wait.reason != "service_down"
     if link is not None and link.is_failing:
-        refused, word = link.error_kind in REFUSED, trouble_word(link.error_kind)
+        kind = error_kind(link.error_kind)
+        refused, word = kind.concerns == "token", kind.word
         if link.last_ok_at is not None and (since := age(link.last_ok_at, now)) != "now":
-            word = f"no answer for {since}" if link.error_kind in NO_ANSWER else f"{since} old: {word}"
+            word = f"no answer for {since}" if kind.concerns == "link" else f"{since} old: {word}"
         return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
     if link is None or link.last_ok_at is None:
         return Badge("◌", "rate limit" if is_limited else "connecting…", "wait")
@@ -85,8 +68,3 @@ def next_poll(wait: "Wait | None", now: datetime) -> str:
     """When the service is asked again, counted down to the second; None: another process decides."""
     left_s = 0 if wait is None else ceil((wait.until - now).total_seconds())
     return f"asking again in {span(left_s)}" if left_s > 0 else "asking again"
-
-
-def trouble_word(kind: str | None) -> str:
-    """An error's kind in a few words."""
-    return TROUBLES.get(kind or "", "not answering")

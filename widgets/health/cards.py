@@ -12,7 +12,7 @@ from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, clock_time, span
 from app.health.facts import Incident
 from storage.records.activity import ANSWERED, FAILED, PollSpan
-from widgets.frame.freshness import trouble_word
+from storage.records.error_kinds import error_kind
 from widgets.kit.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.kit.cells import fit, shorten
 from widgets.kit.lead_list import LeadRow
@@ -146,10 +146,10 @@ def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
 
 def _polls(poll: PollSpan, now: datetime) -> SafeText:
     if poll.polls == 1:
-        return safe_text("once" if poll.error_kind is None else trouble_word(poll.error_kind))
+        return safe_text("once" if poll.error_kind is None else error_kind(poll.error_kind).word)
     lasted_s = (poll.last_at - poll.first_at).total_seconds()
     over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
-    words = trouble_word(poll.error_kind) if poll.error_kind is not None else f"last {ago(poll.last_at, now)}"
+    words = error_kind(poll.error_kind).word if poll.error_kind is not None else f"last {ago(poll.last_at, now)}"
     return safe_text(f"{poll.polls:,} times{over}, {words}")
 
 

@@ -7,11 +7,11 @@ from typing import Final
 from msgspec import Struct
 from textual.content import Content
 
-from app.engine.text import safe_text
+from app.engine.text import SafeText, safe_text
 from app.engine.times import age, clock_time, day
 from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.coverage import BackfillProgress
-from widgets.frame.freshness import TROUBLES
+from storage.records.error_kinds import ERROR_KINDS
 from widgets.kit.badges import STYLES, Tone
 
 BAR: Final = 8
@@ -20,13 +20,15 @@ _LEFT: Final = 3
 """Cells of the time that is left."""
 _ALMOST: Final = 0.99
 """The largest share drawn while runs are missing, so that the bar is not full."""
-
-WAITS_FOR: Final = {**TROUBLES, "rate_limited": "rate limit"}
-
 IDLE: Final = BackfillProgress()
 
 ExtentPhrase = tuple[str, Tone]
 Variant = tuple[ExtentPhrase, ...]
+
+
+def waits_for(why: str, *, limit: int) -> SafeText:
+    """Why fetching waits: an error's kind, or a sentence, in at most `limit` characters."""
+    return safe_text(ERROR_KINDS[why].word if why in ERROR_KINDS else why, limit=limit)
 
 
 class Extent(Struct, frozen=True):
@@ -90,7 +92,7 @@ class ExtentLine(Struct, frozen=True):
             return tuple(_line(text) for text in (f"{since}fetching is paused", "fetching is paused", "paused"))
         if progress.phase == "waiting" and progress.until is not None:
             until = clock_time(progress.until, self.now)
-            why = WAITS_FOR.get(progress.why) or safe_text(progress.why, limit=40)
+            why = waits_for(progress.why, limit=40)
             return tuple(
                 _line(text)
                 for text in (f"waiting until {until}: {why}", f"waits until {until}: {why}", f"waits until {until}")

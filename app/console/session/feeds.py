@@ -25,8 +25,9 @@ from app.engine.times import clocks_apart
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
 from storage.records.activity import ActivityFilter
+from storage.records.error_kinds import error_kind
 from storage.records.service_traits import Wait
-from widgets.frame.freshness import NO_ANSWER, PollTiming
+from widgets.frame.freshness import PollTiming
 from widgets.frame.header_bar import Vitals
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class VitalsFeed:
         if link is None or not self._session.app.app_focus or (wait is not None and wait.reason != "service_down"):
             return False
         if link.is_failing or link.last_ok_at is None:
-            return link.error_kind in NO_ANSWER
+            return error_kind(link.error_kind).concerns == "link"
         # Another process may poll, and wait longer.
         return (self._session.clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
 

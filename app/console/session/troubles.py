@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 from app.engine.text import safe_text
 from app.engine.times import clock_time, span
 from storage.records import LinkState, PollOutcome
-from widgets.frame.freshness import NO_ANSWER, next_poll
+from storage.records.error_kinds import error_kind
+from widgets.frame.freshness import next_poll
 from widgets.frame.notice import Notice
 from widgets.runs.extent import Extent
 
@@ -24,50 +25,30 @@ UNREADABLE: Final = Notice(
 """Shown in place of a screen whose banner reports our own files."""
 READ_ONLY: Final = Notice("◇", "Read-only", ("Nothing can be sent from here.",), "wait")
 
-_TITLES: Final[dict[str, str]] = {
-    "unreachable": "The service cannot be reached",
-    "timed_out": "The service does not answer in time",
-    "unusable_answer": "The service's answer cannot be used",
-    "server_failed": "The service fails to answer",
-    "rate_limited": "The organization's rate limit is spent (429)",
-    "not_found": "There is no such API at this address (404)",
-    "rejected": "The service rejected the request",
-    "not_authorized": "The service refused the token (401)",
-    "forbidden": "The token may not do this (403)",
-    "token": "There is no usable token",
-}
-
-_CURES: Final[dict[str, str]] = {
-    "not_authorized": "Create an API token in the organization's settings, give it to this profile, then start again.",
-    "forbidden": "It needs scope admin. Create another one, then start again.",
-    "not_found": "Check base_url in the configuration: it ends in the version, such as /v1.",
-    "rate_limited": "Polls pause as the service asked.",
-    "token": "Give this profile a token, then start again.",
-}
-
 
 def link_notice(link: LinkState | None, now: datetime, wait: "Wait | None") -> Notice | None:
     """The notice about the link, with its next poll; None: the link works, or is not known yet."""
     if link is None or link.failing_since is None:
         return None
-    kind = link.error_kind or ""
-    title = _TITLES.get(kind, "The service gives no usable answer")
-    why = _CURES.get(kind) or _sentence(safe_text(link.error_message or "", limit=160))
+    kind = error_kind(link.error_kind)
+    title, fix = kind.title, "" if kind.concerns == "link" else kind.fix
+    why = fix or _sentence(safe_text(link.error_message or "", limit=160))
     as_of = "" if link.last_ok_at is None else f"What you see is from {clock_time(link.last_ok_at, now)}."
-    if kind in NO_ANSWER:
+    if kind.concerns == "link":
         silent_s = (now - (link.last_ok_at or link.failing_since)).total_seconds()
         why, title = f"{title}. {why}".strip(), f"No answer for {span(silent_s)}; {next_poll(wait, now)} (r: now)"
-    elif kind == "rate_limited":
+    elif kind.passes:
         title = f"{title}; {next_poll(wait, now)}"
-    tone: Tone = "bad" if kind in _CURES and kind != "rate_limited" else "warn"
+    tone: Tone = "bad" if fix and not kind.passes else "warn"
     return Notice("✗" if tone == "bad" else "◌", title, tuple(filter(None, (why, as_of))), tone)
 
 
 def own_failure_text(failure: PollOutcome) -> tuple[str, str]:
     """Explain why this console cannot poll while another can: a title and a sentence."""
-    kind = failure.error_kind or ""
-    why = _CURES.get(kind) or _sentence(safe_text(failure.error_message or "", limit=160))
-    return _TITLES.get(kind, "The service gives no usable answer"), f"{why} Another console keeps the rows current."
+    kind = error_kind(failure.error_kind)
+    fix = "" if kind.concerns == "link" else kind.fix
+    why = fix or _sentence(safe_text(failure.error_message or "", limit=160))
+    return kind.title, f"{why} Another console keeps the rows current."
 
 
 def storage_notice(message: str) -> Notice:

@@ -30,8 +30,9 @@ def restore_on_signals(app: "App[Any]") -> None:
     try:
         for number in SIGNALS:
             loop.add_signal_handler(number, _exit, app, number)
-        if app._driver is not None and app._driver.can_suspend:  # noqa: SLF001 — it has no other name
-            loop.add_signal_handler(signal.SIGCONT, _resume, app, app._driver)  # noqa: SLF001 — as above
+        driver = app._driver  # noqa: SLF001 — it has no other name
+        if driver is not None and driver.can_suspend:
+            loop.add_signal_handler(signal.SIGCONT, _resume, app, driver)
     except (ValueError, RuntimeError):
         return  # Only the main thread can handle signals; a test runner may use another.
 
@@ -53,7 +54,6 @@ def _resume(app: "App[Any]", driver: Any) -> None:
             driver._key_thread.join()  # noqa: SLF001 — it has no other name
             driver.suspend_application_mode()
             driver.exit_event.clear()
-            driver._must_signal_resume = True  # noqa: SLF001 — as above
         driver.resume_application_mode()
 
 

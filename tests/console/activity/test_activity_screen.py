@@ -260,7 +260,7 @@ async def test_a_continuation_of_an_active_run_waits_for_its_end(staged: Staged,
         await scene.shows("◌ waiting", "waits for")
         await scene.press("X")
         await scene.shows("◌ not sent")
-        assert "Cancelled: it is not sent. E sends it all the same." in scene.toasts
+        assert "Cancelled: it is not sent. Press E to send it anyway." in scene.toasts
         await scene.press("X", "E")
 
         assert isinstance(scene.app.screen, ContinueRunForm)

@@ -63,7 +63,7 @@ async def test_a_run_that_only_fits_by_place_and_time_is_not_prefilled(
 
     assert is_open
     assert "Press ^s to resolve it." in entered
-    assert "One run matches by place and time. A colleague may have started it." in text
+    assert "One run matches in place and time. A colleague may have started it." in text
     assert re.search(r"run_made1 \d+s (after|before) the send queued fix/x", text)
     assert "Enter the id" in refused
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made1")

@@ -18,8 +18,7 @@ from storage.records import RunChanges
 from storage.records.decision import Occurrence, Verdict
 from storage.records.inbox import Mark
 from storage.records.results import FailureFacts, OpenQuestion
-from storage.state import State
-from storage.state.opening import DAMAGE_CURE
+from storage.state import DAMAGE_CURE, State
 from tests.automations.conftest import rule
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.console.scenes import engine_on

@@ -134,7 +134,7 @@ UNCONFIRMED = (
     (Respond(404, {"message": "nothing"}), "The address ends in the version, such as /v1."),
     (Respond(429, {"message": "slow"}), "Try again in a minute."),
     (Respond(500, {"message": "oops"}), "The service fails to answer."),
-    (Respond(200, "<html>"), "Something answers there, but not this API."),
+    (Respond(200, "<html>"), "The service's answer cannot be used."),
     (Respond(418, {"message": "\x1b[2J\x1b]52;c;eA==\x07[/b]tea"}), "tea"),
 )
 

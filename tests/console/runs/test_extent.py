@@ -90,7 +90,7 @@ def test_what_matches_is_told_from_what_is_held() -> None:
         (BackfillProgress("running", 50), ["fetching what is missing"]),
         (
             BackfillProgress("waiting", until=NOON + timedelta(seconds=72), why="rate_limited"),
-            ["waiting until 12:01:12: rate limit"],
+            ["waiting until 12:01:12: rate limited"],
         ),
     ],
 )

@@ -1,0 +1,126 @@
+"""Kinds of errors: one row each, with its exit code, its words, its fix, and whether it passes by itself."""
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+from msgspec import Struct
+
+
+class ErrorKind(Struct, frozen=True):
+    """One kind of error: its words, its fixes and its effects."""
+
+    exit_code: int = 2
+    """Of a command that ends with it."""
+    word: str = "not answering"
+    """In a few words, for the header."""
+    title: str = "The service gives no usable answer"
+    """In a sentence without its full stop."""
+    fix: str = ""
+    """While polling; empty: nothing is known to help."""
+    write_fix: str = "Change it and send it again."
+    """Of a write that the service rejected."""
+    setup_fix: str = "Is the address right?"
+    """While a profile is set up."""
+    passes: bool = False
+    """Whether the same request may succeed later, without a fix."""
+    concerns: Literal["link", "token", "request", "anything"] = "anything"
+    """`request`: another request may well succeed."""
+
+
+_RENEW: Final = "Create an API token in the organization's settings, give it to this profile, then start again."
+OTHER_ERROR: Final = ErrorKind(8)
+"""An error of the service that no row names."""
+ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
+    "unreachable": ErrorKind(
+        8,
+        "service unreachable",
+        "The service cannot be reached",
+        "Check your network, then base_url in the configuration.",
+        passes=True,
+        concerns="link",
+    ),
+    "timed_out": ErrorKind(
+        8,
+        "service does not answer",
+        "The service does not answer in time",
+        "The service is slow, or something on the way drops the answer.",
+        setup_fix="Is the address right, and is a VPN needed?",
+        passes=True,
+        concerns="link",
+    ),
+    "unusable_answer": ErrorKind(
+        8,
+        "unusable answer",
+        "The service's answer cannot be used",
+        "Something that is not the service may be answering: check base_url.",
+        setup_fix="Is it the service's base address?",
+        concerns="link",
+    ),
+    "server_failed": ErrorKind(
+        8,
+        "service fails",
+        "The service fails to answer",
+        setup_fix="Try again later.",
+        passes=True,
+        concerns="link",
+    ),
+    "rate_limited": ErrorKind(
+        5,
+        "rate limited",
+        "The organization's rate limit is spent (429)",
+        "The whole organization shares this limit. Polls pause for as long as the service asked.",
+        "The organization's rate limit is spent: wait, then send again.",
+        "Try again in a minute.",
+        passes=True,
+    ),
+    "not_authorized": ErrorKind(
+        4,
+        "token refused",
+        "The service refused the token (401)",
+        _RENEW,
+        "The token is missing, unknown or has expired: give this profile a new one.",
+        "Is it complete, for this service, and not expired?",
+        concerns="token",
+    ),
+    "forbidden": ErrorKind(
+        4,
+        "not permitted",
+        "The token may not do this (403)",
+        "It needs scope admin. Create another one, then start again.",
+        "The token needs scope admin.",
+        "It needs scope admin, and its organization the entitlement ServiceAPI.",
+        concerns="token",
+    ),
+    "token": ErrorKind(
+        2,
+        "no token",
+        "There is no usable token",
+        "Give this profile a token, then start again.",
+        concerns="token",
+    ),
+    "not_found": ErrorKind(
+        7,
+        "address not found",
+        "There is no such API at this address (404)",
+        "Check base_url in the configuration: it ends in the version, such as /v1.",
+        "Check the names.",
+        "The address ends in the version, such as /v1.",
+        concerns="request",
+    ),
+    "rejected": ErrorKind(2, "request rejected", "The service rejected the request", concerns="request"),
+    "database_busy": ErrorKind(passes=True),
+    "not_offered": ErrorKind(7),
+    "waited_too_long": ErrorKind(3),
+    "blocked": ErrorKind(6),
+    "not_delivered": ErrorKind(1),
+    "interrupted": ErrorKind(130),
+    **dict.fromkeys(("api_error", "refused", "uncertain"), OTHER_ERROR),
+    **dict.fromkeys(("usage", "config", "no_token", "read_only", "missing_extra", "demo", "invalid"), ErrorKind()),
+    **dict.fromkeys(("not_sendable", "duplicate", "already_asked", "doubtful_id", "ambiguous"), ErrorKind()),
+    **dict.fromkeys(("not_confirmed", "wrong_state"), ErrorKind()),
+}
+
+
+def error_kind(kind: str | None) -> ErrorKind:
+    """The row of a kind of error; of an unknown one, what holds for every error of the service."""
+    return ERROR_KINDS.get(kind or "", OTHER_ERROR)
