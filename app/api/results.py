@@ -96,7 +96,7 @@ def offered() -> Iterator[None]:
     except RefusedError as error:
         if error.status not in _NOT_OFFERED or (isinstance(error, NotFoundError) and error.error_code in _ABSENT):
             raise
-        message = "This service does not report results of runs."
+        message = "This service does not offer results of runs."
         raise NotOfferedError(message, status=error.status, error_code=error.error_code) from error
 
 

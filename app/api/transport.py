@@ -38,6 +38,7 @@ from app.api.errors import (
 )
 from app.api.network import Network
 from app.api.timestamps import retry_after_s
+from app.engine.text import shortened
 from app.profiles.token import Token, TokenError
 from app.profiles.values import base_address
 from app.version import __version__
@@ -371,7 +372,7 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
     except (ValueError, RecursionError):
         said = _FailureBody()
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
-    message = (said.message or f"The service answered {status}{phrase}.")[:_LONGEST_MESSAGE]
+    message = shortened(said.message or f"The service answered {status}{phrase}.", _LONGEST_MESSAGE)
     code = None if said.error_code is None else said.error_code[:_LONGEST_CODE]
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         wait_s = None if retry_after is None else retry_after_s(retry_after, sent_at)

@@ -48,8 +48,9 @@ def _resume(app: "App[Any]", driver: Any) -> None:
     the console's modes would be restored at the end as those from before it.
     """
     if app.return_code is None and driver._auto_restart:  # noqa: SLF001 — whether the terminal is ours, or an editor's
-        if not driver._must_signal_resume:  # noqa: SLF001 — whether Textual stopped it
-            # Textual would discard keys typed since then; it does not if its reader has stopped before.
+        stopped, driver._must_signal_resume = driver._must_signal_resume, True  # noqa: SLF001 — whether Textual stopped it
+        if not stopped:
+            # Textual would discard what has been typed since; it does not if its reader has ended before.
             driver.exit_event.set()
             driver._key_thread.join()  # noqa: SLF001 — it has no other name
             driver.suspend_application_mode()
