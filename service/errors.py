@@ -26,7 +26,7 @@ The log has the traceback of any other exception. `InterruptedTurnError` and `Su
 attempt, are not failures and have another base.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -47,14 +47,26 @@ _FOUND: Final[dict[type, str]] = {
 }  # fmt: skip
 
 
+_NAMES: Final = ("name", "alias", "code", "platform")
+
+
 class ServiceError(Exception):
     """A failure whose text states the fault and, if possible, how to fix it."""
 
 
-def first_fault(error: "ValidationError") -> str:
-    """Return a document's first fault, with its key unless it concerns the whole document."""
+def first_fault(error: "ValidationError", document: Any = None) -> str:
+    """Return a document's first fault, with its key unless it concerns the whole document.
+
+    Of a list's entry, the key has the name that the document gives it instead of its position.
+    """
     first = error.errors(include_url=False, include_context=False)[0]
-    key = ".".join(map(str, first["loc"]))
+    parts = []
+    for part in first["loc"]:
+        inside: Any = dict(enumerate(document)) if isinstance(document, list) else document
+        document = inside.get(part) if isinstance(inside, dict) else None
+        named = document if isinstance(part, int) and isinstance(document, dict) else {}
+        parts.append(next((str(named[name]) for name in _NAMES if name in named), str(part)))
+    key = ".".join(parts)
     fault = _FAULTS.get(first["type"], first["msg"])
     if expected := _EXPECTED.get(first["type"]):
         # Only the kind of the value: the value itself may be a secret.

@@ -83,6 +83,7 @@ class RunningService:
                 locks.enter_context(one_worker(database, self._folder))
             database.wait_until_there(threading.Event())
             database.migrate()
+            self._folder.note_database(None if database.is_sqlite else database.shown)
             mask_known(database, masks)
             tracer.instrument_database(database)
             worker = None

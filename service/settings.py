@@ -61,7 +61,7 @@ class AgentLimits(_Section):
     disk_reserve_files: Annotated[int, Field(ge=0)] = 20_000
     """The number of files that must still be possible to create; with fewer, the same happens."""
     output_bytes: Annotated[int, Field(ge=4096)] = 4 << 20
-    """How much of its output is stored; the rest is dropped, and the log says so."""
+    """How much of its output is stored: half of it from the beginning and half from the end."""
     model_patience_s: Annotated[float, Field(gt=0)] = 600
     """How long its requests are held while its model's provider is down."""
     model_pause_s: Annotated[float, Field(gt=0)] = 30
@@ -335,6 +335,7 @@ class DataFolder:
         self.caches = self.root / "caches"
         self.workers = self.root / "workers"
         """A lock file for each live worker process on this folder."""
+        self._database_note = self.root / "database"
         self.restoring_file = self.root / "restoring"
         """Exists while a back-up is being restored."""
 
@@ -342,6 +343,18 @@ class DataFolder:
     def database_url(self) -> str:
         """The SQLAlchemy URL of the folder's database."""
         return f"sqlite:///{self.database_file}"
+
+    @property
+    def noted_database(self) -> str | None:
+        """The database, without its password, that the last service process here used instead of the folder's own."""
+        return self._database_note.read_text("utf-8") if self._database_note.exists() else None
+
+    def note_database(self, shown: str | None) -> None:
+        """Note for administration commands which database the service uses; None: the folder's own."""
+        if shown is None:
+            self._database_note.unlink(missing_ok=True)
+        elif shown != self.noted_database:
+            self._database_note.write_text(shown, "utf-8")
 
     def exists(self) -> bool:
         """Whether a service has its database here."""

@@ -70,6 +70,7 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         if stopping.is_set():
             return 0
         database.migrate()
+        folder.note_database(None if database.is_sqlite else database.shown)
         mask_known(database, masks)
         tracer.instrument_database(database)
         worker = build_worker(database, folder, settings, concurrency, tracer)
@@ -124,7 +125,8 @@ def build_worker(
     slots = concurrency or settings.execution.concurrency
     executing = settings.execution.model_copy(update={"concurrency": slots})
     clock = DatabaseClock(database)
-    execution = TurnExecution(database, folder, executing, sandbox, clock, settings.secret_names, tracer)
+    given = (database, folder, executing, sandbox, clock, settings.secret_names, tracer, settings.forge)
+    execution = TurnExecution(*given)
     # Retention compares file times, so it needs this machine's clock.
     retention = Retention(database, folder, settings, now_micros)
     mailer = mailer_of(folder, settings.mail, os.environ)

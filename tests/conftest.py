@@ -18,7 +18,7 @@ from tests.lab import Lab, Server
 _HERE: Final = Path(__file__).parent
 
 # Hypothesis would fail what takes longer than 200 ms, which a busy machine decides.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any machine", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 
@@ -33,6 +33,9 @@ def pytest_configure() -> None:
     """
     os.environ["TZ"] = "UTC"
     time.tzset()
+    # Tests may run within tmux or GNU screen; the console asks which.
+    for variable in ("TMUX", "STY"):
+        os.environ.pop(variable, None)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

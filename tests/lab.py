@@ -64,6 +64,20 @@ def stamp(when: float | datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27)
 
 
+@dataclass
+class Clock:
+    """A clock that moves when it is told to."""
+
+    now: datetime
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, **by: float) -> None:
+        """Lets time pass, in timedelta's own words."""
+        self.now += timedelta(**by)
+
+
 @dataclass(slots=True)
 class Received:
     """A request, as it came over the socket."""

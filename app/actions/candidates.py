@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.api.requests import ContinueRun, StartRun, WriteRequest, request_of
 from app.engine.times import span
 from storage.records import Action, Run, RunClock, RunDetail, RunFilter
-from storage.records.results import Turn
+from storage.records.results import Invitation, Turn
 
 CLOSE: Final = timedelta(minutes=5)
 """How far from the send a run may be dated, if the service's clock is known."""
@@ -44,6 +44,8 @@ class Candidate(Struct, frozen=True):
     """Who gave them; None: not known."""
     is_same: bool | None = None
     """Whether they are the action's own; None: not known."""
+    is_ours: bool | None = None
+    """Whether our own token gave them; None: not known."""
 
     @property
     def evidence(self) -> str:
@@ -64,6 +66,13 @@ class Candidate(Struct, frozen=True):
             return f"{verb}at the send"
         return f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
 
+    def is_worse(self, best: "Candidate") -> bool:
+        """Whether it certainly fits less well than the best one: in its words, its author or its time."""
+        is_foreign = self.is_ours is False and best.is_ours is True
+        # Without a time it may be as close.
+        is_close, is_as_close = (one.after is None or abs(one.after) <= EXACT for one in (best, self))
+        return self.is_same is False or is_foreign or (best.after is not None and is_close and not is_as_close)
+
     @property
     def line(self) -> str:
         """The candidate in one line: its id and the evidence."""
@@ -77,6 +86,8 @@ class Proposal(Struct, frozen=True):
     """The candidates, the likeliest first."""
     is_whole: bool = False
     """The runs around the send are all known. False: there may be others."""
+    organizations: tuple[Invitation, ...] = ()
+    """The organizations whose invitation went to the address that the action was sent for, the likeliest first."""
 
     @property
     def is_certain(self) -> bool:
@@ -84,12 +95,20 @@ class Proposal(Struct, frozen=True):
         return [candidate.is_marked for candidate in self.candidates].count(True) == 1
 
     @property
-    def likely(self) -> Candidate | None:
-        """The only candidate that is marked, or that asks the same while all others ask something else."""
-        if self.is_certain:
-            return next(one for one in self.candidates if one.is_marked)
-        same = [one for one in self.candidates if one.is_same is not False]
-        return same[0] if len(same) == 1 and same[0].is_same else None
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all candidates, the likeliest first."""
+        return (*(one.run.run_id for one in self.candidates), *(one.organization_id for one in self.organizations))
+
+    @property
+    def likely(self) -> str:
+        """The id of the only candidate that is marked, or that fits best in all that is known; empty: there is none."""
+        if len(self.organizations) == 1:
+            return self.organizations[0].organization_id
+        if not self.candidates:
+            return ""
+        best, *others = self.candidates
+        is_best = best.is_same is True and all(one.is_worse(best) for one in others)
+        return best.run.run_id if self.is_certain or is_best else ""
 
 
 class Send(Struct, frozen=True):
@@ -182,13 +201,14 @@ class Send(Struct, frozen=True):
             return replace(found, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
         return found
 
-    def with_turns(self, candidate: Candidate, turns: Sequence[Turn]) -> Candidate:
-        """The candidate with the service's report of its turns."""
+    def with_turns(self, candidate: Candidate, turns: Sequence[Turn], caller: str | None) -> Candidate:
+        """The candidate with the service's report of its turns. `caller`: the service's name for us, if known."""
         turn = turns[-1 if candidate.is_turn else 0] if turns else None
         if turn is None or turn.instructions is None:
             return candidate
         is_same = turn.instructions.strip() == self.request.instructions.strip()
-        return replace(candidate, asked=turn.instructions, caller=turn.caller, is_same=is_same)
+        is_ours = None if caller is None or turn.caller is None else turn.caller == caller
+        return replace(candidate, asked=turn.instructions, caller=turn.caller, is_same=is_same, is_ours=is_ours)
 
     def ranked(self, found: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
         """The candidates, the likeliest first."""

@@ -131,9 +131,11 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
     proposal = None
     async with invocation.engine(needs_token=candidates) as engine:
         action = await _named(engine.ledger, action_id)
-        is_listed = WRITE_KINDS[action.kind].is_listed and action.sending_at is not None
+        is_listed = (
+            WRITE_KINDS[action.kind].is_listed or action.kind == "organization.create"
+        ) and action.sending_at is not None
         if candidates and not is_listed:
-            message = "Only runs are listed by the service: nothing else can be looked up."
+            message = "Only runs and organizations are listed by the service: nothing else can be looked up."
             raise failed("usage", message, action_id=action.action_id)
         if candidates:
             proposal = await engine.reconciliation.ask(action)
@@ -142,6 +144,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
     document: dict[str, object] = {"action": action_document(action)}
     if proposal is not None:
         runs = [spec_fields(candidate.run) for candidate in proposal.candidates]
+        runs += [facts(each, "organization_id email state sent_at") for each in proposal.organizations]
         document |= {"candidates": runs, "certain": proposal.is_certain}
     pairs = [
         ("action_id", action.action_id),
@@ -168,6 +171,9 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
             output.note(advice(action, invocation.command_line))
         for each in proposal.candidates if proposal else ():
             output.text(safe_text(f"candidate  {each.line}", limit=300))
+        for invited in proposal.organizations if proposal else ():
+            found = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
+            output.text(safe_text(found, limit=300))
     return Exit.DONE
 
 

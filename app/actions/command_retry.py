@@ -32,6 +32,7 @@ from app.cli.options import RUN_IDS, FactCommand, as_key, async_command
 from app.cli.output import Column
 from app.cli.running import asking
 from app.engine.text import plural
+from app.health.facts import warning_of
 from app.runs.command_lookup import RunLookup
 from app.runs.command_wait import RunWaiter, wait_failure, wait_options
 from app.runs.document import spec_fields
@@ -96,7 +97,11 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: boo
     async with invocation.writer(dry_run=options.dry_run) as engine:
         planned = [await plan(engine, run_id, options.key) for run_id in run_ids]
         results = list({each.run_id: each for each in planned}.values())
-        count = sum(each.result.outcome == "to_send" for each in results)
+        to_send = [each for each in results if each.result.outcome == "to_send"]
+        count = len(to_send)
+        details = (await engine.cache.details([each.run_id for each in to_send])).values()
+        places = {detail.run.repository.platform for detail in details}
+        invocation.output.note(warning_of(await engine.cache.health(), places, engine.settings.console.health_ok))
         if count and not options.dry_run:
             if not yes:
                 cap = engine.settings.console.send_cap

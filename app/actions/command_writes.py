@@ -132,10 +132,13 @@ def print_write(
     output = invocation.output
     document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
     kind = WRITE_KINDS[action.kind]
-    made = document.get(kind.made)
+    made, run, shown = document.get(kind.made), document.get("run"), kind.fields
+    if isinstance(made, dict) and isinstance(run, dict) and run is not made:
+        # The run of an execution that was waited for.
+        made, shown = {**run, **made, "status": run["status"]}, (*shown, "branch_name")
     pairs = [("action", action.action_id), ("state", action.state)]
     if isinstance(made, dict):
-        pairs += [(name, str(made[name])) for name in kind.fields if made.get(name) is not None]
+        pairs += [(name, str(made[name])) for name in shown if made.get(name) is not None]
     invocation.outcome = exit_of(action) if code is None else code
     output.record(document, pairs)
     if not output.format.is_json:

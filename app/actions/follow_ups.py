@@ -1,7 +1,7 @@
 """Follow-ups: continuations that wait until their run has ended, and are then sent once, by the process that polls."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -29,6 +29,8 @@ AGAIN: Final = timedelta(seconds=30)
 UNSEEN: Final = timedelta(days=1)
 """How long a run is waited for that the cache does not hold."""
 MOST_SHOWN: Final = 50
+_KEPT: Final = "kept"
+"""The fact of a follow-up that is sent even if its run is cancelled."""
 _ACTIVE: Final = "run_active"
 """The error code of a service that does not continue a run before its turn has ended."""
 _OUTCOMES: Final[dict[str, Outcome]] = {"confirmed": "done", "unknown": "unknown"}
@@ -68,6 +70,26 @@ class FollowUps:
             raise RuntimeError("The identity of a follow-up is unique.")
         self.announce(StateChangedElsewhere())
         return decision
+
+    async def waiting(self, run_ids: Collection[str]) -> tuple[Decision, ...]:
+        """Those that wait for the end of these runs; none if the state cannot be used."""
+        try:
+            found = await self.usable_state().open_decisions(outcome="queued")
+        except StorageError:
+            return ()
+        return tuple(
+            each for each in found if each.rule == WHEN_ENDED and each.occurrence.facts.get("run.id") in run_ids
+        )
+
+    async def keep(self, waiting: Decision) -> None:
+        """Send a follow-up even if its run is cancelled; one that does not wait any more stays as it is."""
+        state, facts = self.usable_state(), {**waiting.occurrence.facts, _KEPT: "yes"}
+        if not await state.take(waiting.decision_id, "queued", "skipped", "kept: it waits anew"):
+            return
+        occurrence = replace(waiting.occurrence, identity=f"{waiting.occurrence.identity}:kept", facts=facts)
+        verdict = Verdict("queued", waiting.reason)
+        await state.decide(WHEN_ENDED, occurrence, lambda _: verdict, request_json=waiting.request_json)
+        self.announce(StateChangedElsewhere())
 
     async def cancel(self, decision_id: int) -> bool:
         """Cancel a follow-up that waits; return whether it still waited."""
@@ -110,7 +132,8 @@ class FollowUps:
             if await state.take(number, "queued", "expired", "the service no longer lists the run"):
                 self.announce(StateChangedElsewhere())
         elif run.is_final and run.presence == "current":
-            if await self._was_cancelled(run.run, decision.decided_at):
+            is_kept = _KEPT in decision.occurrence.facts
+            if not is_kept and await self._was_cancelled(run.run, decision.decided_at):
                 # Sending it would restart a run that someone has just stopped.
                 if await state.take(number, "queued", "expired", "the run was cancelled"):
                     self.announce(StateChangedElsewhere())
@@ -152,3 +175,9 @@ class FollowUps:
         ids = (None, None) if action is None else (action.action_id, action.result_id)
         await state.settle(replace(decision, outcome=outcome, reason=reason, action_id=ids[0], result_id=ids[1]))
         self.announce(StateChangedElsewhere())
+
+
+def waiting_words(waiting: Decision) -> str:
+    """The instructions of a follow-up; empty if another version of Runwarden wrote it."""
+    asked = json.loads(waiting.request_json or "{}")
+    return str(asked.get("body", {}).get("instructions", ""))

@@ -8,10 +8,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from app.actions.candidates import ANSWER, EXACT, Candidate, Proposal, Send, request_sent
+from app.actions.candidates import ANSWER, CLOSE, EXACT, Candidate, Proposal, Send, request_sent
 from app.actions.refusals import DoubtfulIdError
-from app.api.errors import ApiError, EndlessListError
-from app.api.requests import CancelRun, OnboardProject
+from app.api.errors import ApiError, EndlessListError, NotOfferedError
+from app.api.requests import CancelRun, OnboardProject, ResendInvitation
 from app.engine.events import ActionChanged, Announce
 from app.engine.times import span
 from app.results.service import ServiceExtension
@@ -19,6 +19,7 @@ from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.ledger import Ledger
 from storage.records import UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunDetail, RunFilter
+from storage.records.results import Invitation
 
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
 """An id has a digit, or a prefix."""
@@ -26,7 +27,7 @@ LIMIT: Final = 50
 """Candidates of one action."""
 MOST: Final = 500
 """Runs around a send that are looked at."""
-MOST_ASKED: Final = 5
+MOST_ASKED: Final = 9
 """Candidates whose words the service is asked for."""
 PAGES: Final = 30
 """Pages that are read to look for one action."""
@@ -113,10 +114,14 @@ class Reconciliation:
     async def ask(self, action: Action) -> Proposal:
         """The possible results, after reading the runs around the send from the service (spec 4.2).
 
+        Of an organization, what the service's list of invitations shows.
+
         Raises:
             ApiError: The service could not be asked.
         """
         cache = self.runs.cache
+        if action.kind == "organization.create":
+            return Proposal(organizations=await self._organizations(action))
         budget = self.runs.reader.client.budget
         if Send.of(action, await cache.run_clock()) is None:
             return Proposal()
@@ -138,15 +143,42 @@ class Reconciliation:
             is_whole = False
         found = await self.cached(action)
         described: list[Candidate] = []
+        caller = await self._caller() if found.candidates else None
         for candidate in found.candidates[:MOST_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
-            described.append(candidate if answer is None else send.with_turns(candidate, answer.turns))
-        # Those that ask the same come first, and those that ask something else last.
+            described.append(candidate if answer is None else send.with_turns(candidate, answer.turns, caller))
+        # Those that ask the same come first, and those that ask something else last; then those by our own token.
         ordered = sorted(
             (*described, *found.candidates[MOST_ASKED:]),
-            key=lambda one: (not one.is_marked, one.is_same is False, not one.is_same),
+            key=lambda one: (
+                *(not one.is_marked, one.is_same is False, not one.is_same, one.is_ours is False, not one.is_ours),
+            ),
         )
         return Proposal(tuple(ordered), is_whole)
+
+    async def _organizations(self, action: Action) -> tuple[Invitation, ...]:
+        """The organizations for the action's address that none of our other actions made, the newest first."""
+        created = ActionFilter(["organization.create"], ["confirmed"])
+        ours = {each.result_id for each in await self.ledger.actions(created, limit=EXECUTIONS)}
+        client = self.runs.reader.client
+        told, ahead = await client.invitations(), client.budget.heard_ahead
+        # Its mail leaves after the request; a mail from before belongs to an older organization.
+        since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - CLOSE
+        own = [
+            each
+            for each in told
+            if each.email.casefold() == action.subject.casefold()
+            and each.organization_id not in ours
+            and (since is None or each.sent_at is None or each.sent_at >= since)
+        ]
+        return tuple({each.organization_id: each for each in own}.values())
+
+    async def _caller(self) -> str | None:
+        """The service's name for our token, as it tells of the run that we started last."""
+        for action in await self.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
+            answer = await self.extension.turns_now(action.result_id or "")
+            return answer.turns[0].caller if answer is not None and answer.turns else None
+        return None
 
     async def check(self, action: Action, result_id: str) -> None:
         """Check that the action may have made this.
@@ -168,6 +200,8 @@ class Reconciliation:
             if isinstance(request, CancelRun) and request.run_id != result_id:
                 raise DoubtfulIdError(f"{result_id!r} is not the run that was to be cancelled, {request.run_id}.")
             return
+        if isinstance(request, ResendInvitation) and request.invitation_id != result_id:
+            raise DoubtfulIdError(f"{result_id!r} is not the invitation that was sent again, {request.invitation_id}.")
         is_run = await cache.detail(result_id) is not None
         if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
             raise DoubtfulIdError(f"{result_id!r} does not look like {WRITE_KINDS[kind].id_name}. {where}")
@@ -176,6 +210,8 @@ class Reconciliation:
         for other in await self.ledger.actions(ActionFilter([kind], ["confirmed"]), limit=EXECUTIONS):
             if other.result_id == result_id and other.action_id != action.action_id and kind != "run.continue":
                 raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {where}")
+        if kind == "organization.create":
+            await self._check_organization(action, result_id)
         if not WRITE_KINDS[kind].is_listed:
             return
         found = await self.cached(action)
@@ -192,6 +228,19 @@ class Reconciliation:
             raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
         if (send := Send.of(action, await cache.run_clock())) is not None:
             raise DoubtfulIdError(f"{result_id} does not fit: {_misfit(detail, send)}")
+
+    async def _check_organization(self, action: Action, result_id: str) -> None:
+        try:
+            told = await self.runs.reader.client.invitations()
+        except NotOfferedError:
+            return
+        except ApiError as error:
+            raise DoubtfulIdError(f"Whether the service knows {result_id} could not be asked: {error}") from error
+        emails = {each.email for each in told if each.organization_id == result_id}
+        if not emails:
+            raise DoubtfulIdError(f"The service knows no organization {result_id}.")
+        if action.subject.casefold() not in map(str.casefold, emails):
+            raise DoubtfulIdError(f"{result_id} was created for {min(emails)}, not for {action.subject}.")
 
     async def work(self) -> float:
         """Search for unknown actions, once the service answers again; return the seconds until the next look."""

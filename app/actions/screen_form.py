@@ -28,6 +28,7 @@ from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
 from app.console.session import CURE_S, mark_of
 from app.console.sheets import OVER_CSS
+from app.console.terminal.terminal import copy_out
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, safe_block, safe_text
@@ -111,7 +112,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
         self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
         """The field of the instructions; None: the form has none."""
-        self.set_class(self.instructions is not None, "-long")
+        self.set_class(self.instructions is not None, "-long", update=False)
         self.form_draft = FormDraft(engine, draft, self.values, self._warn)
         self._fresh_wins = fresh_wins
         self._other: Values | None = None
@@ -394,27 +395,26 @@ class ActionForm(ModalScreen[Action | None]):
     def action_copy_id(self) -> None:
         """Copy the id of the result."""
         if self._result is not None:
-            self.app.copy_to_clipboard(safe_text(self._result.result_id or self._result.action_id))
-            self.dialog.did(safe_text("Copied."))
+            result_id = safe_text(self._result.result_id or self._result.action_id)
+            self.dialog.did(safe_text(f"{result_id} {copy_out(self.app, result_id)}."))
 
     def action_copy_curl(self) -> None:
         """Copy the request for curl."""
-        self._copy("as curl; it takes the token from RUNWARDEN_TOKEN", partial(as_curl, self.engine.profile.base_url))
+        self._copy("A curl command (token from RUNWARDEN_TOKEN)", partial(as_curl, self.engine.profile.base_url))
 
     def action_copy_command(self) -> None:
         """Copy the request as runwarden commands."""
         command_line = self.engine.settings.command_line
         profile = self.engine.profile.name
-        self._copy("as a runwarden command", partial(as_command, command_line, profile))
+        self._copy("A runwarden command", partial(as_command, command_line, profile))
 
-    def _copy(self, how: str, text_of: Callable[[WriteRequest], str]) -> None:
+    def _copy(self, what: str, text_of: Callable[[WriteRequest], str]) -> None:
         try:
             text = "\n".join(map(text_of, self.requests(self.values)))
         except UnfaithfulError as error:
             self.notify(str(error), severity="warning", markup=False)
         else:
-            self.app.copy_to_clipboard(text)
-            self.dialog.did(safe_text(f"Copied {how}."))
+            self.dialog.did(safe_text(f"{what} {copy_out(self.app, text)}."))
 
     def action_open_run(self) -> None:
         """Close the form and show the run in full."""

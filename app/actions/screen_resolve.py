@@ -5,21 +5,21 @@ from typing import ClassVar, Final, Literal
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
 from app.actions.candidates import Candidate, Proposal, request_sent
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
-from app.api.errors import ApiError
-from app.api.requests import CancelRun, StartRun
+from app.api.errors import ApiError, NotOfferedError
+from app.api.requests import CancelRun, ResendInvitation, StartRun
 from app.console.guard import guarded_event
 from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
-from app.engine.text import safe_text
+from app.engine.text import plural, safe_text
 from app.engine.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
@@ -36,6 +36,10 @@ from widgets.kit.choice_lists import Options
 Resolution = Literal["created", "not_created", "send_again"]
 RESOLUTIONS: Final[tuple[Resolution, ...]] = ("created", "not_created", "send_again")
 """In the order of `WriteKind.answers`."""
+_LETTERS: Final = "yna"
+"""The keys of the three answers; digits pick candidates."""
+_NUMBERED: Final = 9
+_LISTED: Final = (*(kind for kind, row in WRITE_KINDS.items() if row.is_listed), "organization.create")
 HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _ID_CELLS: Final = 16
 """Cells of a candidate's id; the field has it in full once the candidate is chosen."""
@@ -52,7 +56,7 @@ class ResolveForm(ModalScreen[Action | None]):
         background: $background 60%;
         FormDialog { height: 23; }
         #found {
-            width: 1fr; height: 4; margin-left: 2; padding: 0; border: none; background: $surface;
+            width: 1fr; height: 4; padding: 0; border: none; background: $surface;
             text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
         }
         FormFact.-found { height: 4; max-height: 4; }
@@ -67,7 +71,10 @@ class ResolveForm(ModalScreen[Action | None]):
         FormButton("force", "Record it anyway", "^o", "force", ("editing",)),
         FormButton("apply", "Resolve it", "^s", "apply", ("editing",), is_primary=True),
     )
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(BUTTONS)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_of(BUTTONS),
+        *(Binding(str(n), f"pick({n})", f"candidate {n}", show=False) for n in range(1, _NUMBERED + 1)),
+    ]
 
     def __init__(self, engine: Engine, action: Action) -> None:
         super().__init__()
@@ -86,7 +93,7 @@ class ResolveForm(ModalScreen[Action | None]):
         """The ids of all candidates, the likeliest first."""
         self._found = Options(id="found", compact=True)
         self._kind = WRITE_KINDS[action.kind]
-        self._choice = FormChoice(self._kind.answers)
+        self._choice = FormChoice(self._kind.answers, _LETTERS)
         self._evidence = LineField("evidence", "", "")
 
     def compose(self) -> ComposeResult:
@@ -99,7 +106,9 @@ class ResolveForm(ModalScreen[Action | None]):
         elif isinstance(request, CancelRun):
             about = request.run_id
             self._best = request.run_id
-        if self._kind.is_listed:
+        elif isinstance(request, ResendInvitation):
+            self._best = request.invitation_id
+        if action.kind in _LISTED:
             found = FormFact("candidates", self._found)
         else:
             found = FormFact("check", safe_text(self._kind.id_source))
@@ -123,7 +132,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._doubt(None)
         self._evidence.display = False
         self._choice.focus()
-        if self._kind.is_listed:
+        if self._action.kind in _LISTED:
             self._find_candidates()
 
     def on_unmount(self) -> None:
@@ -181,10 +190,11 @@ class ResolveForm(ModalScreen[Action | None]):
             return
         if resolution is None:
             self._refuse("Choose one of the three.")
+            self._choice.focus()
         elif resolution == "created" and not evidence:
-            self._evidence.complain(safe_text("Enter the id of the result."))
+            self._complain("Enter the id of the result.")
         elif resolution == "send_again" and evidence.casefold() != self._pledge.casefold():
-            self._evidence.complain(safe_text(f"Type {self._pledge} to confirm."))
+            self._complain(f"Type {self._pledge} to confirm.")
         else:
             self._is_applying = True
             self._apply(resolution, evidence)
@@ -209,14 +219,25 @@ class ResolveForm(ModalScreen[Action | None]):
             self._is_applying = False
             self._doubt(evidence if isinstance(error, DoubtfulIdError) else None)
             self._refuse(str(error))
+            if isinstance(error, DoubtfulIdError):
+                self._evidence.take_focus()
         else:
             self.dismiss(action)
 
+    def _complain(self, problem: str) -> None:
+        self._evidence.complain(safe_text(problem))
+        self._evidence.take_focus()
+
     @on(OptionList.OptionSelected, "#found")
     def _picked(self, event: OptionList.OptionSelected) -> None:
-        self._best, self._is_picked = self._ids[event.option_index], True
-        self._choice.chosen = 0
-        self._evidence.fill(self._best)
+        self.action_pick(event.option_index + 1)
+
+    def action_pick(self, number: int) -> None:
+        """Pick a candidate by its number."""
+        if number <= len(self._ids):
+            self._best, self._is_picked = self._ids[number - 1], True
+            self._choice.chosen = 0
+            self._evidence.fill(self._best)
 
     @on(FormChoice.Changed)
     def _chosen(self) -> None:
@@ -255,14 +276,24 @@ class ResolveForm(ModalScreen[Action | None]):
     async def _find_candidates(self) -> None:
         dialog = self.query_one(FormDialog)
         reconciliation = self._engine.reconciliation
-        dialog.note(safe_text("Asking the service for runs that it may have created…"))
+        thing = "organizations" if self._action.kind == "organization.create" else "runs"
+        dialog.note(safe_text(f"Asking the service for {thing} that it may have created…"))
         try:
             self._offer(await reconciliation.cached(self._action))
             found = await reconciliation.ask(self._action)
+        except NotOfferedError:
+            dialog.note(safe_text(self._kind.id_source))
+            return
         except (ApiError, StorageError) as error:
-            dialog.note(safe_text(f"The service could not be asked for runs that it may have created: {error}"), "warn")
+            said = f"The service could not be asked for {thing} that it may have created: {error}"
+            dialog.note(safe_text(said), "warn")
             return
         self._offer(found)
+        if self._action.kind == "organization.create":
+            said = f"The service invited {self._action.subject} to {plural(len(found.ids), 'organization')} since then."
+            none = "The service knows no such organization: most likely it did not take effect."
+            dialog.note(safe_text(said if found.ids else none))
+            return
         count = len(found.candidates)
         if found.is_certain:
             result = "Found: the first run has this action's id."
@@ -278,12 +309,19 @@ class ResolveForm(ModalScreen[Action | None]):
         dialog.note(safe_text(result))
 
     def _offer(self, found: Proposal) -> None:
-        """Show the candidates; fill in the one that fits in all, unless one was picked or an id was typed."""
+        """Show the candidates; fill in the one that fits best, unless one was picked or an id was typed."""
         before = self._best
-        self._ids = tuple(candidate.run.run_id for candidate in found.candidates)
+        self._ids = found.ids
         if not self._is_picked:
-            self._best = "" if found.likely is None else found.likely.run.run_id
-        self._found.set_options([candidate_line(candidate) for candidate in found.candidates])
+            self._best = found.likely
+        lines = [candidate_line(candidate) for candidate in found.candidates]
+        for one in found.organizations:
+            text = safe_text(f"  invitation to {one.email}  {one.state}", limit=300)
+            lines.append(Content.assemble((safe_text(one.organization_id, limit=100), "bold"), text))
+        numbers = [f"{n} " if n <= _NUMBERED else "  " for n in range(1, len(lines) + 1)]
+        self._found.set_options(
+            Content.assemble((number, "bold $primary"), line) for number, line in zip(numbers, lines, strict=True)
+        )
         if self._resolution == "created" and self._evidence.value in {"", before}:
             self._evidence.fill(self._best)
 
@@ -302,4 +340,4 @@ def candidate_line(candidate: Candidate) -> Content:
         return line
     words, tone = ("same words", STYLES["good"]) if candidate.is_same else ("other words", STYLES["warn"])
     first = safe_text(candidate.asked.strip().partition("\n")[0], limit=200)
-    return Content("\n").join((line, Content.assemble("  ", (words, tone), f": “{first}”")))
+    return Content("\n").join((line, Content.assemble("    ", (words, tone), f": “{first}”")))

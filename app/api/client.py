@@ -13,12 +13,14 @@ from app.api.errors import NotFoundError, NotSendableError
 from app.api.network import Network
 from app.api.requests import Answer, ContinueRun, StartRun, WriteRequest, as_json, run_path
 from app.api.timestamps import as_filter
-from app.api.transport import Call, CommitHook, Reply, Transport
+from app.api.transport import MOST_BYTES, Call, CommitHook, Reply, Transport
 from app.profiles.token import Token, TokenError
 from storage.records import WRITE_KINDS, HealthReport, Repository, RunPage
 from storage.records.results import Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
 QueryParameters = Sequence[tuple[str, str]]
+_LARGEST_PATCH: Final = 64 << 20
+"""As large as a change that a service keeps without pushing it."""
 _DONE: Final = frozenset({200, 201, 202})
 """The spec leaves most of the success statuses open (4.6)."""
 
@@ -178,18 +180,28 @@ class Client:
 
     async def run_diff(self, run_id: str, turn: int | None = None) -> Change:
         """The change of a turn, or of the whole run (None). Raises as `run_detail`."""
-        return results.change(await self._result(run_id, "/diff" if turn is None else f"/turns/{turn}/diff"), turn)
+        below = "/diff" if turn is None else f"/turns/{turn}/diff"
+        return results.change(await self._result(run_id, below, most_bytes=_LARGEST_PATCH), turn)
 
-    async def _result(self, run_id: str, below: str, query: QueryParameters = (), patience_s: float = 0.0) -> Reply:
+    async def _result(
+        self,
+        run_id: str,
+        below: str,
+        query: QueryParameters = (),
+        patience_s: float = 0.0,
+        most_bytes: int = MOST_BYTES,
+    ) -> Reply:
         try:
             path = run_path(run_id) + below
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
         with results.offered():
-            return await self._get(path, query, patience_s)
+            return await self._get(path, query, patience_s, most_bytes)
 
-    async def _get(self, path: str, query: QueryParameters = (), patience_s: float = 0.0) -> Reply:
-        call = Call("GET", path, query, patience_s=patience_s)
+    async def _get(
+        self, path: str, query: QueryParameters = (), patience_s: float = 0.0, most_bytes: int = MOST_BYTES
+    ) -> Reply:
+        call = Call("GET", path, query, patience_s=patience_s, most_bytes=most_bytes)
         return await self.budget.in_turn(self.priority, lambda: self.transport.exchange(call))
 
 

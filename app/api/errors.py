@@ -5,6 +5,7 @@ ApiError
 ├── NoTokenError          there is no token to send
 ├── UnreachableError      no connection, or it was lost
 ├── RequestTimeoutError   the deadline passed
+├── InternalError         a mistake of Runwarden itself, when it used the answer
 ├── UnusableAnswerError   the answer cannot be read, or is a redirect
 │   └── EndlessListError     a list without an end
 └── RefusedError          the service answered with a failure (spec 2.8, 7)
@@ -70,6 +71,12 @@ class RequestTimeoutError(ApiError):
     """The deadline passed before the answer was complete."""
 
     kind = "timed_out"
+
+
+class InternalError(ApiError):
+    """A mistake of Runwarden itself, when it used the answer."""
+
+    kind = "mishandled"
 
 
 class UnusableAnswerError(ApiError):

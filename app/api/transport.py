@@ -38,6 +38,7 @@ from app.api.errors import (
 )
 from app.api.network import Network
 from app.api.timestamps import retry_after_s
+from app.engine.text import shortened
 from app.profiles.token import Token, TokenError
 from app.profiles.values import base_address
 from app.version import __version__
@@ -47,7 +48,8 @@ log = logging.getLogger(__name__)
 CommitHook = Callable[[], Awaitable[None]]
 """Awaited at the last moment before a write's first byte; if it raises, nothing is sent."""
 
-_MOST_BYTES: Final = 8 * 1024 * 1024
+MOST_BYTES: Final = 8 << 20
+"""The largest answer that is read, unless a call allows a larger one."""
 _MOST_FAILURE_BYTES: Final = 64 * 1024
 _FIRST_BYTE: Final = "http11.send_request_headers.started"
 _KEEP_S: Final = 2.0
@@ -135,6 +137,8 @@ class Call(Struct, frozen=True):
     """Statuses that count as success."""
     patience_s: float = 0.0
     """How much longer than usual the answer may take, because the service was asked to wait."""
+    most_bytes: int = MOST_BYTES
+    """The largest answer that is read."""
 
 
 @dataclass(slots=True)
@@ -257,7 +261,7 @@ class Transport:
                 raise await _failure(response, mask)
             if status not in call.expected:
                 raise UnusableAnswerError(_unexpected(response, mask), status=status)
-            return Reply(status, await _body(response, _MOST_BYTES, mask), response.headers)
+            return Reply(status, await _body(response, call.most_bytes, mask), response.headers)
 
     async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
         if writes not in self._lanes:
@@ -368,7 +372,7 @@ def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str |
     except (ValueError, RecursionError):
         said = _FailureBody()
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
-    message = (said.message or f"The service answered {status}{phrase}.")[:_LONGEST_MESSAGE]
+    message = shortened(said.message or f"The service answered {status}{phrase}.", _LONGEST_MESSAGE)
     code = None if said.error_code is None else said.error_code[:_LONGEST_CODE]
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         wait_s = None if retry_after is None else retry_after_s(retry_after, sent_at)

@@ -2,16 +2,17 @@
 
 import asyncio
 import json
+import logging
 import os
 import secrets
 import shlex
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, get_args
 
 from msgspec import Struct
 
@@ -28,6 +29,7 @@ from app.notify.incidents import IncidentReader
 from app.profiles import ConfigError, Profile, Settings
 from app.profiles.token import EnvToken
 from storage.errors import StorageError
+from storage.records.activity import Subject
 from storage.records.decision import Decision, Occurrence
 from storage.state import AT_WORK, State
 
@@ -41,6 +43,7 @@ STANDBY_S: Final = 5.0
 FORGET_EVERY: Final = timedelta(days=1)
 RETRY_EVERY_S: Final = 10.0
 """How often to check for messages whose next attempt is due."""
+log = logging.getLogger(__name__)
 _FROM_THE_RULE: Final = "(derived from the rule's name and its trigger)"
 
 
@@ -75,8 +78,8 @@ class Bot:
     _rang: asyncio.Event = field(default_factory=asyncio.Event)
     _is_working: bool = False
     """Whether this process holds the lease."""
-    _failure: str = ""
-    """The storage error of the last look at the rules; empty: none."""
+    _failures: dict[str, str] = field(default_factory=dict)
+    """By part of the work: why it fails."""
 
     def __post_init__(self) -> None:
         self.state = self.engine.usable_state()
@@ -185,7 +188,7 @@ class Bot:
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
         links = await self.engine.cache.links()
         is_fresh = any(each.subject == "runs" and each.last_ok_at and each.last_ok_at > latest for each in links)
-        return is_fresh and not self._failure and not any(each.is_failing for each in links)
+        return is_fresh and not self._broken() and not any(each.is_failing for each in links)
 
     async def run(self) -> None:
         """Work until cancelled. Storage errors are reported, and the work is retried."""
@@ -220,7 +223,7 @@ class Bot:
         files = (self.state, engine.cache, engine.ledger)
         command_line = engine.settings.command_line
         self._dispatcher = Dispatcher(
-            *files, incidents, notify, name, engine.clock, self.say, self.counts.add, command_line=command_line
+            *files, incidents, notify, name, engine.clock, self.say, self.counts.add, command_line, self._broken
         )
         self._rang.set()
 
@@ -231,25 +234,19 @@ class Bot:
             self._rang.clear()
             wait_s = STANDBY_S
             runner, dispatcher = self._runner, self._dispatcher
-            try:
+            with self._reporting("automations"):
                 if await self._may_work():
                     await self._store_rules()
                     await runner.look(waits=False)
-                    if await dispatcher.look():
-                        self._made.set()
                     if engine.clock() - forgot_at > FORGET_EVERY:
                         forgot_at = engine.clock()
                         await self.state.forget(forgot_at)
                         await self.state.forget_reported(forgot_at)
                     wait_s = (await runner.next_look() - engine.clock()).total_seconds()
-                if self._failure:
-                    self.say("storage_works", profile=self.profile.name)
-                self._failure = ""
-            except StorageError as error:
-                # Report a failure once, however often it repeats.
-                if str(error) != self._failure:
-                    self._storage_failed(error)
-                self._failure = str(error)
+            # Even if the rules fail: this reports it.
+            with self._reporting("notifications"):
+                if self._is_working and await dispatcher.look():
+                    self._made.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.05, wait_s)):
                     await self._rang.wait()
@@ -266,17 +263,35 @@ class Bot:
         # A separate task delivers messages, so that no rule waits for an unresponsive server.
         while True:
             self._made.clear()
-            try:
+            with self._reporting("deliveries"):
                 if self._is_working:
                     await self._dispatcher.deliver()
-            except StorageError as error:
-                self._storage_failed(error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_EVERY_S):
                     await self._made.wait()
 
-    def _storage_failed(self, error: Exception) -> None:
-        self.say("storage_failed", profile=self.profile.name, message=str(error))
+    @contextmanager
+    def _reporting(self, job: str) -> Iterator[None]:
+        """The boundary of a part of the work: its failure is reported once, however often it repeats, and its end."""
+        try:
+            yield
+        except Exception as error:
+            problem = str(error)
+            if not isinstance(error, StorageError):
+                problem = f"It broke ({type(error).__name__}: {error}); the log has more."
+                log.exception("%s broke", job)
+            if problem != self._failures.get(job):
+                event = "storage_failed" if isinstance(error, StorageError) else "job_failed"
+                self.say(event, profile=self.profile.name, job=job, message=problem)
+            self._failures[job] = problem
+            return
+        if self._failures.pop(job, None) is not None:
+            self.say("job_works", profile=self.profile.name, job=job)
+
+    def _broken(self) -> dict[str, str]:
+        """The parts of the work that fail, with their reasons; failing polls have alerts of their own."""
+        found = {**self.engine.polling.schedule.broken, **self._failures}
+        return {job: problem for job, problem in found.items() if job not in get_args(Subject)}
 
     async def _may_work(self) -> bool:
         self.state.check_place()

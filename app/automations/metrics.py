@@ -93,9 +93,13 @@ async def snapshot(
     now = engine.clock()
     links = await cache.links()
     wait = await budget.wait()
+    by_status, gone = await cache.status_counts(RunFilter()), await cache.gone()
     states = {name: each for name, each in (await state.rule_states()).items() if name not in {OWN, AT_WORK}}
     values: dict[str, Values] = {
-        "runs": {(status,): count for status, count in (await cache.status_counts(RunFilter())).items()},
+        "runs": {
+            **{(status,): count - gone.get(status, 0) for status, count in by_status.items()},
+            **({("gone",): sum(gone.values())} if gone else {}),
+        },
         "stuck_runs": {(): len(await cache.stuck())},
         "host_status": {(host.platform, host.status): 1 for host in await cache.health() if host.connected},
         "poll_age_seconds": {

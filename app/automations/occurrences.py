@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from app.automations.fire_times import fire_times, interval_times
 from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, Scope
+from app.engine.text import shortened
 from app.engine.times import rfc3339
 from app.health.facts import Incident
 from app.notify.incidents import IncidentReader
@@ -102,7 +103,7 @@ class RunFacts:
         if not reason and self.questions and self.ask_reason is not None:
             self.questions -= 1
             reason = await self.ask_reason(run_id)
-        return reason[:_LONGEST_REASON] or NO_REASON
+        return shortened(reason, _LONGEST_REASON) or NO_REASON
 
     async def labels(self, run_id: str) -> dict[str, str]:
         """The run's metadata as the service returns it or, failing that, as this machine sent it."""

@@ -68,6 +68,8 @@ def _rule(table: Table, settings: Settings) -> Rule:
     rule = table.into(Rule, also=("on", "do"), on=on, do=do)
     if len(rule.name) > LONGEST_NAME or not rule.name.isprintable():
         table.fail("name", "this cannot be a name.", f"Use at most {LONGEST_NAME} printable characters.")
+    if rule.name.startswith("["):
+        table.fail("name", "names that begin with [ are reserved.", "Begin it with another character.")
     profiles = [profile.name for profile in settings.profiles]
     if rule.profile is not None and rule.profile not in profiles:
         table.fail("profile", "there is no such profile.", f"There are: {', '.join(profiles) or 'none'}.")

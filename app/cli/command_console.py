@@ -14,6 +14,7 @@ import click
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, require_extra
 from app.cli.options import ScreenCommand
+from app.start.streams import draw_on_stdout
 
 if TYPE_CHECKING:
     from app.profiles import Profile, Settings
@@ -59,6 +60,7 @@ def open_console(invocation: Invocation) -> int:
         from app.profiles import config_path
         from app.profiles.screen_onboarding import run_onboarding
 
+        draw_on_stdout()
         code = run_onboarding(config_path(invocation.config_file, os.environ))
         if code != Exit.DONE:
             return code
@@ -101,7 +103,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
     "--agent",
     default="",
     metavar="PROGRAM",
-    help="Add a program of yours as an agent, with your key: claude, codex, gemini, opencode or aider.",
+    help="Add your program as an agent, with your key: claude, codex, gemini, opencode or aider.",
 )
 @click.pass_obj
 def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Path | None, agent: str) -> int:

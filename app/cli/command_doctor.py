@@ -1,4 +1,4 @@
-"""`runwarden doctor`: what an issue needs to know about this machine, without addresses, names or secrets."""
+"""`runwarden doctor`: facts about this machine for an issue, without addresses, names or secrets."""
 
 import os
 import platform
@@ -38,7 +38,7 @@ class Check(Struct, frozen=True):
     name: str
     found: str
     fix: str = ""
-    """What to do about it; empty: all is well."""
+    """How to fix it; empty: no fault."""
 
 
 @click.command(cls=FactCommand)

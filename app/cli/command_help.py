@@ -4,18 +4,15 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
 
 import click
 from click.shell_completion import get_completion_class
 
+from app.cli.completion import VARIABLE
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import ScreenCommand
 from app.engine.atomic_file import replacing
-
-VARIABLE: Final = "_RUNWARDEN_COMPLETE"
-"""Set by the shells' scripts; click answers it."""
 
 
 @click.command(cls=ScreenCommand)

@@ -4,18 +4,21 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from contextlib import suppress
 from typing import Final
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, split_arg_string
 
 from app.cli.context import Invocation
 from app.profiles import CACHE_FILE, ConfigError, data_folder
 from storage.errors import StorageError
 from storage.records import STATUS_ORDER, RunFilter
 
+VARIABLE: Final = "_RUNWARDEN_COMPLETE"
+"""Set by the shells' scripts; click answers it."""
+BASH: Final = "bash_complete"
 NEWEST: Final = 200
 """How many of the newest runs are suggested."""
 Items = list[CompletionItem[str]]
@@ -29,13 +32,29 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
     except (ConfigError, StorageError, OSError):
         return []
     given = ctx.params.get(param.name or "") or ()
-    # Bash puts a word into the line unquoted, and would run commands within a name; zsh and fish quote it.
-    quoted = shlex.quote if os.environ.get("_RUNWARDEN_COMPLETE") == "bash_complete" else str
+    is_bash = os.environ.get(VARIABLE) == BASH
+    # Bash puts a word into the line unquoted, and would run commands within a name; zsh and fish quote it. Bash
+    # replaces only the part after the last colon.
+    quoted = shlex.quote if is_bash else str
+    before = incomplete.rfind(":") + 1 if is_bash else 0
     return [
-        CompletionItem(quoted(value), help=description)
+        CompletionItem(quoted(value[before:]), help=description)
         for value, description in found
         if value.startswith(incomplete) and value not in given and value.isprintable()
     ]
+
+
+def join_at_colons(environment: MutableMapping[str, str]) -> None:
+    """Put together the words of bash's command line that it split at colons, as in `gitlab:group/project`."""
+    words, place = split_arg_string(environment["COMP_WORDS"]), int(environment["COMP_CWORD"])
+    joined = list[str]()
+    for number, word in enumerate(words):
+        if number and ":" in {word, words[number - 1]}:
+            joined[-1] += word
+            place -= number <= int(environment["COMP_CWORD"])
+        else:
+            joined.append(word)
+    environment.update(COMP_WORDS=shlex.join(joined), COMP_CWORD=str(place))
 
 
 async def _found(kind: str, invocation: Invocation) -> list[tuple[str, str]]:

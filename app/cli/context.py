@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from app.cli import Format
@@ -130,24 +130,37 @@ class Invocation:
             yield state
 
     @asynccontextmanager
-    async def engine(self, *, needs_token: bool) -> "AsyncIterator[Engine]":
+    async def engine(self, *, needs_token: bool, is_live: bool = False) -> "AsyncIterator[Engine]":
         """The engine, open for the block; cached data is read without a token.
+
+        `is_live`: the command shows what the service answers, and does so even if another process holds the cache.
 
         Raises:
             ConfigError: The configuration cannot be used.
             TokenError: There is no usable token, and one is needed.
             StorageError: A file of the data folder cannot be used.
         """
+        import asyncio
+        from pathlib import Path
+        from tempfile import TemporaryDirectory
+
         from app.engine.engine import Engine
         from app.engine.events import Event, StorageFailed
+        from app.profiles import CACHE_FILE, data_folder
+        from storage.cache.opening import is_held
 
         def announce(event: Event) -> None:
             if isinstance(event, StorageFailed):
                 self.warn(event.message)
 
         settings = self.settings()
-        engine = await Engine.open(settings, self.profile(settings), actor="cli", announce=announce)
-        async with self._closing(engine):
+        profile, cache_file = self.profile(settings), None
+        async with AsyncExitStack() as stack:
+            if is_live and await asyncio.to_thread(is_held, held := data_folder(settings, profile) / CACHE_FILE):
+                self.warn(f"The answer is not kept: another process holds the cache ({held}).")
+                cache_file = Path(stack.enter_context(TemporaryDirectory())) / CACHE_FILE
+            engine = await Engine.open(settings, profile, actor="cli", announce=announce, cache_file=cache_file)
+            await stack.enter_async_context(self._closing(engine))
             if needs_token and engine.token_problem is not None:
                 raise engine.token_problem
             yield engine

@@ -1,5 +1,6 @@
 """The root command, and one command line from its arguments to its exit code."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
@@ -78,6 +79,10 @@ click.version_option(__version__, "-V", "--version", message=VERSION_LINE)(root)
 def run_command_line(argv: Sequence[str]) -> int:
     """Run one command line, given without the program's name; return its exit code."""
     invocation = Invocation()
+    if os.environ.get("_RUNWARDEN_COMPLETE") == "bash_complete":
+        from app.cli.completion import join_at_colons  # for completion only
+
+        join_at_colons(os.environ)
     # A name that the terminal's encoding lacks must not end the command.
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

@@ -10,6 +10,7 @@ from app.engine.engine import Engine
 from app.engine.times import exact_ago, rfc3339
 from app.health.command import LEVELS
 from app.health.facts import level as level_of
+from app.health.facts import unobserved_since
 from app.profiles import Profile, Settings
 from storage.records import RunFilter
 
@@ -43,7 +44,8 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     cache = engine.cache
     runs = await cache.runs(RunFilter(), limit=_MOST_RUNS)
     total = await cache.count(RunFilter())
-    counts = await cache.status_counts(RunFilter())
+    counts, gone = await cache.status_counts(RunFilter()), await cache.gone()
+    working, queued = (counts.get(status, 0) - gone.get(status, 0) for status in ("working", "queued"))
     failed = (await cache.status_counts(RunFilter(since=now + await cache.run_clock_ahead() - _DAY))).get("failed", 0)
     shown = await views(engine, runs)
     links = await cache.links()
@@ -55,20 +57,23 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
         freshness = f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
     elif link is not None and link.last_ok_at is not None:
         freshness = f"live  {rfc3339(link.last_ok_at)}"
-    hosts = []
+    is_read = not any(each.subject == "health" and each.is_failing for each in links)
+    unobserved = unobserved_since(links, now)
+    hosts = [f"code hosts unobserved since {rfc3339(unobserved)}"] if unobserved else []
     for each in await cache.health():
         if each.connected:
             place = " ".join(part for part in (each.host, each.group) if part)
-            since = exact_ago(each.since, now)
+            seen = f"when last seen, {exact_ago(each.checked_at, now)}"
+            since = f"since {exact_ago(each.since, now)}" if is_read else seen
             level = LEVELS[level_of(each.status, engine.settings.console.health_ok)]
-            parts = (f"{each.platform} {each.status} since {since}", place, level.name.lower() if level else "")
+            parts = (f"{each.platform} {each.status} {since}", place, level.name.lower() if level and is_read else "")
             hosts.append("  ".join(filter(None, parts)))
     if not hosts:
         hosts = ["no code host is connected" if "health" in answered else "code hosts: not seen yet"]
     head = [
         f"runwarden  {engine.profile.name}  {engine.profile.base_url}",
         freshness,
-        f"{counts.get('working', 0)} working  {counts.get('queued', 0)} queued  {failed} failed/24h",
+        f"{working} working  {queued} queued  {failed} failed/24h",
         *hosts,
         *([f"{link.dropped} entries of the list have no usable run id"] if link is not None and link.dropped else []),
         "",

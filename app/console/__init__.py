@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.console.terminal.process import ending_with_terminal, follow_window
 from app.profiles import Profile, Settings
-from app.start.streams import remarking
+from app.start.streams import draw_on_stdout, remarking
 
 if TYPE_CHECKING:
     from app.console.app import RunwardenApp
@@ -36,6 +36,7 @@ def run_console(
     there was one; without `keep_frame` no frame is kept for the next start.
     """
     follow_window()
+    draw_on_stdout()
     gc.disable()  # A start makes hardly any garbage: collecting it would take a tenth of the time to the first frame.
     from app.profiles.engines import ProfileEngines
     from app.runs.screen_views import first_picture

@@ -97,6 +97,13 @@ class BaseApp(App[ResultT]):
 
 async def guarded_event(screen: Screen[Any], event: events.Event) -> None:
     """Stand in for a screen's `on_event`: an error that reaches Textual would end the screen's message loop."""
+    if isinstance(event, events.Compose):
+        # Textual sets the classes of the breakpoints at the first resize, and then styles the whole screen again.
+        for cells, points in zip(
+            screen.app.size, (screen.HORIZONTAL_BREAKPOINTS, screen.VERTICAL_BREAKPOINTS), strict=True
+        ):
+            fitting = [name for least, name in sorted(points or ()) if least <= cells]
+            screen.add_class(*fitting[-1:], update=False)
     try:
         await Screen.on_event(screen, event)
     except RunwardenError as error:

@@ -198,6 +198,7 @@ class ConfirmSheet(PickerScreen[str]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "go_on", "confirm", show=False, id="confirm.go_on"),
         Binding("ctrl+s", "anyway", "confirm anyway", show=False, id="confirm.anyway", priority=True),
+        Binding("ctrl+k", "instead", "confirm the other choice", show=False, id="confirm.instead", priority=True),
         Binding("j", "scroll(1)", "down", show=False),
         Binding("k", "scroll(-1)", "up", show=False),
     ]
@@ -213,18 +214,22 @@ class ConfirmSheet(PickerScreen[str]):
         verb: str,
         leaving: str,
         is_final: bool = False,
+        instead: tuple[str, Callable[[Path], Awaitable[str]]] | None = None,
     ) -> None:
         """Prepare. `do` may fail with an OSError or any `RunwardenError`; without it the result is `verb`.
 
         Without `folder` none is asked for. `anyway` is called for the folder that `do` refused last with NotSureError.
         `verb` and `leaving` name the action and escape: "Cancel 2 runs", "Keep them". If it `is_final`,
-        ctrl+s does it once the facts were on screen for a moment, and enter does not.
+        ctrl+s does it once the facts were on screen for a moment, and enter does not. In its place, ctrl+k does what
+        `instead` names.
         """
         super().__init__()
         self.TITLE_TEXT = title
         self._is_final = is_final
         does = ("ctrl+s", verb, "screen.anyway") if is_final else ("enter", verb, "screen.go_on")
-        self._keys = does, ("esc", leaving, "screen.leave")
+        other = [("ctrl+k", instead[0], "screen.instead")] if instead is not None else []
+        self._keys = (does, *other, ("esc", leaving, "screen.leave"))
+        self._instead = instead
         self._facts = facts
         self._folder = folder
         self._do = do
@@ -267,6 +272,13 @@ class ConfirmSheet(PickerScreen[str]):
             self.query_one(SheetNote).say("Name a folder.", "bad")
         else:
             self._start(self._do)
+
+    def action_instead(self) -> None:
+        """Do the other choice."""
+        if self._instead is not None and not self._second_press.press():
+            self.query_one(SheetNote).say("Check it, then press ctrl+k again.", "warn")
+        elif self._instead is not None:
+            self._start(self._instead[1])
 
     def action_anyway(self) -> None:
         """Do the refused work anyway, or what cannot be undone."""

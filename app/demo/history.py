@@ -29,11 +29,11 @@ FIRST: Final[tuple[WriteRequest, ...]] = (
     ),
     StartRun("Is dark mode ready to merge?", Repository.parse("acme/web"), "agent/dark-mode"),
     # This repository does not exist, so the run fails.
-    StartRun("Archive what is left here.", Repository.parse("acme/retired")),
+    StartRun("Archive this repository.", Repository.parse("acme/retired")),
     StartRun("Look over the backup tool.", Repository.parse("gitlab:platform/tools"), "agent/backup-review"),
     CreateOrganization("ada@newcustomer.example"),
 )
-SECOND_TURN: Final = "And the tests? Say what is still open since your last review."
+SECOND_TURN: Final = "And the tests? Which findings of your last review are still open?"
 LAST: Final[tuple[WriteRequest, ...]] = (
     StartAgent("security-review", "acme/api", "fix/login-timeout", {"instructions": "Can this leak a session?"}),
     StartRun("Review the billing code.", Repository.parse("acme/api")),

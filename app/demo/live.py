@@ -33,7 +33,7 @@ FIRST_OUTAGE_S: Final = 75.0
 FRAGILE: Final = "platform/tools"
 """The repository that the health probe of the demo's GitLab reads: hiding it makes the host unreachable."""
 TASKS: Final = {
-    "reviewer": ("Review what is on this branch.", "Is this ready to merge?", "Which tests are missing?"),
+    "reviewer": ("Review this branch.", "Is this ready to merge?", "Which tests are missing?"),
     "security-review": ("Look for secrets and injection.", "Can anything here leak data?"),
     "housekeeping": ("Review the style of the whole repository.", "What can be simplified?"),
 }

@@ -28,7 +28,7 @@ _PERSON: Final = {"NAME": AUTHOR, "EMAIL": "ada@acme.example"}
 AGENT: Final = Path(__file__).with_name("agent.py")
 REPLAY: Final = Path(__file__).with_name("replay.py")
 SESSIONS: Final = SAMPLES / "sessions"
-"""What the fixer replays."""
+"""The sessions that the fixer replays."""
 FIXER: Final = "fixer"
 FIXER_PACE_S: Final = "40"
 REVIEWERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -232,7 +232,7 @@ def _agents(folder: Path, *, is_live: bool) -> Iterator[dict[str, object]]:
     # Its interpreter is not that of the virtual environment, whose path may be too long, or have blanks.
     program.write_text(f"#!{Path(sys.executable).resolve()}\n{REPLAY.read_text('utf-8')}", "utf-8")
     program.chmod(0o755)
-    # The address is one that nothing answers at: the stand-in asks no model.
+    # Nothing answers at this address: the stand-in asks no model.
     model = {"provider": "anthropic", "key_command": ["echo", "none"], "base_url": "http://127.0.0.1:9"}
     yield {
         "name": FIXER,
@@ -264,7 +264,7 @@ def check_program(name: str) -> None:
         raise DemoError(f"The demo knows no program {name!r}. Name one of: {', '.join(PROGRAMS)}.")
     _, _, variables, install = PROGRAMS[name]
     if shutil.which(name) is None:
-        raise DemoError(f"There is no program {name} on PATH. Install it ({install}), or leave out --agent.")
+        raise DemoError(f"{name} is not on PATH. Install it ({install}), or leave out --agent.")
     if not os.environ.get(f"{variables}_API_KEY"):
         raise DemoError(
             f"{name} needs the key of its model: export {variables}_API_KEY=…, or leave out --agent: "

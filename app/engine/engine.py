@@ -79,8 +79,9 @@ class Engine(Struct, frozen=True):
         actor: str,
         announce: Announce | None = None,
         clock: Callable[[], datetime] = utc_now,
+        cache_file: Path | None = None,
     ) -> Self:
-        """Open the profile's files, without a request.
+        """Open the profile's files, without a request. `cache_file`: used in place of the profile's own cache.
 
         The actor is `console`, `cli` or `bot:<rule>`; the ledger adds the login name and the machine.
 
@@ -88,7 +89,7 @@ class Engine(Struct, frozen=True):
             StorageError: A file cannot be used; the message says how to fix it.
         """
         async with AsyncExitStack() as stack:
-            files = await ProfileFiles.open(settings, profile, actor=actor, clock=clock)
+            files = await ProfileFiles.open(settings, profile, actor=actor, clock=clock, cache_file=cache_file)
             stack.push_async_callback(files.close)
             state = await _open_state(data_folder(settings, profile) / STATE_FILE, clock)
             if isinstance(state, State):

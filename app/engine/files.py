@@ -31,16 +31,22 @@ class ProfileFiles(Struct, frozen=True):
 
     @classmethod
     async def open(
-        cls, settings: Settings, profile: Profile, *, actor: str, clock: Callable[[], datetime] = utc_now
+        cls,
+        settings: Settings,
+        profile: Profile,
+        *,
+        actor: str,
+        clock: Callable[[], datetime] = utc_now,
+        cache_file: Path | None = None,
     ) -> Self:
-        """Open both.
+        """Open both. `cache_file`: used in place of the profile's own cache.
 
         Raises:
             StorageError: One cannot be used; the message says how to fix it.
         """
         folder = data_folder(settings, profile)
         async with AsyncExitStack() as stack:
-            cache = await Cache.open(folder / CACHE_FILE, clock=clock)
+            cache = await Cache.open(cache_file or folder / CACHE_FILE, clock=clock)
             stack.push_async_callback(cache.close)
             ledger = await settled_ledger(folder, author_of(actor), clock)
             stack.pop_all()

@@ -15,6 +15,9 @@ _DELETE: Final = 0x7F
 _PICTURES: Final = 0x2400
 """Where Unicode's pictures of the C0 control characters begin."""
 _PICTURE_OF_DELETE: Final = "\N{SYMBOL FOR DELETE}"
+_JOINERS: Final = {"\N{ZERO WIDTH NON-JOINER}": "LM", "\N{ZERO WIDTH JOINER}": "LMS"}
+"""Invisible characters that are part of words and emoji, each with the categories (letters, marks, symbols) between
+which it stays."""
 _TAB_WIDTH: Final = 4
 _SGR: Final = re.compile("\x1b\\[([0-9;:]{0,64})m")
 _HIDING: Final = frozenset({"5", "6", "8", "05", "06", "08"})
@@ -36,14 +39,20 @@ class SafeText(str):
 def safe_text(text: str, *, limit: int = 500) -> SafeText:
     """Return foreign text as one printable line of at most `limit` (at least 1) characters, `…` last if it was cut.
 
-    Control, format, surrogate, private, unassigned and line-separating characters become visible placeholders; more
-    than four combining marks in a row are dropped. Applying it twice changes nothing.
+    Control, format, surrogate, private, unassigned and line-separating characters become visible placeholders, except
+    joiners between letters or emoji; more than four combining marks in a row are dropped. Applying it twice changes
+    nothing.
     """
     # Cut first: that bounds the cost of everything below.
-    cut = text if len(text) <= limit else text[: limit - 1] + _ELLIPSIS
+    cut = shortened(text, limit)
     if cut.isprintable() and cut.isascii():
         return SafeText(cut)
     return SafeText("".join(_printable(cut)))
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return the text, or its beginning with `…` in place of what is longer than `limit`; it is not safe text yet."""
+    return text if len(text) <= limit else text[: limit - 1] + _ELLIPSIS
 
 
 def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[SafeText, ...]:
@@ -51,7 +60,7 @@ def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[S
 
     Line ends (LF, CRLF, CR) divide lines; tabs become spaces up to the next fourth column.
     """
-    cut = text if len(text) <= limit else text[: limit - 1] + _ELLIPSIS
+    cut = shortened(text, limit)
     parts = cut.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if len(parts) > lines:
         parts = [*parts[: lines - 1], _ELLIPSIS]
@@ -94,13 +103,20 @@ def _escape(character: str) -> str:
 
 def _printable(text: str) -> Iterator[str]:
     marks = 0
-    for character in text:
+    for at, character in enumerate(text):
         kind = category(character)
         marks = marks + 1 if kind in _COMBINING else 0
-        if kind in _UNPRINTABLE:
+        if character in _JOINERS and _joins(text[at - 1 : at], text[at + 1 : at + 2], _JOINERS[character]):
+            yield character
+        elif kind in _UNPRINTABLE:
             yield _placeholder(ord(character))
         elif marks <= _MOST_COMBINING:
             yield character
+
+
+def _joins(before: str, after: str, kinds: str) -> bool:
+    """Whether a joiner belongs between these characters, of scripts or emoji that are written with it."""
+    return all(each and not each.isascii() and category(each)[0] in kinds for each in (before, after))
 
 
 def _placeholder(code: int) -> str:

@@ -1,7 +1,7 @@
 """`runwarden health`: the code hosts, in the convention of monitoring plugins."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Final
 
@@ -15,7 +15,7 @@ from app.cli.exits import CommandFailedError, Failure, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Column, Output
 from app.engine.times import clocks_apart, exact_ago, rfc3339
-from app.health.facts import HealthLevel
+from app.health.facts import HealthLevel, unobserved_since
 from app.health.facts import level as level_of
 from app.runs.document import as_received
 from storage.records import PlatformHealth
@@ -38,6 +38,8 @@ LEVELS: Final[Mapping[HealthLevel | None, ExitLevel]] = {
 }
 _WORST_LAST: Final = (ExitLevel.OK, ExitLevel.UNKNOWN, ExitLevel.WARNING, ExitLevel.CRITICAL)
 """A host that is known to be unhealthy counts more than one whose status is unknown."""
+GONE_FOR: Final = timedelta(days=1)
+"""A host that was unhealthy when the service stopped naming it is unknown for this long."""
 
 
 @click.command(cls=FactCommand)
@@ -46,10 +48,11 @@ _WORST_LAST: Final = (ExitLevel.OK, ExitLevel.UNKNOWN, ExitLevel.WARNING, ExitLe
 async def health(invocation: Invocation, /, *, cached: bool) -> int:
     """Check the health of the code hosts: exit code 0 ok, 1 warning, 2 critical, 3 unknown.
 
-    The result is also unknown if the service does not answer.
+    The result is also unknown if the service does not answer, and for a day after it stopped naming a host that was
+    unhealthy. With --cached, it is unknown if health could not be read for 15 minutes.
     """
     invocation.is_plugin = True
-    async with invocation.engine(needs_token=not cached) as engine:
+    async with invocation.engine(needs_token=not cached, is_live=not cached) as engine:
         if not cached:
             try:
                 await engine.health.refresh()
@@ -58,8 +61,14 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
         links = await engine.cache.links()
         now, ahead = engine.clock(), engine.client.budget.clock_ahead
         ok_words = engine.settings.console.health_ok
-        platforms = [each for each in await engine.cache.health() if each.connected]
-    hosts = [HostView(each, LEVELS[level_of(each.status, ok_words)], now) for each in platforms]
+        since = unobserved_since(links, now)
+        hosts: list[HostView] = []
+        for each in await engine.cache.health():
+            how = level_of(each.status, ok_words)
+            if each.connected:
+                hosts.append(HostView(each, LEVELS[how if since is None else None], now))
+            elif how in {"impaired", "bad"} and now - each.since < GONE_FOR:
+                hosts.append(HostView(each, ExitLevel.UNKNOWN, now))
     level = max((host.level for host in hosts), key=_WORST_LAST.index, default=ExitLevel.UNKNOWN)
     output = invocation.output
     facts = {host.platform.platform: host.facts() for host in hosts}
@@ -69,7 +78,12 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             document = {"status": level.name.lower(), "code_hosting": facts, "clock_ahead_s": ahead.total_seconds()}
             output.record(document | {"as_of": rfc3339(checked_at), "source": "cache" if cached else "live"}, ())
         case Format.TABLE:
-            statuses = ", ".join(f"{host.platform.platform} {host.platform.status}" for host in hosts)
+            statuses = ", ".join(
+                f"{host.platform.platform} {host.platform.status if host.platform.connected else 'no longer connected'}"
+                for host in hosts
+            )
+            if since is not None:
+                statuses = f"code hosts unobserved since {exact_ago(since, now)}; when last seen: {statuses}"
             output.text(f"RUNWARDEN {level.name} - {statuses or 'no code host is connected'}")
             for host in hosts:
                 output.text(detail(host))
@@ -117,6 +131,9 @@ def detail(host: HostView) -> str:
     """A host's line: its status, how long it has lasted, and its address."""
     platform = host.platform
     label = "".join(f" {part}" for part in (platform.host, platform.group) if part)
+    if not platform.connected:
+        gone = exact_ago(platform.since, host.now)
+        return f"{platform.platform}: no longer connected since {gone}, {platform.status} before"
     since = ", since when is not known yet"
     if platform.since < platform.checked_at:
         since = f" since {exact_ago(platform.since, host.now)}"

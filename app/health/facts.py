@@ -1,6 +1,6 @@
 """Uptime, history and incidents, computed from the cached health samples of code hosts. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, Literal
@@ -8,13 +8,15 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from storage.records import HealthSpan
+from storage.records import HealthSpan, LinkState, PlatformHealth
 from storage.records.health import NO_STATUS
 
 HealthLevel = Literal["well", "impaired", "bad"]
 
 IMPAIRED: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
 """Lower-case statuses of a host that works, but with problems (the spec defines no statuses)."""
+UNOBSERVED_AFTER: Final = timedelta(minutes=15)
+"""If health cannot be read for this long, nobody knows how the code hosts are."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST_KNOWN: Final = 0.5
 """The share of a slice that must be known for the slice to count as well."""
@@ -36,6 +38,24 @@ def level(status: str, healthy_words: Collection[str]) -> HealthLevel | None:
     if word in healthy_words:
         return "well"
     return "impaired" if word in IMPAIRED else "bad"
+
+
+def unobserved_since(links: Iterable[LinkState], now: datetime) -> datetime | None:
+    """Since when health could not be read, if that is too long to rely on the last answer; None: it is not."""
+    since = next((link.failing_since for link in links if link.subject == "health"), None)
+    return since if since is not None and now - since >= UNOBSERVED_AFTER else None
+
+
+def is_down(host: PlatformHealth, healthy_words: Collection[str]) -> bool:
+    """Whether a host was bad when it was last seen."""
+    return host.connected and level(host.status, healthy_words) == "bad"
+
+
+def warning_of(hosts: Iterable[PlatformHealth], platforms: Collection[str], healthy_words: Collection[str]) -> str:
+    """Say which of these platforms is down now, before work is sent there; empty: none is known to be."""
+    bad = (each for each in hosts if each.platform in platforms and is_down(each, healthy_words))
+    down = [f"{each.platform} is {each.status}" for each in bad]
+    return f"Code host {' and '.join(down)}: what is retried now may fail again." if down else ""
 
 
 class Uptime(Struct, frozen=True):
@@ -125,6 +145,11 @@ class Incident(Struct, frozen=True):
     def lasted(self) -> timedelta:
         """From its start to the recovery or, so far, to the last unhealthy sample."""
         return (self.recovered_at or self.until) - self.start
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether it ended because the platform is no longer connected: nobody knows whether it recovered."""
+        return self.is_over and self.recovered_at is None
 
     @property
     def goes_on(self) -> bool:

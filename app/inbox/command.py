@@ -50,6 +50,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
         now = box.engine.clock()
         polled = {link.subject: link.last_ok_at for link in await box.engine.cache.links()}
         coverage = await box.engine.cache.coverage()
+        problem = "" if with_done else box.marks_problem
     entries = [
         facts(item, "key kind title severity count choices")
         | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "cure": item.cure or None}
@@ -68,7 +69,9 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
         "as_of": rfc3339(coverage.as_of or polled.get("runs")),
         "complete_since": rfc3339(coverage.complete_since) if coverage.as_of else None,
         "health_as_of": rfc3339(polled.get("health")),
+        **({"marks": "unknown"} if problem else {}),
     }
+    invocation.output.note(problem)
     invocation.output.listing("items", entries, columns, items, more=more, empty="The inbox is empty.")
     return Exit.DONE
 

@@ -11,6 +11,7 @@ from typing import Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.actions.actions import retries, retry_key
 from app.automations.acting import in_words
 from app.automations.bot import LEASE, rules_of
 from app.automations.occurrences import reason_of
@@ -18,7 +19,7 @@ from app.automations.rule import Rule
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.engine.times import span
-from app.health.facts import Incident
+from app.health.facts import Incident, unobserved_since
 from app.notify.incidents import IncidentReader
 from app.runs.document import as_received
 from storage.records import RunFilter, RunRow, RunSort
@@ -82,6 +83,12 @@ class Inbox(Struct, frozen=True):
         """
         automations = automations or (lambda: engine.settings.automations)
         return cls(engine, Causes(engine, engine.state if isinstance(engine.state, State) else None, automations))
+
+    @property
+    def marks_problem(self) -> str:
+        """Why it is unknown which items are done, snoozed or muted; empty: it is known."""
+        state = self.engine.state
+        return "" if isinstance(state, State) else f"Marks unknown: items that are done are listed too. {state}"
 
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
         """Return the open items, the most severe and then the newest first; new events bring items back."""
@@ -189,9 +196,16 @@ class Causes:
         """Read all current causes."""
         incidents = await self._incidents.read(now)
         causes = await self._runs(now, incidents)
-        for one in (each for each in incidents if not each.is_over):
+        if (since := unobserved_since(await self.engine.cache.links(), now)) is not None:
+            title = f"Code hosts unobserved for {span((now - since).total_seconds())}: their health cannot be read"
+            causes.append(_single("host", "link:health", title, since, "health", "health"))
+        for one in incidents:
+            if one.is_over and not (one.is_cut_off and one.until > now - LOOK_BACK):
+                continue
             title = f"Code host {one.platform} is {one.word}"
-            if not one.goes_on:
+            if one.is_cut_off:
+                title = f"Code host {one.platform} is no longer connected; it was {one.word} when last seen"
+            elif not one.goes_on:
                 lasted = span(one.lasted.total_seconds())
                 title = f"Code host {one.platform} was {one.word} for {lasted}, and has recovered"
             key = f"host:{one.platform}"
@@ -210,6 +224,9 @@ class Causes:
         ahead = await self.engine.cache.run_clock_ahead()
         condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
         rows = await cache.rows(condition, RunSort(), offset=0, limit=MOST_RUNS)
+        # A failure that was retried is dealt with; the retry is a run of its own.
+        handled = await retries(self.engine.ledger, now - LOOK_BACK)
+        rows = tuple(run for run in rows if retry_key(run) not in handled)
         await self._read_reasons(rows)
         failed: dict[str, Cause] = {}
         questions = await cache.questions()
@@ -224,7 +241,9 @@ class Causes:
             named, colon, _ = run.repository.partition(":")
             platform = named if colon else DEFAULT_PLATFORM
             at = _ended(run, ahead)
-            troubles = (one for one in incidents if one.platform == platform and one.start <= at)
+            # It began at some time after the last healthy sample.
+            lead = timedelta(seconds=self.engine.profile.poll.health_s)
+            troubles = (one for one in incidents if one.platform == platform and one.start - lead <= at)
             host = next((one for one in troubles if not one.is_over or at <= one.until), None)
             reason = self._reasons.get((run.run_id, run.updated_at), "")
             about, why = reason, f": {reason}" if reason else ""

@@ -124,7 +124,9 @@ class InboxScreen(BaseScreen):
     def trouble(self) -> Notice | None:
         """A notice if items cannot be changed."""
         if why := self.session.inbox.trouble:
-            return Notice("✗", "Items cannot be changed", (why,), "bad")
+            return Notice(
+                "✗", "Marks unknown: items cannot be changed, and those that are done are listed", (why,), "bad"
+            )
         return super().trouble()
 
     def show_trouble(self) -> None:

@@ -4,13 +4,14 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
+import anyio
 import click
 from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, validate_call
@@ -287,6 +288,43 @@ def mcp(invocation: Invocation, /) -> int:
     return invocation.run(lambda: _serve(Tools(new_call)))
 
 
+@asynccontextmanager
+async def _answering(read: Any, write: Any) -> AsyncIterator[tuple[Any, Any]]:
+    """The streams for the SDK's server, which drops its calls as soon as the one that it reads ends.
+
+    Here that happens only when every request has been answered, or was cancelled by the client.
+    """
+    asked, settled = set[Any](), asyncio.Event()
+    to_server, from_client = anyio.create_memory_object_stream[Any]()
+    to_client, from_server = anyio.create_memory_object_stream[Any]()
+
+    async def hear() -> None:
+        async with to_server:
+            async for item in read:
+                message: Any = getattr(item, "message", None)
+                if getattr(message, "method", "") == "notifications/cancelled":
+                    asked.discard((message.params or {}).get("requestId"))
+                elif hasattr(message, "method") and hasattr(message, "id"):
+                    asked.add(message.id)
+                await to_server.send(item)
+            while asked:
+                settled.clear()
+                await settled.wait()
+
+    async def answer() -> None:
+        async with write:
+            async for item in from_server:
+                await write.send(item)
+                asked.discard(getattr(item.message, "id", None))
+                settled.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hear)
+        tasks.start_soon(answer)
+        async with from_client, to_client:
+            yield from_client, to_client
+
+
 async def _serve(given: Tools) -> int:
     from mcp import types
     from mcp.server.lowlevel import Server
@@ -336,7 +374,7 @@ async def _serve(given: Tools) -> int:
         on_call_tool=call_tool,
     )
     try:
-        async with stdio_server() as (read, write):
+        async with stdio_server() as streams, _answering(*streams) as (read, write):
             await server.run(read, write, server.create_initialization_options())
     except ExceptionGroup as failures:
         _, others = failures.split(BrokenPipeError)

@@ -7,9 +7,10 @@ from typing import Final, get_args
 
 from msgspec.structs import replace
 
+from app.api.errors import InternalError
 from app.engine.text import safe_text
 from app.engine.times import clock_time, span
-from app.health.facts import Incident
+from app.health.facts import Incident, unobserved_since
 from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE
 from storage.ledger import Ledger
@@ -20,9 +21,12 @@ from storage.records.error_kinds import error_kind
 from storage.records.following import StatusChange, StuckRun
 from storage.state import State
 
+LINK: Final = "link:runs"
+"""The group of alerts about the link to the service."""
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 _LEAST_FAILURES: Final = 2
 """A single lost answer is not reported."""
+_OWN_FAULT: Final = "Runwarden cannot use the service's answers"
 LISTED: Final = 5
 """Repositories that one message names."""
 _FOLLOW_UPS: Final[Mapping[Outcome, tuple[Level, str]]] = {
@@ -87,20 +91,26 @@ def state_alerts(
     *,
     stuck: Sequence[StuckRun],
     incidents: Sequence[Incident],
-    link: LinkState,
+    links: Sequence[LinkState],
 ) -> list[Alert]:
-    """Alerts for the states that the settings ask for: stuck runs, long incidents and their ends, and our link."""
+    """Alerts for the states that the settings ask for: stuck runs, long incidents and their ends, and our links."""
     hold, states = timedelta(seconds=notify.hold_s), list[Alert]()
     if "stuck" in notify.on:
         states += [_stuck(run, profile) for run in stuck]
     if "health" in notify.on:
         lasting = (incident for incident in incidents if incident.lasted >= hold)
         states += [_over(one, now, profile) if one.is_over else _begun(one, hold, now, profile) for one in lasting]
+    link = next(each for each in links if each.subject == "runs")
     is_refused = error_kind(link.error_kind).concerns == "token"
     if "link" in notify.on and link.failing_since is not None:
         has_held = now - link.failing_since >= hold and link.failures >= _LEAST_FAILURES
         if is_refused or has_held:
-            states.append(_link_down(link, link.failing_since, now, profile, is_refused=is_refused))
+            return [*states, _link_down(link, link.failing_since, now, profile, is_refused=is_refused)]
+    if "health" in notify.on and (since := unobserved_since(links, now)) is not None:
+        title = f"Code hosts unobserved since {clock_time(since, now)}"
+        body = f"their health cannot be read · {profile}"
+        key, about = f"link:health:{since.isoformat()}", {"status": "unobserved"}
+        states.append(own_alert(key, "link:health", "warning", title, body, since, about, is_lasting=True))
     return states
 
 
@@ -124,14 +134,14 @@ def _about(run_id: str, repository: str, status: str) -> dict[str, str]:
 
 
 def _link_down(link: LinkState, since: datetime, now: datetime, profile: str, *, is_refused: bool) -> Alert:
-    title = "No link to the service"
+    title = _OWN_FAULT if link.error_kind == InternalError.kind else "No link to the service"
     note = "no code host is blamed for it"
     if is_refused:
         title = error_kind(link.error_kind).title
         note = "create another and give it to this profile"
     return own_alert(
         f"link:{'token' if is_refused else 'down'}:{since.isoformat()}",
-        "link:runs",
+        LINK,
         "error",
         f"{title}: {profile}",
         f"since {clock_time(since, now)}; {note} · {link.error_message or ''}".rstrip(" ·"),
@@ -148,7 +158,7 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
     what = "The service accepts the token again" if is_token else "The link to the service is back"
     lasted = f"after {span((back - outage.at).total_seconds())}"
     key, about = f"{outage.key}:over", {"status": "up"}
-    return own_alert(key, "link:runs", "information", f"{what}: {profile}", lasted, back, about, after=(outage.key,))
+    return own_alert(key, LINK, "information", f"{what}: {profile}", lasted, back, about, after=(outage.key,))
 
 
 def _keys(incident: Incident) -> tuple[str, str, str]:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -32,6 +32,8 @@ CLAIMED_FOR: Final = timedelta(minutes=2)
 """How long a process owns an attempt: longer than the deadlines of all channels of a route."""
 LATEST: Final = timedelta(days=1)
 """Older changes, from a time without a bot, are not reported."""
+BROKEN_FOR: Final = timedelta(minutes=1)
+"""How long a job of the bot fails before it is an alert: files can be locked for a moment."""
 RULES: Final = "automations"
 """The word in `[notify] on` that selects alerts about automations."""
 
@@ -55,6 +57,9 @@ class Dispatcher:
     """Called with new changes of status, but not with those that the first look finds."""
     command_line: str = "runwarden"
     """How the commands in messages start."""
+    broken: Callable[[], Mapping[str, str]] = dict
+    """The jobs of this process that fail, with their reasons."""
+    _broken_since: dict[str, datetime] = field(default_factory=dict)
     _since: datetime | None = None
     """When `[notify] on` was last changed."""
     _watermark: Watermark | None = None
@@ -116,20 +121,24 @@ class Dispatcher:
         links = await self.cache.links()
         incidents = await self.incidents.read(now)
         lasting = [each for each in incidents if not each.is_over]
+        broken = self.broken()
+        self._broken_since = {job: self._broken_since.get(job, now) for job in broken}
         present = Present(
             incidents=incidents,
             stuck=frozenset(each.run_id for each in stuck),
             unknown=frozenset(each.action_id for each in await self.ledger.unresolved()),
-            failing=frozenset(each.subject for each in links if each.is_failing),
+            failing=frozenset([*broken, *(each.subject for each in links if each.is_failing)]),
             completed=dict(self._completed),
         )
-        link = next(each for each in links if each.subject == "runs")
         moved = await wanted(news.changes, self.notify.on, self.ledger)
         moves = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
-        states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=lasting, link=link)
+        states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=lasting, links=links)
         # Runs are dated by the service's clock.
         of_runs = [replace(each, at=each.at - ahead) for each in states if each.about.get("run_id")]
         others = [each for each in states if not each.about.get("run_id") and not each.after]
+        for job, at in ((job, at) for job, at in self._broken_since.items() if now - at >= BROKEN_FOR):
+            key, title = f"job:{job}:{at.isoformat()}", f'Runwarden\'s job "{job}" fails: {self.profile}'
+            others.append(own_alert(key, f"job:{job}", "error", title, broken[job], at, {}, is_lasting=True))
         return present, [each for each in (*moves, *of_runs, *others) if each.at >= since], news
 
     async def deliver(self) -> None:

@@ -19,9 +19,9 @@ from app.profiles.values import LONGEST_WAIT
 from storage.records.alert import Alert, Message, MessagePhase, Plan, ReportedProblem, Settled
 from storage.records.inbox import Mark
 
-ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link"})
+ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link", "job"})
 """Kinds of alerts about problems, which are over at some point. All other alerts are about single events."""
-OUTAGES: Final = frozenset({"host", "link"})
+OUTAGES: Final = frozenset({"host", "link", "job"})
 """Kinds that wake someone at night: they wait for nothing, and are reported even if they are over by then."""
 OVER: Final = {
     "failed": "Runs complete again: {}",
@@ -29,6 +29,8 @@ OVER: Final = {
     "stuck": "No longer stuck: {}",
     "action": "Outcome known: {}",
     "link": "The link to the service is back ({})",
+    "job": 'Runwarden\'s job "{}" works again',
+    "link:health": "The health of the code hosts can be read again",
 }
 BEGAN: Final = "began_at"
 """The fact of a reported problem that says when it began (RFC 3339)."""
@@ -44,7 +46,7 @@ class Present(Struct, frozen=True):
     unknown: frozenset[str] = frozenset()
     """Actions whose outcome is unknown."""
     failing: frozenset[str] = frozenset()
-    """Subjects of failing polls: their problems cannot be known."""
+    """Subjects of failing polls: their problems cannot be known. Also the jobs of the bot that fail."""
     completed: Mapping[str, datetime] = field(default_factory=dict)
     """When a run last completed, by repository."""
 
@@ -52,7 +54,7 @@ class Present(Struct, frozen=True):
         """Whether the problem that `group` names still exists; None if a failing link hides the answer."""
         kind, _, what = group.partition(":")
         match kind:
-            case "link":
+            case "link" | "job":
                 return what in self.failing
             case "action":
                 return what in self.unknown
@@ -238,7 +240,7 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
         if phase == "over":
             kind, _, what = newest.group.partition(":")
             name = newest.about.get("repository") or safe_text(what, limit=80)
-            title, level = OVER[kind].format(name), "information"
+            title, level = OVER.get(newest.group, OVER[kind]).format(name), "information"
             if kind == "host":
                 incident = at.present.incident(what, newest.newest_at)
                 title = _how_it_ended(name, incident)

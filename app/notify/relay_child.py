@@ -3,7 +3,21 @@
 import json
 import logging
 import sys
-from typing import Any
+from typing import Any, Final
+
+CONNECTION: Final = "no connection"
+CURES: Final = {
+    "401": "Renew the login or token in its address.",
+    "403": "Renew the login or token in its address, or allow it to post there.",
+    "404": "Correct its address: nothing is there.",
+    "410": "Create a new address: this one was withdrawn.",
+    "429": "It takes fewer messages: raise group_interval.",
+    "5": "It may pass by itself; see whether its own service works.",
+    "3": "Write the address that it redirects to.",
+    CONNECTION: "Check the host's name and port, the network and the proxy.",
+}
+"""What to do about an answer, by its beginning."""
+CHECK: Final = "Check the address, and what Apprise says of it: apprise -vv ADDRESS."
 
 
 def main() -> int:
@@ -16,18 +30,28 @@ def main() -> int:
     send = requests.Session.send
 
     def once(self: Any, request: Any, **options: Any) -> Any:
-        return send(self, request, **{**options, "allow_redirects": False})
+        try:
+            answer = send(self, request, **{**options, "allow_redirects": False})
+        except requests.RequestException as error:
+            answers.append(CONNECTION if isinstance(error, requests.ConnectionError) else type(error).__name__)
+            raise
+        if not answer.ok or answer.is_redirect:
+            answers.append(f"{answer.status_code} {answer.reason or ''}".strip())
+        return answer
 
     requests.Session.send = once  # type: ignore[method-assign] # its own process, and nothing else runs in it
     order = json.load(sys.stdin)
     failed = 0
+    answers = list[str]()
     for url in order["urls"]:
         # A separate object for each address, so that none affects another.
         one = apprise.Apprise()
         if not (one.add(url) and one.notify(order["body"], order["title"], order["type"], body_format=order["markup"])):
             failed += 1
     if failed:
-        sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not take it.")
+        said = f" It answered {', '.join(dict.fromkeys(answers))}." if answers else ""
+        cure = next((cure for start, cure in CURES.items() if any(each.startswith(start) for each in answers)), CHECK)
+        sys.stdout.write(f"{failed} of {len(order['urls'])} addresses did not take it.{said} {cure}")
     return 1 if failed else 0
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from app.engine.text import safe_text
 from app.engine.times import clock_time
-from app.notify.alerts import follow_up_alerts, link_back_alert, move_alert, state_alerts, together, wanted
+from app.notify.alerts import LINK, follow_up_alerts, link_back_alert, move_alert, state_alerts, together, wanted
 from app.notify.incidents import IncidentReader
 from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE
@@ -128,8 +128,8 @@ class Watch:
         link = next(each for each in links if each.subject == "runs")
         recent = [one for one in incidents if not one.is_over or (one.recovered_at or one.until) > now - RECENT]
         stuck = await self.cache.following.stuck_runs()
-        states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, link=link)
-        down = next((each for each in states if each.kind == "link"), None)
+        states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=recent, links=links)
+        down = next((each for each in states if each.group == LINK), None)
         if down is None and self._link_down is not None and not link.is_failing:
             states.append(link_back_alert(self._link_down, link, now, self.profile))
         if self.state is not None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,11 +14,23 @@ from app.cli.context import Invocation
 from app.cli.exits import ErrorDetail, Exit, failed
 from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, Document, facts
-from app.profiles import LEDGER_FILE, STATE_FILE, ConfigError, Settings, config_path, data_folder, example_text
+from app.engine.text import closest
+from app.profiles import (
+    CACHE_FILE,
+    LEDGER_FILE,
+    STATE_FILE,
+    ConfigError,
+    Settings,
+    config_path,
+    data_folder,
+    example_text,
+)
 from app.profiles.load import mistakes, read_text, toml_values
-from app.profiles.settings import ConsoleSettings
+from app.profiles.settings import NOTIFY_SUBJECTS, ConsoleSettings, NotifySettings
 from app.profiles.table import KeyPath, Table, line_of
 from app.profiles.token import FileToken, TokenError
+from storage.errors import StorageError
+from storage.records import CANCELLED, STATUS_ORDER
 
 _EDITING: Final = {
     "edit": ("app.cli.editing:edit", "Open the configuration in $EDITOR, and keep the saved text if it is valid."),
@@ -64,6 +77,9 @@ def check(invocation: Invocation) -> int:
         text = read_text(settings.file) or ""
         root = Table(settings.file, text, toml_values(settings.file, text))
         errors += _unusable(settings, root)
+        if settings.automations or settings.notify != NotifySettings():
+            known = invocation.run(lambda: _statuses(settings))
+            errors += _unknown_statuses(settings, root, known)
         warnings = list(_ignored_keys(settings, root))
     for warning in warnings:
         invocation.output.note(f"warning: {warning}")
@@ -99,6 +115,37 @@ def check(invocation: Invocation) -> int:
     pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name not in {"ok", "warnings"}]
     invocation.output.record(document, pairs)
     return Exit.DONE
+
+
+async def _statuses(settings: Settings) -> frozenset[str]:
+    """The statuses that the specification names, and those that runs of any profile have had."""
+    from storage.cache.cache import Cache
+
+    known = {*STATUS_ORDER, CANCELLED}
+    for file in (data_folder(settings, profile) / CACHE_FILE for profile in settings.profiles):
+        with suppress(StorageError):
+            if file.exists():
+                async with await Cache.open(file) as cache:
+                    known |= set(await cache.known_statuses())
+    return frozenset(known)
+
+
+def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) -> Iterator[ConfigError]:
+    """The statuses in triggers and in `notify.on` that no run has had: typing errors, which would never match."""
+
+    def mistake(table: Table, key: str, word: str) -> ConfigError:
+        meant = closest(word, known)
+        cure = f"Did you mean {meant}?" if meant else f"Known are: {', '.join(sorted(known))}."
+        return table.mistake(key, f"no run has had the status {word!r}.", cure)
+
+    for word in settings.notify.on:
+        if word not in known | NOTIFY_SUBJECTS:
+            yield mistake(root.table("notify"), "on", word)
+    for table in root.tables("automations"):
+        on = table.table("on")
+        for key in ("run", "from"):
+            if (status := on.values.get(key)) and status not in known | {"stuck"}:
+                yield mistake(on, key, str(status))
 
 
 def _ignored_keys(settings: Settings, root: Table) -> Iterator[ConfigError]:

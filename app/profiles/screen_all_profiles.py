@@ -1,6 +1,8 @@
 """The runs of all profiles in one list: each action goes to the profile of its row."""
 
+import dataclasses
 from collections.abc import Iterable
+from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -10,11 +12,13 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
+from app.api.errors import ApiError
 from app.console.base.screen import ALL
 from app.console.messages import OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.text import plural, safe_text
+from app.health.facts import is_down
 from app.profiles import Profile
 from app.profiles.engines import ProfileEngines
 from app.profiles.screen_profiles import GENTLE_S, LOOK_S, ProfileOverview
@@ -62,6 +66,7 @@ class AllProfilesScreen(RunActions):
         self.table = RunTable(session.clock(), COLUMNS, confirmed_for=session.settings.history.confirmed_for)
         self._profiles = CoalescedTask(self._read_profiles, self.run_worker)
         self._rows = CoalescedTask(self._read_rows, self.run_worker)
+        self._summaries = CoalescedTask(self._learn, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the filter and the table."""
@@ -105,6 +110,11 @@ class AllProfilesScreen(RunActions):
         for name, facts in self._overview.facts.items():
             link = None if facts.vitals is None else facts.vitals.runs_link
             fresh = freshness(link, own if facts.is_current else self._timing, now)
+            is_known = link is not None and not link.is_failing
+            if facts.vitals is not None and not facts.vitals.health_is_stale and is_known:
+                words = self.session.healthy_words
+                down = [f"{each.platform} {each.status}" for each in facts.vitals.health if is_down(each, words)]
+                fresh = Badge("▲", safe_text(", ".join(down), limit=60), "bad") if down else fresh
             links.append((ProfileMark(name, facts.color), UNREADABLE if facts.problem else fresh))
             known += [] if facts.vitals is None else [facts.vitals]
         sums = {key: sum(getattr(each, key) for each in known) for key in ("working", "queued", "failed_today")}
@@ -162,6 +172,19 @@ class AllProfilesScreen(RunActions):
         self.table.notice = Notice("∅", "No run of any profile matches", ("escape shows all.",))
         self.bar.views.tabs = (ViewTab(safe_text(plural(self.table.count, "run"))),)
         self.refresh_bindings()
+        self._summaries.ask()
+
+    async def _learn(self) -> None:
+        """Ask each service what the runs on show are about."""
+        for name, engine in self._open.items():
+            here = (row for row in self.table.rows_on_show if row.profile == name)
+            own = [dataclasses.replace(row, run_id=row.own_id, profile="") for row in here]
+            if rows := [row for row in own if engine.summaries.are_due(row)]:
+                # A service that cannot be asked keeps no other one waiting.
+                with suppress(ApiError):
+                    async with aclosing(engine.summaries.learn(rows)) as learnt:
+                        async for row in learnt:
+                            self.table.summarize(row.of(name))
 
     @on(RunTable.WindowRequested)
     def _window_requested(self) -> None:

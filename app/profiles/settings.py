@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Markup = Literal["text", "markdown", "html"]
 ProfileColor = Literal["auto", "red", "green", "blue", "yellow", "purple"]
-AlertKind = Literal["failed", "stuck", "host", "link", "action", "run", "rule"]
+AlertKind = Literal["failed", "stuck", "host", "link", "job", "action", "run", "rule"]
 """The first parts of inbox keys, which rules may name."""
 DEFAULT_ROUTE: Final = "default"
 NOTIFY_PLACEHOLDERS: Final = (
@@ -97,6 +97,10 @@ class NotifyRule(Struct, frozen=True):
         if bool(self.route) == bool(self.routes):
             raise MistakeError("route", "a rule needs a route.", 'Write route = "…" or routes = ["…"].')
         force_setattr(self, "routes", self.routes or self.route)
+
+
+NOTIFY_SUBJECTS: Final = frozenset({"pinned", "stuck", "health", "link", "automations"})
+"""Words of `[notify] on` that are no status of a run."""
 
 
 class NotifySettings(Struct, frozen=True):

@@ -1,10 +1,12 @@
 """The API token: read from the source that the profile names, shown nowhere."""
 
 import os
+import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO, final
 
@@ -129,6 +131,31 @@ class FileToken(Struct, frozen=True):
             os.close(descriptor)
 
 
+def _printed(argv: Sequence[str], env: Mapping[str, str], deadline_s: float) -> tuple[int, bytes]:
+    """Run a program in a session of its own, which has no terminal; return its exit code and what it printed.
+
+    A helper that it leaves behind may hold its output open, and is not waited for.
+
+    Raises:
+        TimeoutExpired: It did not end in time, and was ended with its helpers.
+        OSError: It cannot be run.
+    """
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(
+        argv, env=dict(env), stdin=nowhere, stdout=subprocess.PIPE, stderr=nowhere, start_new_session=True
+    ) as process:
+        try:
+            code = process.wait(deadline_s)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+        if process.stdout is None:
+            raise RuntimeError
+        os.set_blocking(process.stdout.fileno(), False)
+        return code, process.stdout.read(_LONGEST + 2) or b""
+
+
 class CommandToken(Struct, frozen=True):
     """Printed by a command; no shell is involved."""
 
@@ -141,23 +168,16 @@ class CommandToken(Struct, frozen=True):
         """Run the command and read its output; its error output would disturb the drawn screen."""
         named = f"The token_command {self.argv[0]!r}"
         try:
-            done = subprocess.run(
-                self.argv,
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=_COMMAND_TIMEOUT_S,
-                check=True,
-            )
+            code, printed = _printed(self.argv, env, _COMMAND_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            cure = "Run it by hand to see why it waits."
+            cure = "Run it by hand to see what it waits for: here it has no terminal to ask on."
             raise TokenError(f"{named} did not end within {_COMMAND_TIMEOUT_S:.0f} s.", cure=cure) from error
-        except subprocess.CalledProcessError as error:
-            raise TokenError(f"{named} ended with {error.returncode}.", cure="Run it by hand to see why.") from None
         except OSError as error:
             raise TokenError(f"{named} cannot be run: {error.strerror}.", cure="Correct token_command.") from error
-        return _bare(done.stdout)
+        if code:
+            cure = "Run it by hand to see why: here it has no terminal to ask on."
+            raise TokenError(f"{named} ended with {code}.", cure=cure)
+        return _bare(printed)
 
 
 class KeyringToken(Struct, frozen=True):

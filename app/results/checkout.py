@@ -5,8 +5,10 @@ checkout.
 """
 
 import asyncio
+import hashlib
 import os
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -166,19 +168,28 @@ async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git 
     name = re.split(r"[/:]", address.rstrip("/"))[-1].removesuffix(".git")
     parent = beside.parent if beside else folder
     folder = parent / f"{_SLUG.sub('-', name)}-{_SLUG.sub('-', branch).strip('-.')}"
+    if not await _is_on(folder, branch, git):
+        # The folder of a branch whose name differs only in other characters.
+        mark = hashlib.sha256(branch.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+        folder = folder.with_name(f"{folder.name}-{mark}")
     if await asyncio.to_thread(os.path.lexists, folder):
         raise GitError(f"{safe_text(str(folder))} is there already: remove it, or name another place.")
     origin, way = (str(shares), "--shared") if shares else (address, "--filter=blob:none")
     clone = ("clone", "--quiet", "--no-checkout", "--template=", "--no-tags", way, "--", origin, str(folder))
-    await git.work(parent, *clone)
-    await git.work(folder, "remote", "set-url", "--", "origin", address)
-    if not await _holds(folder, history.head, git):
-        fetch = ("fetch", "--quiet", "--no-tags", "--", "origin")
-        try:
-            await git.work(folder, *fetch, history.head)
-        except GitError:  # Some servers give only commits that a branch leads to.
-            await git.work(folder, *fetch, f"refs/heads/{branch}")
-    await git.work(folder, "checkout", "--quiet", "--no-recurse-submodules", "-B", branch, history.head, "--")
+    try:
+        await git.work(parent, *clone)
+        await git.work(folder, "remote", "set-url", "--", "origin", address)
+        if not await _holds(folder, history.head, git):
+            fetch = ("fetch", "--quiet", "--no-tags", "--", "origin")
+            try:
+                await git.work(folder, *fetch, history.head)
+            except GitError:  # Some servers give what a branch leads to, and nothing else.
+                await git.work(folder, *fetch, f"refs/heads/{branch}")
+        await git.work(folder, "checkout", "--quiet", "--no-recurse-submodules", "-B", branch, history.head, "--")
+    except BaseException:
+        # It is ours: it was not there before.
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        raise
     return CheckedOut(folder, history.head, shares)
 
 
@@ -189,6 +200,14 @@ async def _top_level(folder: Path, git: Git) -> Path:
         cure = "Name a folder that git clone made."
         raise GitError(f"{safe_text(str(folder))} is not in a git checkout. {cure} {error}") from error
     return Path(as_name(top.removesuffix(b"\n")))
+
+
+async def _is_on(folder: Path, branch: str, git: Git) -> bool:
+    """Whether a folder is free, or this branch is checked out there; True if that cannot be known."""
+    with suppress(GitError):
+        head = await git.work(folder, "symbolic-ref", "--quiet", "HEAD")
+        return as_name(head.removesuffix(b"\n")) == f"refs/heads/{branch}"
+    return True
 
 
 async def _holds(folder: Path, commit: str, git: Git) -> bool:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_FACTS: Final = (
-    "number instructions caller state outcome reason failure_kind commit summary question choices started_at ended_at "
-    "files additions deletions from_turn"
+    "number instructions caller state outcome reason failure_kind commit summary question choices offer "
+    "started_at ended_at files additions deletions from_turn"
 )
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
 
@@ -82,12 +82,18 @@ class _About(NamedTuple):
     view: "RunDocument"
     agent: str | None
     sent: "list[Action]"
+    retried: str | None
+    """The run that retries this failure; None: it was not retried from here."""
 
     @classmethod
     async def read(cls, engine: "Engine", run: "Run") -> "_About":
         """Read the cached facts about the run."""
         (view,) = await views(engine, [run])
-        return cls(view, (await engine.ledger.agents()).get(run.run_id), list(await engine.ledger.for_run(run.run_id)))
+        from app.actions.actions import retries, retry_key
+
+        agent, sent = (await engine.ledger.agents()).get(run.run_id), await engine.ledger.for_run(run.run_id)
+        retried = (await retries(engine.ledger)).get(retry_key(run)) if run.status == "failed" else None
+        return cls(view, agent, list(sent), retried)
 
     def pairs(self, *, is_table: bool) -> list[tuple[str, str]]:
         """Its fields by name."""
@@ -106,9 +112,8 @@ class _About(NamedTuple):
             seen_at = view.detail.last_seen_at
             ago = exact_ago(seen_at + view.ahead, view.now)
             pairs.append(("last seen", ago) if is_table else ("last_seen_at", rfc3339(seen_at) or ""))
-        return pairs + [
-            (name, value) for name, value in (("continues", view.continues), ("agent", self.agent)) if value
-        ]
+        more = (("continues", view.continues), ("agent", self.agent), ("retried as", self.retried))
+        return pairs + [(name, value) for name, value in more if value]
 
     def tell(self, output: Output, turns: "RunTurns | Unavailable | None", turn: int | None = None) -> None:
         """Print its fields, its timeline, and its turns, or the requests sent from here if the turns are unknown."""
@@ -189,10 +194,10 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     async with invocation.engine(needs_token=False) as engine:
         detail = await _found(invocation, engine, run_id)
         about = await _About.read(engine, detail.run)
-        told = await Results(engine.settings, engine.extension).turns(detail)
-    if isinstance(told, Unavailable) and output.format is Format.TABLE:
-        about.tell(output, told)
-    run_turns = require(told)
+        answer = await Results(engine.settings, engine.extension).turns(detail)
+    if isinstance(answer, Unavailable) and output.format is Format.TABLE:
+        about.tell(output, answer)
+    run_turns = require(answer)
     turns = [each for each in run_turns.turns if turn in {None, each.number}]
     if turn is not None and not turns:
         raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}.")
@@ -241,7 +246,7 @@ def _tell_turns(output: Output, turns: "RunTurns", turn: int | None) -> None:
         output.text("  ".join(safe_text(part) for part in head if part))
         for line in safe_block(each.instructions or ""):
             output.text(f"  > {line}")
-        for name in ("reason", "summary", "commit"):
+        for name in ("reason", "summary", "offer", "commit"):
             for line in safe_block(getattr(each, name)) if getattr(each, name) else ():
                 output.text(f"  {name}: {line}")
     for posting in turns.notable_postings:

@@ -367,7 +367,7 @@ class ChangesPart(SearchedPart):
     def action_copy_hunk(self) -> None:
         """Copy the hunk under the cursor."""
         if text := self.view.hunk_text():
-            self.session.copy_as_is(text, f"Copied the hunk: {plural(len(text.splitlines()), 'line')}")
+            self.session.copy_as_is(text, f"The hunk ({plural(len(text.splitlines()), 'line')})")
 
     def action_open_file(self, in_pager: bool) -> None:
         """Open a copy of the file in a program."""

@@ -168,7 +168,7 @@ async def list_runs(
         more = await listing.more()
         remark = await listing.remark(rows.count)
     rows.end(more, empty="No run matches.")
-    if invocation.format is Format.TABLE:
+    if invocation.format is not Format.JSON:
         invocation.output.note(remark)
     return Exit.DONE
 
@@ -188,6 +188,9 @@ async def export(
         with exporting(invocation, out, "runs", COLUMNS) as rows:
             await listing.print(rows)
             rows.end(await listing.more())
+        remark = listing.left_out()
+    if invocation.format is not Format.JSON:
+        invocation.output.note(remark)
     return Exit.DONE
 
 
@@ -196,7 +199,7 @@ async def _opened(
     invocation: Invocation, filters: dict[str, Any], limit: int | None, *, is_cached: bool
 ) -> "AsyncIterator[_RunList]":
     run_filter(**filters)  # Mistakes are reported before anything is opened.
-    async with invocation.files() if is_cached else invocation.engine(needs_token=True) as engine:
+    async with invocation.files() if is_cached else invocation.engine(needs_token=True, is_live=True) as engine:
         # Relative times count by the service's clock, as far as its offset is known.
         condition = run_filter(**filters, now=engine.clock() + await engine.cache.run_clock_ahead())
         yield _RunList(engine, condition, limit, is_cached)
@@ -300,13 +303,17 @@ class _RunList:
             **({"dropped": self.dropped} if self.dropped else {}),
         }
 
+    def left_out(self) -> str:
+        """The remark on entries of the service's list that cannot be shown."""
+        said = f"Left out {self.dropped} entries of the service's list: they have no usable run id."
+        return said if self.dropped else ""
+
     async def remark(self, count: int) -> str:
         """The remark below the table."""
         parts = []
         if self.limit is not None and count == self.limit:
             parts.append(f"The newest {self.limit}; --limit N or --all shows more.")
-        if self.dropped:
-            parts.append(f"Left out {self.dropped} entries of the service's list: they have no usable run id.")
+        parts += filter(None, [self.left_out()])
         if not self.is_cached:
             return " ".join(parts)
         as_of = await self._as_of()

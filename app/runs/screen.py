@@ -1,5 +1,6 @@
 """The Runs screen: the query, the table of matching runs, and the run under the cursor."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -32,6 +33,7 @@ from app.runs.screen_actions import (
 from app.runs.screen_loader import RunsLoader
 from app.runs.screen_older import OlderRuns
 from app.runs.screen_views import (
+    LastQuery,
     PreferencesFile,
     PreferencesWriter,
     TableQuery,
@@ -43,6 +45,7 @@ from app.runs.screen_views import (
     named,
     problem_texts,
     replaced,
+    this_terminal,
     views_of,
 )
 from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, RunFilter, RunSort
@@ -328,8 +331,8 @@ class RunsScreen(RunActions):
     def watch_table_query(self, before: TableQuery, query: TableQuery) -> None:
         """Show another query, and remember its view and order."""
         self._undo = None
-        group = str(query.grouping or "")
-        self.preferences.change(lambda known: replace(known, view=query.view.name, sort=query.sort, group=group))
+        last = LastQuery(query.view.name, query.sort, str(query.grouping or ""))
+        self.preferences.change(lambda known: known.shown(this_terminal(os.environ), last))
         self.loader.query_changed(before, query)
         self._show_query()
 

@@ -11,8 +11,9 @@ from textual.content import Content
 
 from app.console.base.screen import BaseScreen
 from app.console.messages import FollowRun
-from app.console.session import LONGEST_COPY, Session, mark_of
+from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, plural, safe_text
+from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
 from storage.records import Run, RunFilter, RunSort
 from widgets.kit.unkeyed import unkeyed
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from app.console.sheets import ConfirmSheet
     from app.engine.engine import Engine
     from storage.records import Action
+    from storage.records.decision import Decision
 
 ResultT = TypeVar("ResultT")
 PATIENCE_S: Final = 0.5
@@ -145,7 +147,8 @@ class RunActions(BaseScreen):
         runs, finals = await self._runs(), await engine.cache.final_statuses()
         active = [run for run in runs if run.status not in finals]
         if active:
-            sheet = cancel_sheet(engine, active, len(runs) - len(active))
+            waiting = await engine.follow_ups.waiting([run.run_id for run in active])
+            sheet = cancel_sheet(engine, active, len(runs) - len(active), waiting)
             sheet.mark = mark_of(engine)
             self.app.push_screen(sheet, cancelled)
         else:
@@ -164,14 +167,14 @@ class RunActions(BaseScreen):
         """Copy the run's id; of several runs, a line each."""
         if ids := self.chosen_ids:
             lines = "\n".join(safe_text(run_id, limit=LONGEST_COPY) for run_id in ids)
-            self.session.copy_as_is(lines, f"Copied {len(ids):,} run ids" if len(ids) > 1 else f"Copied {lines}")
+            self.session.copy_as_is(lines, f"{len(ids):,} run ids" if len(ids) > 1 else lines)
 
     async def action_copy_run_json(self) -> None:
         """Copy the run as received; several as a list."""
         if runs := await self._runs():
-            done = f"Copied the JSON of {len(runs):,} runs" if len(runs) > 1 else "Copied the run's JSON"
+            what = f"The JSON of {len(runs):,} runs" if len(runs) > 1 else "The run's JSON"
             text = ",\n".join(json_escaped(run.raw_json) for run in runs)
-            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, done)
+            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, what)
 
     @using_engine("browser")
     async def action_open_in_browser(self, engine: "Engine") -> None:
@@ -213,9 +216,15 @@ class RunActions(BaseScreen):
         return labels.pop() if len(labels) == 1 else ""
 
 
-def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "ConfirmSheet":
-    """Return a sheet that cancels runs, one after the other; so many that were meant have `ended`."""
+def cancel_sheet(
+    engine: "Engine", runs: Sequence[Run], ended: int = 0, waiting: "Sequence[Decision]" = ()
+) -> "ConfirmSheet":
+    """Return a sheet that cancels runs, one after the other; so many that were meant have `ended`.
+
+    The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
+    """
     from app.actions.cancelling import LOOK_S, look
+    from app.actions.follow_ups import waiting_words
     from app.actions.refusals import ActionRefusedError
     from app.api.requests import CancelRun
     from app.console.sheets import ConfirmSheet
@@ -231,6 +240,15 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
         facts.append(Content(f"{ended:,} more marked run{' has' if ended == 1 else 's have'} ended already."))
     agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
     facts.append(Content(f"{agents} and nothing of this turn is pushed."))
+
+    for each in waiting[:_NAMED]:
+        words = safe_text(waiting_words(each).partition("\n")[0], limit=100)
+        facts.append(Content(f"A continuation waits for its end: “{words}”. It is dropped, too."))
+
+    async def keep(path: "Path") -> str:
+        for each in waiting:
+            await engine.follow_ups.keep(each)
+        return await cancel(path)
 
     async def cancel(_: "Path") -> str:
         done, unknown = 0, 0
@@ -258,7 +276,8 @@ def cancel_sheet(engine: "Engine", runs: Sequence[Run], ended: int = 0) -> "Conf
 
     leaving = "Keep it" if len(runs) == 1 else "Keep them"
     title = f"Cancel {what}"
-    return ConfirmSheet(title, facts, do=cancel, verb=title, leaving=leaving, is_final=True)
+    instead = (f"{title}, send what waits", keep) if waiting else None
+    return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True, instead=instead)
 
 
 def _was_cancelled(done: int, runs: int) -> str:
@@ -307,6 +326,9 @@ async def show_many(
     match name:
         case "retry":
             task = retried(runs, known)
+            places = {run.repository.platform for run in task.runs}
+            if said := warning_of(await engine.cache.health(), places, session.healthy_words):
+                session.notify(safe_text(said, limit=300), severity="warning", timeout=CURE_S)
         case "continue":
             task = continued(runs, known, await engine.cache.final_statuses())
         case _:

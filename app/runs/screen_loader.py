@@ -295,6 +295,8 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     Raises:
         StorageError: Cache or ledger cannot be read.
     """
+    from app.actions.actions import retries, retry_key  # the engine, which is open, has imported it
+
     cache, ledger = engine.cache, engine.ledger
     detail = await cache.detail(run_id)
     ahead = await cache.run_clock_ahead()
@@ -312,6 +314,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         Branch(*await cache.on_branch(run_id, each_way=BESIDE, most=MOST_BESIDE)),
         engine.settings.history.confirmed_for,
         agent=seen.summary.agent,
+        retried=(await retries(ledger)).get(retry_key(detail.run)) if detail.run.status == "failed" else None,
     )
 
 

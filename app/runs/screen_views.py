@@ -4,8 +4,10 @@ Changes keep the rest of a line as it was typed.
 """
 
 import asyncio
+import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import reduce
@@ -38,12 +40,24 @@ if TYPE_CHECKING:
 FILE: Final = "console.json"
 VERSION: Final = 1
 MOST_VIEWS: Final = 50
+MOST_TERMINALS: Final = 20
+"""Terminals whose last query is kept."""
 EARLIER_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
 """The columns shown at first before there were others; the file has them, even for a user who chose none."""
 
 
 class PreferencesError(RunwardenError):
     """Preferences cannot be saved; the message names the file and the fix. The console works without."""
+
+
+class LastQuery(Struct, frozen=True):
+    """What one console showed last."""
+
+    view: str = ""
+    """Empty, or the name of a deleted view: the first one."""
+    sort: RunSort = field(default_factory=RunSort)
+    group: str = ""
+    """The grouping as written; empty: no groups."""
 
 
 class Preferences(Struct, frozen=True):
@@ -59,7 +73,15 @@ class Preferences(Struct, frozen=True):
     columns: ColumnChoice = field(default_factory=ColumnChoice)
     detail: bool = True
     """Whether the run under the cursor is shown next to the table or below it."""
+    last: dict[str, LastQuery] = field(default_factory=dict)
+    """By terminal: the last query of its console; `view`, `sort` and `group` are those of the newest one."""
     version: int = VERSION
+
+    def shown(self, terminal: str, query: LastQuery) -> "Preferences":
+        """Remember what the console of a terminal shows."""
+        others = {where: each for where, each in self.last.items() if where != terminal}
+        newest = dict([*others.items(), (terminal, query)][-MOST_TERMINALS:])
+        return replace(self, view=query.view, sort=query.sort, group=query.group, last=newest)
 
     def with_view(self, view: ViewSettings, index: int = MOST_VIEWS) -> "Preferences":
         """Insert a saved view at this index or at the end, instead of one with the same name."""
@@ -164,7 +186,8 @@ class PreferencesWriter:
 
 def _read(text: bytes) -> Preferences:
     preferences = msgspec.json.decode(text, type=Preferences)
-    sorts = (preferences.sort, *(view.sort for view in preferences.views if view.sort is not None))
+    sorts = [preferences.sort, *(each.sort for each in preferences.last.values())]
+    sorts += [view.sort for view in preferences.views if view.sort is not None]
     if preferences.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
         return Preferences()
     columns = ColumnChoice(tuple(dict.fromkeys(key for key in preferences.columns.shown if key in COLUMN_KEYS)))
@@ -321,10 +344,21 @@ def named(views: Iterable[View], name: str) -> View:
     return next((view for view in views if view.name.casefold() == name.casefold()), ALL)
 
 
-def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
-    """The last view and order; a typed line is not restored."""
-    view = named(views_of(settings.views, preferences.views), preferences.view)
-    return TableQuery.of(view, preferences.sort, Grouping.read(preferences.group))
+def first_query(settings: Settings, preferences: Preferences, terminal: str | None = None) -> TableQuery:
+    """The last view and order of a terminal, by default this one; a typed line is not restored."""
+    newest = LastQuery(preferences.view, preferences.sort, preferences.group)
+    own = preferences.last.get(this_terminal(os.environ) if terminal is None else terminal, newest)
+    view = named(views_of(settings.views, preferences.views), own.view)
+    return TableQuery.of(view, own.sort, Grouping.read(own.group))
+
+
+def this_terminal(environment: Mapping[str, str]) -> str:
+    """What tells this terminal, or the pane of a multiplexer, from others; empty: it has no name."""
+    named_by = ("TMUX_PANE", "STY", "KITTY_WINDOW_ID", "WEZTERM_PANE", "TERM_SESSION_ID", "WINDOWID")
+    found = next((f"{name}={environment[name]}" for name in named_by if environment.get(name)), "")
+    with suppress(OSError, ValueError):
+        return found or os.ttyname(sys.__stdin__.fileno() if sys.__stdin__ else -1)
+    return found
 
 
 def first_picture(settings: Settings, profile: Profile, now: datetime) -> "FirstPaint | None":

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from app.api.budget import Budget, Priority
-from app.api.errors import ApiError, RateLimitedError
+from app.api.errors import ApiError, InternalError, RateLimitedError
 from app.engine.events import (
     ActionChanged,
     Announce,
@@ -148,8 +148,8 @@ class Polling:
         """Begin to poll, at once."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
         self.schedule.start(self._catch_up)
-        self._add("runs", lambda: self._poll("runs", self.runs.refresh))
-        self._add("health", lambda: self._poll("health", self.health.refresh))
+        self._add("runs", lambda: self._poll("runs", self.runs))
+        self._add("health", lambda: self._poll("health", self.health))
         self._add("orphans", self._adopt_orphans)
         for name, work in self.chores.items():
             self._add(name, partial(self._alone, work))
@@ -171,18 +171,14 @@ class Polling:
         await self._release()
 
     def _add(self, name: str, work: JobWork) -> None:
-        """Add a job whose storage failures are announced."""
+        """Add a job whose failures are announced."""
 
-        async def guarded() -> float:
-            try:
-                return await work()
-            except StorageError as error:
-                self.announce(StorageFailed(str(error)))
-                raise
+        def failed(problem: str) -> None:
+            self.announce(StorageFailed(problem))
 
-        self.schedule.add(Job(name, guarded, DEADLINE_S, after_crash_s=max(self.runs_s, 1.0)))
+        self.schedule.add(Job(name, work, DEADLINE_S, max(self.runs_s, 1.0), failed))
 
-    async def _poll(self, subject: Subject, refresh: Callable[[], Awaitable[object]]) -> float:
+    async def _poll(self, subject: Subject, sync: RunSync | HealthSync) -> float:
         cadence = self._cadences[subject]
         if wait_s := cadence.wait_s(time.monotonic()):
             return wait_s
@@ -195,7 +191,7 @@ class Polling:
             return min(max(0.1, wait.until.timestamp() - self.budget.now_s()), LOOK_AGAIN_S)
         self._asked_for.discard(subject)
         try:
-            await refresh()
+            await sync.refresh()
         except RateLimitedError as error:
             # A rate limit does not count as a failure of the service.
             cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
@@ -204,6 +200,12 @@ class Polling:
             cadence.failed(time.monotonic())
             if subject == "runs" and isinstance(error, CANNOT_POLL):
                 await self._release(stand_aside_s=STAND_ASIDE_S)
+        except StorageError:
+            raise
+        except Exception as error:
+            # A mistake of ours must not look like a quiet service.
+            await sync.record(InternalError(f"Runwarden could not use the answer ({type(error).__name__}: {error})."))
+            raise
         else:
             cadence.succeeded(time.monotonic())
         await self._announce_wait(subject)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from msgspec.structs import replace
@@ -18,10 +18,12 @@ from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, CLOCK_STEP, Presence, Run, RunChanges
 from storage.records.results import FailureFacts, RunTurns, Unavailable
 
-LookUpVerdict = Literal["found", "lost", "unknown"]
+LookUpVerdict = Literal["found", "missing", "lost", "unknown"]
 TurnsOf = Callable[[str], Awaitable[RunTurns | Unavailable]]
 """Asks the service for a run's turns; raises `ApiError`."""
 
+LIST_LAG: Final = timedelta(seconds=60)
+"""How long the service's list may lag behind its answers to writes: nothing is lost that was shown more recently."""
 HEAD_RUNS: Final = 20
 """Runs that the head shows at least."""
 LOOK_UPS: Final = 10
@@ -116,11 +118,9 @@ class RunSync:
         """Record a poll of runs, and ring the doorbell."""
         await self._polls.record(self.clock(), error, in_lab=self._client.in_lab, dropped=dropped)
 
-    async def store(
-        self, runs: Iterable[Run], asked_at: datetime | None = None, *, cancelled: Collection[str] = ()
-    ) -> RunChanges:
-        """Store runs from any answer, see `RunReader.store`."""
-        return await self.reader.store(runs, asked_at, cancelled=cancelled)
+    async def store(self, runs: Iterable[Run], *, cancelled: Collection[str] = ()) -> RunChanges:
+        """Store the runs of a write's answer, see `RunReader.store`."""
+        return await self.reader.store(runs, cancelled=cancelled, is_of_write=True)
 
     async def judge_stuck(self) -> None:
         """Flag the active runs that take far too long, and ring the doorbell if the flags changed."""
@@ -218,18 +218,16 @@ class RunSync:
                     return
 
     async def _confirm(self, missing: Sequence[Run], *, is_whole: bool) -> None:
-        """Mark active runs that were not shown as unconfirmed, and look some of them up; all are lost if all was shown.
+        """Mark active runs that were not shown as unconfirmed, and look some of them up. `is_whole`: all was shown.
 
         Raises:
             ApiError: The service could not be asked.
         """
-        await self._set_presence(missing, "lost" if is_whole else "unconfirmed")
+        await self._set_presence(missing, "unconfirmed")
         self._asked = {run.run_id: self._asked.get(run.run_id, (0, 0)) for run in missing}
-        if is_whole:
-            return
         due = [run for run in missing if self._asked[run.run_id][0] <= self._refreshes]
         for run in sorted(due, key=lambda run: self._asked[run.run_id][0])[:LOOK_UPS]:
-            verdict = await self.look_up(run)
+            verdict = await self.look_up(run, is_whole=is_whole)
             pause = min(LONGEST_PAUSE, 2 * self._asked[run.run_id][1] or 1) if verdict == "unknown" else 0
             self._asked[run.run_id] = self._refreshes + pause, pause
 
@@ -250,7 +248,7 @@ class RunSync:
             if began is not None and began > held.transitions[-1].at:
                 # Both in one transaction: nobody sees the run at work.
                 working = replace(held.run, status="working", updated_at=began)
-                await asyncio.gather(self.store([working]), self.store([held.run]))
+                await asyncio.gather(self.reader.store([working]), self.reader.store([held.run]))
 
     async def learn_of_failures(self) -> None:
         """Store what agents ask and which runs were cancelled, after runs have failed.
@@ -269,25 +267,29 @@ class RunSync:
         if reported.questions or cancelled:
             self._announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in reported.questions), *cancelled))))
 
-    async def look_up(self, run: Run) -> LookUpVerdict:
-        """Ask for one run by its time of creation; it becomes `lost` if the answer shows a neighbour instead.
+    async def look_up(self, run: Run, *, is_whole: bool = False) -> LookUpVerdict:
+        """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.
 
-        The neighbour was last changed at another time: an answer without it may be about the times of changes.
+        The neighbour was last changed at another time: an answer without it may be about the times of changes. A run
+        that an answer showed within `LIST_LAG` is only missing. `is_whole`: the whole list was shown, without the run.
 
         Raises:
             ApiError: The service could not be asked.
         """
-        if run.created_at is None:
+        if run.created_at is not None:
+            neighbour = await self.cache.neighbour(run.created_at, run.run_id)
+            times = [run.created_at, *([neighbour] if neighbour else [])]
+            since, until = min(times) - SECOND, max(times) + SECOND
+            page = (await self.reader.page(RunQuery(since=since, until=until))).page
+            if any(shown.run_id == run.run_id for shown in page.runs):
+                return "found"
+            is_all = page.next_token is None and not page.dropped
+            is_whole = is_whole or (is_all and dates_are_creations(page.runs, since, until))
+        if not is_whole:
             return "unknown"
-        neighbour = await self.cache.neighbour(run.created_at, run.run_id)
-        times = [run.created_at, *([neighbour] if neighbour else [])]
-        since, until = min(times) - SECOND, max(times) + SECOND
-        page = (await self.reader.page(RunQuery(since=since, until=until))).page
-        if any(shown.run_id == run.run_id for shown in page.runs):
-            return "found"
-        is_all = page.next_token is None and not page.dropped
-        if not is_all or not dates_are_creations(page.runs, since, until):
-            return "unknown"
+        held = await self.cache.detail(run.run_id)
+        if held is not None and abs(self.clock() - held.last_seen_at) < LIST_LAG:
+            return "missing"
         await self._set_presence([run], "lost")
         return "lost"
 

@@ -14,6 +14,8 @@ from typing import Final
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from msgspec import Struct
 
+from storage.base_error import RunwardenError
+
 JobWork = Callable[[], Awaitable[float]]
 """Do the job once; return the seconds until its next run."""
 
@@ -34,6 +36,8 @@ class Job(Struct, frozen=True):
     """Seconds after which a run of the job is cancelled."""
     after_crash_s: float
     """Seconds until the next run after the work failed or hung."""
+    failed: Callable[[str], None] = lambda _: None
+    """Called with the reason when the work failed or hung."""
 
 
 class Schedule:
@@ -41,6 +45,8 @@ class Schedule:
 
     def __init__(self) -> None:
         self._scheduler = AsyncIOScheduler(timezone=UTC)
+        self.broken: dict[str, str] = {}
+        """By job: why its last run failed, other than for a reason that the work itself reports."""
         self._jobs: dict[str, Job] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, float] = {}
@@ -104,20 +110,28 @@ class Schedule:
         if job is None or task is None or name in self._running:
             return
         self._running[name] = task
-        wait_s = job.after_crash_s
+        wait_s, problem = job.after_crash_s, ""
         try:
             async with asyncio.timeout(job.deadline_s):
                 wait_s = await job.work()
+            self.broken.pop(name, None)
         except asyncio.CancelledError:
             # Stopped: APScheduler would take the cancellation for an error and log it over the screen.
             if name in self._jobs:
                 raise
         except TimeoutError:
-            log.warning("%s did not end within %.0f s and was stopped", name, job.deadline_s)
-        except Exception:
-            # A job's boundary: the failure is logged, and the next run is still planned.
+            self.broken[name] = problem = f"It did not end within {job.deadline_s:.0f} s and was stopped."
+            log.warning("%s: %s", name, problem)
+        except RunwardenError as error:
+            problem = str(error)
+            log.exception("%s failed", name)
+        except Exception as error:
+            # A job's boundary: the failure is reported, and the next run is still planned.
+            self.broken[name] = problem = f"It broke ({type(error).__name__}: {error}); the log has more."
             log.exception("%s broke", name)
         finally:
+            if problem:
+                job.failed(f"{name.capitalize()}: {problem}" if name in self.broken else problem)
             del self._running[name]
             if name in self._jobs:
                 self._plan(name, wait_s)

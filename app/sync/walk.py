@@ -58,13 +58,19 @@ class RunReader(Struct, frozen=True):
     failure_facts: TellFailureFacts | None = None
 
     async def store(
-        self, runs: Iterable[Run], asked_at: datetime | None = None, *, cancelled: Collection[str] = ()
+        self,
+        runs: Iterable[Run],
+        asked_at: datetime | None = None,
+        *,
+        cancelled: Collection[str] = (),
+        is_of_write: bool = False,
     ) -> RunChanges:
         """Store runs from any answer, and ring the doorbell if they changed anything.
 
         `asked_at` is when the request began, by our clock. None: just now. `cancelled`: those of which that is known.
         """
-        changes = await self.cache.store_runs(tuple(runs), asked_at=asked_at or self.clock(), cancelled=cancelled)
+        at = asked_at or self.clock()
+        changes = await self.cache.store_runs(tuple(runs), at, cancelled, is_of_write=is_of_write)
         if changes:
             self.announce(RunsChanged(changes))
         return changes

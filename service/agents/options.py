@@ -177,6 +177,9 @@ class McpServer(_Options):
 class RepositorySetup(_Options):
     """How to prepare a repository for agents."""
 
+    lfs: bool = False
+    """Whether agents see the contents of files in Git LFS, and may change them."""
+
     run: tuple[Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*\S[^\x00]*$")], ...] = ()
     """Commands for one shell, which ends at the first that fails."""
     cache: tuple[Annotated[str, Field(max_length=500)], ...] = ()
@@ -227,6 +230,8 @@ class AgentOptions(_Options):
     """Whether a preset lets the program obey configuration that the repository holds."""
     on_completion: OnCompletion = OnCompletion()
     change: ChangeLimits = ChangeLimits()
+    commits: Literal["one", "keep"] = "one"
+    """Whether a turn is one commit, or the commits that the agent made stay."""
 
     @property
     def keeps_session(self) -> bool:

@@ -24,7 +24,10 @@ Reason = Literal[
 ]
 _LONGEST_LINE: Final = 1 << 20
 _LONGEST_TEXT: Final = 4000
-_KEPT_LINES: Final = 40
+_SHOWN_LINES: Final = 3
+"""How many of its last lines explain why a program failed."""
+_SEARCHED_LINES: Final = 40
+_EVENT: Final = re.compile(rb"^\{.*", re.MULTILINE)
 _EDIT: Final = "\n<<<<<<< SEARCH"
 """Begins an edit in an answer of aider's models."""
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
@@ -78,7 +81,7 @@ class AgentReport:
     printed: str = ""
     """Its output since its last answer, if it prints text alone."""
     ended: bool = False
-    """Whether it reported that it finished."""
+    """Whether it reported that it finished, after which it does nothing more."""
 
 
 _FIXES: Final[dict[Reason, str]] = {
@@ -114,7 +117,9 @@ REFUSED: Final = _failed("refused", "")
 def claude(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of Claude Code's `stream-json`; "success" and `is_error` may come together."""
     report.session = _session(event.get("session_id")) or report.session
-    if event.get("type") == "result":
+    if event.get("type") == "assistant":
+        report.ended = False
+    elif event.get("type") == "result":
         report.ended = True
         subtype = str(event.get("subtype") or "")
         result = _text(event.get("result"))
@@ -135,6 +140,7 @@ def codex(event: dict[str, object], report: AgentReport) -> None:
     elif kind == "turn.completed":
         report.ended, report.error = True, None
     elif kind in ("turn.failed", "error"):
+        report.ended = kind == "turn.failed"
         report.error = _text(_dict(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
 
 
@@ -147,7 +153,8 @@ def opencode(event: dict[str, object], report: AgentReport) -> None:
     if kind == "text":
         report.summary = _text(part.get("text")) or report.summary
     elif kind == "step_finish":
-        report.ended, report.error = True, None
+        # After a step that ends with calls of tools, there is another one.
+        report.ended, report.error = part.get("reason") != "tool-calls", None
         report.is_cut = part.get("reason") == "length"
     elif kind == "error":
         report.error = _text(_dict(error.get("data")).get("message")) or _text(error.get("name")) or "error"
@@ -218,11 +225,22 @@ class OutcomeReader:
 
     def feed(self, piece: bytes) -> None:
         """Read a piece of the output."""
-        *lines, self._held = (self._held + piece).split(b"\n")
+        whole, newline, self._held = (self._held + piece).rpartition(b"\n")
+        if self._of_line is not None:
+            lines = whole.split(b"\n") if newline else []
+        else:
+            # A program may print millions of lines: only events and the last lines are read.
+            last = [one for one in whole.rsplit(b"\n", _SEARCHED_LINES)[-_SEARCHED_LINES:] if one.strip()]
+            lines = [*[one for one in last if one[:1] != b"{"][-_SHOWN_LINES:], *_EVENT.findall(whole)]
         for line in lines:
             self._read_line(line)
         if len(self._held) > _LONGEST_LINE:
             self._held = b""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the program reported its end as an event, and no further work since."""
+        return self._listener is not None and self.report.ended
 
     def failure(self, status: int, ending: Ending | None = None, model: str = "the model") -> TurnFailure | None:
         """Return why the turn failed; None: it succeeded.
@@ -239,7 +257,7 @@ class OutcomeReader:
         if report.error:
             return _failed(classified(report.error), error, model, "the agent says" if error else "the agent failed")
         if status:
-            words = in_words(" ".join(self._last[-3:]))
+            words = in_words(" ".join(self._last))
             return _failed(classified(words), words, model, f"the agent exited with status {status}")
         if self._must_end and not report.ended:
             return TurnFailure("failed", "the agent ended without a result; its last lines are in the log")
@@ -256,7 +274,7 @@ class OutcomeReader:
             return
         text = line.decode("utf-8", "replace").strip()
         if text:
-            self._last = [*self._last[1 - _KEPT_LINES :], in_words(text)]
+            self._last = [*self._last[1 - _SHOWN_LINES :], in_words(text)]
             if self._of_line is not None:
                 self._of_line(text[:_LONGEST_TEXT], self.report)
 

@@ -172,7 +172,7 @@ def _health(context: Context, caller: Caller) -> dict[str, object]:
         before = hosts.last_answers(connection, caller.organization.id)
     if not connected:
         raise HttpError(
-            404, "no_code_host", "no code host is connected; connect one with runwarden service host connect"
+            404, "no_code_host", "no code host is connected; ask the operator of the service to connect one"
         )
     health = context.probes.ask(connected, known)
     changed = []
@@ -223,7 +223,7 @@ def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dic
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
     if host is None:
         raise HttpError(
-            404, "no_code_host", "no GitLab host is connected; connect one with runwarden service host connect"
+            404, "no_code_host", "no GitLab host is connected; ask the operator of the service to connect one"
         )
     owner = caller.organization.id
     onboarding = Onboarding(context.database, owner, host, context.settings, context.clock, caller.actor)

@@ -23,7 +23,8 @@ from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import no_run
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
-from service.store import agents, audit, outages, postings, runs, turn_files, turns, usage
+from service.findings.question import offer
+from service.store import agents, audit, postings, runs, turn_files, turns, usage, waits
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
 from service.store.turn_files import FINDINGS, DiffKind, LogPiece
@@ -31,7 +32,9 @@ from service.store.turns import MADE_UP, NOT_EXECUTED, Turn
 from service.store.usage import UsageFigures
 
 _PIECE: Final = 256 << 10
-_LARGEST_DIFF: Final = 8 << 20
+LARGEST_DIFF: Final = 8 << 20
+_LARGEST_KEPT: Final = 64 << 20
+"""Of a change that was not pushed, the patch is the only copy."""
 _LARGEST_FINDINGS: Final = 2 << 20
 """The size of the findings of all of a run's turns together."""
 _MOST_QUESTIONS: Final = 100
@@ -106,6 +109,8 @@ class TurnBody(BaseModel):
     summary: str | None
     question: str | None
     choices: list[str]
+    offer: str | None
+    """The question or offer with which the last message of a completed turn ends."""
     files: int | None
     additions: int | None
     deletions: int | None
@@ -220,7 +225,8 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
     """
     with context.database.read() as connection:
         run = _run_of(connection, caller, run_id)
-        conversation = outages.explained(connection, run, turns.of(connection, run_id))
+        given = (context.settings.execution, context.clock)
+        conversation = waits.explained(connection, run, turns.of(connection, run_id), *given)
         used = usage.of_turns(connection, run_id)
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
@@ -265,6 +271,7 @@ def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes 
         "summary": turn.summary,
         "question": None if turn.question is None else turn.question["question"],
         "choices": [] if turn.question is None else turn.question["choices"],
+        "offer": offer(turn.summary) if turn.outcome == "completed" else None,
         "files": turn.files,
         "additions": turn.additions,
         "deletions": turn.deletions,
@@ -402,12 +409,13 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
         return _text(b"", {})
     patch = turn_files.diff(connection, context.folder, (turn.run_id, turn.number), kind)
     way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
+    most = LARGEST_DIFF
     if turn.commit_sha is None:
-        way = f"it was not pushed; the operator has it: runwarden service run {turn.run_id} --diff"
+        way, most = "it was not pushed; ask the operator of the service for it", _LARGEST_KEPT
     if patch is None:
         raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; {way}")
-    if len(patch) > _LARGEST_DIFF:
-        raise HttpError(413, "diff_too_large", f"the diff has more than {_LARGEST_DIFF} bytes; {way}")
+    if len(patch) > most:
+        raise HttpError(413, "diff_too_large", f"the diff has more than {most} bytes; {way}")
     ends = {"Runwarden-Base": base, "Runwarden-Head": turn.commit_sha}
     return _text(patch, {name: sha for name, sha in ends.items() if sha})
 

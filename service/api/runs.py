@@ -125,7 +125,7 @@ async def _refuse_protected(context: Context, target: _Target, request: TurnRequ
         raise bad_request(
             "branch_protected",
             f"branch_name: {request.branch} is protected; leave it out for a new branch, or name another. "
-            "The operator protects branches with: runwarden service repository add --protect",
+            "The operator of the service chooses which branches are protected",
         )
 
 
@@ -208,7 +208,7 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
         if agent is None:
             known = [one.name for one in agents.for_organization(connection, caller.organization.id)]
             near = get_close_matches(name, known, 1)
-            advice = f"did you mean {near[0]!r}?" if near else "add it with runwarden service agent add"
+            advice = f"did you mean {near[0]!r}?" if near else "ask the operator of the service to add it"
             raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
         target = _target_by_text(connection, caller.organization.id, start.repository)
     try:
@@ -285,7 +285,7 @@ def _first_target(connection: sa.Connection, organization_id: str, candidates: l
     raise bad_request(
         "unknown_repository",
         f"the repository {named!r} is neither configured nor on a connected code host; "
-        "add it with runwarden service repository add, or connect its host with runwarden service host connect",
+        "ask the operator of the service to add it, or to connect its code host",
     )
 
 

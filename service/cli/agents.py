@@ -2,6 +2,8 @@
 
 import shlex
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +20,8 @@ from service.store import agents
 from service.store.agents import Agent
 
 _QUESTION: Final = "This is a check of your installation. Answer with one short sentence, and change no file."
+_REPORTED_S: Final = 5.0
+"""How often a check reports that its agent is still at work."""
 _SHOWN: Final = 3000
 """Characters of a failed check's log that are shown."""
 
@@ -92,8 +96,9 @@ def list_all(admin: AdminContext) -> None:
 @agent.command("check")
 @click.argument("name")
 @click.option("--org", "slug", help="The organization whose agent it is; the one for all if left out.")
+@click.option("--timeout-s", type=click.FloatRange(1), default=30, show_default=True, help="How long it may take.")
 @admin_command
-def check(admin: AdminContext, name: str, slug: str | None) -> None:
+def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) -> None:
     """Run an agent once on a scratch repository and report missing parts; this asks its model for one answer."""
     with admin.read() as connection:
         found = agents.by_name(connection, owner_of(connection, slug) or "", name)
@@ -105,7 +110,7 @@ def check(admin: AdminContext, name: str, slug: str | None) -> None:
     faults += [sandbox.reason] if sandbox.is_missing else []
     document: dict[str, Any] = {"name": name, "missing": faults}
     if not faults:
-        document |= _rehearsed(found, settings, sandbox)
+        document |= _rehearsed(found, settings, sandbox, timeout_s)
         faults = [document["failure"]] if document["failure"] else []
     lines = [f"{name}: {fault}" for fault in faults] or [f"{name}: works; it says: {document['summary'] or 'nothing'}"]
     admin.show(document, [*lines, *document.get("log", "").splitlines()] if faults else lines)
@@ -113,12 +118,26 @@ def check(admin: AdminContext, name: str, slug: str | None) -> None:
         raise SystemExit(1)
 
 
-def _rehearsed(one: Agent, settings: ExecutionSettings, sandbox: Sandbox) -> dict[str, object]:
+def _rehearsed(one: Agent, settings: ExecutionSettings, sandbox: Sandbox, timeout_s: float) -> dict[str, object]:
+    # A model that is down must not hold the check any longer.
+    limits = settings.agent.model_copy(update={"model_patience_s": min(timeout_s / 2, settings.agent.model_patience_s)})
+    settings = settings.model_copy(update={"agent": limits})
+    one = replace(one, timeout_s=min(timeout_s, one.timeout_s))
+    started = shown = time.monotonic()
+
+    def report() -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now >= shown + _REPORTED_S:
+            shown = now
+            click.echo(f"{one.name} has been at work for {now - started:.0f} s", err=True)
+
+    click.echo(f"asking {one.name} one question; this takes at most {one.timeout_s:g} s", err=True)
     with tempfile.TemporaryDirectory(prefix="runwarden-check-") as scratch:
         folder = DataFolder(Path(scratch))
         folder.create()
         url = scratch_repository(folder.root / "scratch.git", settings)
-        done = Rehearsal(folder, settings, sandbox, url).turn(one, _QUESTION)
+        done = Rehearsal(folder, settings, sandbox, url).turn(one, _QUESTION, check=report)
     return {
         "failure": done.failure,
         "reason": done.reason,

@@ -10,9 +10,11 @@ from typing import Any, Final
 
 import click
 import sqlalchemy as sa
+from pydantic import ValidationError
 
 from service.cli.output import AdminContext, admin_command, elsewhere_option, fields
 from service.clock import SECOND_MICROS, now_micros, rfc3339
+from service.errors import first_fault
 from service.execution.sandbox import find
 from service.setup import Setup, SetupError, apply_setup
 from service.store import endings, events, invitations, outages, postings, turns, workers
@@ -37,18 +39,24 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
         document = json.loads(raw) if file.suffix == ".json" else tomllib.loads(raw.decode("utf-8"))
     except ValueError as error:
         raise SetupError(f"{file}: {error}") from error
-    setup = Setup.model_validate(document)
+    try:
+        setup = Setup.model_validate(document)
+    except ValidationError as error:
+        raise SetupError(f"{file}: {first_fault(error, document)}") from error
     with admin.change("apply", create=True) as change:
         base = Path.cwd() if from_stdin else file.absolute().parent
         made = apply_setup(change.connection, setup, base, now_micros(), None if elsewhere else admin.folder.root)
         change.record("apply")
+        shown = change.connection.engine.url.render_as_string(hide_password=True)
         acts = [("organization.create", one["id"], one["id"]) for one in made["organizations"] if one["created"]]
         for one in made["organizations"]:
             acts += [("token.create", token["id"], one["id"]) for token in one["tokens"] if token["value"] is not None]
-        acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in made["applied"]]
+        done = [one for one in made["applied"] if one["outcome"] != "unchanged"]
+        acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in done]
         change.record_each(acts)
     unset = [] if elsewhere else sorted(name for name in _variables(setup) if not os.environ.get(name))
     made |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
+    made["database"] = shown
     admin.show(made, _apply_lines(made))
 
 
@@ -81,7 +89,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
             of = "" if owner is None else f" of {slugs.get(owner, owner)}"
             lines.append(f"{one['kind']} {one['name']}{of}  {one['outcome']}")
     lines += [f"the variable {name} is not set here: set it for the service" for name in made["unset_variables"]]
-    return [*lines, f"applied to the service in {made['data_dir']}"]
+    return [*lines, f"applied to the service in {made['data_dir']}, database {made['database']}"]
 
 
 @click.command("status")
@@ -99,7 +107,7 @@ def status(admin: AdminContext) -> None:
         away = outages.Sources(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         taken = len(turns.dispatched(connection))
-        address = database.url.render_as_string(hide_password=True)
+        address = database.shown
     at_work, slots = sum(one.at_work for one in living), sum(one.concurrency for one in living)
     sandbox = str(find(settings))
     limits = settings.agent.model_dump()

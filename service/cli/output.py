@@ -79,8 +79,14 @@ class AdminContext:
                 "or begin one with: runwarden service org create NAME"
             )
         self.folder.create()
+        noted = self.folder.noted_database
+        advice = f"the service in {self.folder.root} uses the database {noted}: set {DATABASE_VARIABLE} as it has it"
+        if noted is not None and self.database_url is None:
+            raise SetupError(advice)
         database = Database(self.database_url or self.folder.database_url)
         try:
+            if noted not in {None, database.shown}:
+                raise SetupError(f"{advice}, and not to {database.shown}")
             database.migrate()
             yield database
         finally:

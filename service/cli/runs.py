@@ -8,9 +8,9 @@ from sqlalchemy import Connection
 from service.cli.output import AdminContext, admin_command, fields, line, missing
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
-from service.store import deletions, outages, postings, repositories, runs, turn_files, turns
+from service.store import deletions, postings, repositories, runs, turn_files, turns, waits
 from service.store.runs import FINAL, Run
-from service.store.turn_files import LARGEST_FILE
+from service.store.turn_files import LARGEST_LOG
 from service.text import plural
 
 _WAIT_S: Final = 60.0
@@ -67,16 +67,17 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     """Show a run's turns, its log or its diff."""
     with admin.read() as connection:
         run = _found(connection, run_id)
-        conversation = outages.explained(connection, run, turns.of(connection, run_id))
+        given = (admin.folder.settings().execution, now_micros)
+        conversation = waits.explained(connection, run, turns.of(connection, run_id), *given, for_operator=True)
         found = [turn for turn in conversation if number in {None, turn.number}]
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         if not found:
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
         kept = []
         for key in [(turn.run_id, turn.number) for turn in found]:
-            log = turn_files.log_piece(connection, admin.folder, key, 0, LARGEST_FILE) if what == "log" else None
+            log = turn_files.log_piece(connection, admin.folder, key, 0, LARGEST_LOG) if what == "log" else None
             diff = turn_files.diff(connection, admin.folder, key, "diff") if what == "diff" else None
-            kept.append(((log and log.data) or diff or b"").decode("utf-8", "replace").rstrip("\n"))
+            kept.append((log and log.data) or diff or b"")
     documents = [
         fields(
             turn,
@@ -90,15 +91,23 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
         line(f"turn {one.number}", one.outcome or one.status, one.commit_sha or "-", one.reason or one.summary)
         for one in found
     ]
+    if what == "diff" and admin.format == "table" and any(kept):
+        # As the bytes are, for git apply.
+        for one, patch in zip(found, kept, strict=True):
+            file = admin.folder.turn_diff(run_id, one.number)
+            click.echo(f"turn {one.number}: {file if file.exists() else 'in the database'}", err=True)
+            click.echo(patch, nl=False)
+        return
     if what is None:
         texts += [f"{one['kind']}  {one['state']}  {one['url'] or ''}  {one['reason'] or ''}" for one in posted]
     else:
-        documents = [one | {what: text} for one, text in zip(documents, kept, strict=True)]
+        shown = [each.decode("utf-8", "replace").rstrip("\n") for each in kept]
+        documents = [one | {what: text} for one, text in zip(documents, shown, strict=True)]
         none = "nothing changed, it was pruned, or it is kept on the worker's machine"
         texts = [
             text
             or f"turn {turn.number}  {turn.status}: no {what} here ({none if turn.attempt else 'not executed yet'})"
-            for turn, text in zip(found, kept, strict=True)
+            for turn, text in zip(found, shown, strict=True)
         ]
     head = {"run_id": run.id, "status": run.status, "branch_name": run.branch, "agent": run.agent}
     admin.show(head | {"turns": documents, "postings": posted}, texts)

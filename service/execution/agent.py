@@ -29,6 +29,10 @@ _CHUNK: Final = 65_536
 _POLL_S: Final = 0.25
 _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
+_LINGERS_S: Final = 5.0
+"""How long a program may stay after it has reported its end."""
+_EXITED: Final = "exit 0"
+"""The supervisor's report on a program that exits as it should."""
 _WAITED_FOR: Final = frozenset({"model_unreachable", "rate_limited", "timed_out"})
 _NOT_STARTED: Final = frozenset({126, 127})
 """A shell's exit codes for a command that cannot be executed, and for a missing one."""
@@ -74,6 +78,8 @@ def run(
         finally:
             agent.close()
             output.end()
+            if agent.lingered:
+                report_line(f"the program reported its end but stayed for {_LINGERS_S:g} s more, and was stopped")
             agent_log.end()
         if group is not None and group.ran_out_of_memory:
             raise AgentFailedError(
@@ -139,6 +145,8 @@ class _SupervisedAgent:
         self._report = ""
         self._printed = False
         """Whether the agent printed since the last check."""
+        self.lingered = False
+        """Whether it was stopped because it stayed after its reported end."""
         self._control, theirs = socket.socketpair()
         arguments = map(str, (theirs.fileno(), limits.file_bytes, limits.open_files, group))
         with theirs, command.stdin().open("rb") as given:
@@ -169,6 +177,7 @@ class _SupervisedAgent:
         """Wait until the agent exits; return the supervisor's report, empty if the supervisor was killed."""
         deadline = time.monotonic() + self._command.agent.timeout_s
         measure_due = 0.0
+        over_since: float | None = None
         options = self._command.agent.options
         idle = IdleWatch(options.idle_s)
         with selectors.DefaultSelector() as selector:
@@ -179,6 +188,10 @@ class _SupervisedAgent:
                 check()
                 if (end := self._model.end) is not None:
                     raise AgentFailedError(end.text, end.reason)
+                over_since = (over_since or now) if self._reader.is_over and not self._model.waiting else None
+                if over_since is not None and now > over_since + _LINGERS_S:
+                    self.lingered = True
+                    return _EXITED
                 if now > deadline:
                     text = f"the agent passed its time limit of {self._command.agent.timeout_s:g} s and was stopped"
                     if (trouble := self._model.trouble) is not None:
@@ -251,35 +264,49 @@ def _status(report: str, limits: AgentLimits) -> int:
 
 
 class _AgentLog:
-    """An agent's output up to a limit, and between its lines those of the service."""
+    """The beginning and the end of an agent's output, each half of a limit, and between its lines those of the service.
+
+    Once the first half is full, the rest is written when the agent has ended.
+    """
 
     def __init__(self, log: IO[bytes], limit: int) -> None:
         self._log = log
-        self._limit = self._left = limit
+        self._half = self._left = limit // 2
+        self._tail = bytearray()
+        self._dropped = 0
         self._is_in_line = False
         self._held: list[bytes] = []
         """The service's lines that wait for the agent to complete one."""
         self._writing = threading.Lock()
 
     def write(self, chunk: bytes) -> None:
-        """Add a piece of the agent's output; the rest beyond the limit is dropped, and one line reports that."""
+        """Add a piece of the agent's output."""
         with self._writing:
-            if not chunk or self._left <= 0:
-                return
-            kept = chunk[: self._left]
-            self._left -= len(chunk)
-            whole = kept.rfind(b"\n") + 1
-            if whole:
-                self._log.write(kept[:whole])
-                self._is_in_line = False
-                self._release()
-            if kept[whole:]:
-                self._log.write(kept[whole:])
-                self._is_in_line = True
-            if self._left <= 0:
-                self._end_line()
-                self._log.write(f"[output beyond {self._limit} bytes was dropped]\n".encode())
-            self._log.flush()
+            kept, rest = chunk[: self._left], chunk[self._left :]
+            self._left -= len(kept)
+            self._put(kept)
+            self._tail += rest
+            # Cut now and then only: each cut copies what is kept.
+            if len(self._tail) > 2 * self._half:
+                self._cut()
+
+    def _cut(self) -> None:
+        """Drop what is before the last half of the limit."""
+        more = len(self._tail) - self._half
+        if more > 0:
+            del self._tail[:more]
+            self._dropped += more
+
+    def _put(self, kept: bytes) -> None:
+        whole = kept.rfind(b"\n") + 1
+        if whole:
+            self._log.write(kept[:whole])
+            self._is_in_line = False
+            self._release()
+        if kept[whole:]:
+            self._log.write(kept[whole:])
+            self._is_in_line = True
+        self._log.flush()
 
     def add_line(self, line: bytes) -> None:
         """Add a line of the service."""
@@ -289,8 +316,17 @@ class _AgentLog:
                 self._release()
 
     def end(self) -> None:
-        """End the agent's last line."""
+        """Write the end of the output, and end its last line."""
         with self._writing:
+            self._cut()
+            if self._dropped:
+                # Not from the middle of a line.
+                skipped = self._tail.find(b"\n") + 1
+                del self._tail[:skipped]
+                self._end_line()
+                text = f"{self._dropped + skipped} bytes were dropped here: a log keeps the first and the last"
+                self._log.write(f"[{text} {self._half} bytes (output_bytes)]\n".encode())
+            self._put(bytes(self._tail))
             self._end_line()
 
     def _end_line(self) -> None:

@@ -8,38 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from service.agents.options import ChangeLimits
+from service.execution.commits import COMPARE, EMPTY_TREE, ChangedFiles, TurnCommit
 from service.execution.git import GitCommandError, GitRunner
 from service.text import plural
 
-_EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-# With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
-_COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
 _MOST_CONTENT: Final = 256 << 20
 """A patch of files with no more bytes than this is always made; patches are held in memory."""
 _PATCH: Final = (
-    *(*_COMPARE, "--numstat", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
+    *(*COMPARE, "--numstat", "-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-color"),
     *("--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedFiles:
-    """The files that differ between two trees, including those that only one of them has."""
-
-    names: tuple[str, ...]
-    before: tuple[str, ...]
-    """The mode and id of each in the base, as the index of git has them; zeros: it is not there."""
-    blobs: frozenset[str]
-    """The ids of their contents, before and after."""
-
-
-def changed_between(git: GitRunner, git_dir: Path, base: str | None, tree: str) -> ChangedFiles:
-    """Return the files that differ between a base (None: the empty tree) and a commit or tree."""
-    listing = git(*_COMPARE, "-z", "--raw", base or _EMPTY_TREE, tree, git_dir=git_dir).split("\0")[:-1]
-    # Entries alternate: modes, object ids and status, then the path.
-    entries = [entry.removeprefix(":").split() for entry in listing[::2]]
-    before = tuple(f"{entry[0]} {entry[2]}" for entry in entries)
-    return ChangedFiles(tuple(listing[1::2]), before, frozenset(blob for entry in entries for blob in entry[2:4]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +44,23 @@ class Patches:
     default: str | None
     """The default branch's commit; None: the repository has no default branch."""
 
-    def write(
-        self, git_dir: Path, base: str | None, commit: str, tree: str, turn_diff: Path, run_diff: Path
-    ) -> TurnChange:
-        """Write a commit's patch, and the whole run's unless the two are the same; `tree` is the commit's.
+    def write(self, git_dir: Path, commit: TurnCommit, turn_diff: Path, run_diff: Path) -> TurnChange:
+        """Write a commit's patch, and the whole run's unless the two are the same.
 
         Raises:
             GitCommandError: git could not make one.
         """
+        base = commit.base
         merge_base = base if base and base == self.default else None
         if merge_base is None and self.default is not None:
             with contextlib.suppress(GitCommandError):
-                merge_base = self.git("merge-base", self.default, commit, git_dir=git_dir)
-        size = self._write_patch(turn_diff, git_dir, base, commit)
-        if merge_base == base:
+                merge_base = self.git("merge-base", self.default, commit.sha, git_dir=git_dir)
+        size = self._write_patch(turn_diff, git_dir, commit.compared, commit.sha)
+        if merge_base == commit.compared:
             run_diff.unlink(missing_ok=True)
         else:
-            self._write_patch(run_diff, git_dir, merge_base, commit)
-        return TurnChange(base, merge_base, *size, tree)
-
-    def write_pushed(self, git_dir: Path, commit: str, turn_diff: Path, run_diff: Path) -> TurnChange:
-        """Write the patches of a commit that an earlier attempt pushed, compared with its first parent."""
-        tree, *parents = self.git("log", "--max-count=1", "--format=%T %P", commit, "--", git_dir=git_dir).split()
-        return self.write(git_dir, parents[0] if parents else None, commit, tree, turn_diff, run_diff)
+            self._write_patch(run_diff, git_dir, merge_base, commit.sha)
+        return TurnChange(base, merge_base, *size, commit.tree)
 
     def content_bytes(self, git_dir: Path, files: ChangedFiles) -> int:
         """Return the size of the touched files, before and after: making a patch reads all of them."""
@@ -98,7 +70,7 @@ class Patches:
 
     def _write_patch(self, file: Path, git_dir: Path, base: str | None, commit: str) -> tuple[int, int, int]:
         """Write a patch into a file; return the numbers of files, added lines and removed lines."""
-        found = self.git.feed(None, *_PATCH, base or _EMPTY_TREE, commit, git_dir=git_dir)
+        found = self.git.feed(None, *_PATCH, base or EMPTY_TREE, commit, git_dir=git_dir)
         # A line for each file comes first, then an empty one.
         counts, _, patch = found.partition("\n\n")
         file.write_bytes(self.mask(patch).encode("utf-8", "surrogateescape"))
@@ -128,7 +100,7 @@ def refusal(limits: ChangeLimits, names: Sequence[str], patch_bytes: int) -> str
         why = f"its patch has {patch_bytes} bytes, more than {limits.bytes} (change.bytes)"
     else:
         return None
-    return f"the change was not pushed: {why}; see it with: runwarden service run RUN_ID --diff"
+    return f"the change was not pushed: {why}; see it with: runwarden runs diff RUN_ID"
 
 
 def _touches(name: str, pattern: str) -> bool:

@@ -23,12 +23,17 @@ from service.execution import trees
 from service.execution.disk import DiskShare
 from service.execution.sandbox import INSIDE, PACKAGE_ROOT, NoSandboxError, Sandbox, SandboxView
 from service.execution.workspace import Workspace, instructions_of
+from service.findings.question import FILE
 from service.settings import DataFolder
 from service.store.agents import Agent
 
 _PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TZ")
 PYTHON: Final = "{python}"
 _LONGEST_GUIDANCE: Final = 64 << 10
+_HOW_TO_ASK: Final = (
+    "Nobody answers while you work. Only if you cannot go on without a decision, write it into "
+    f'{FILE} as {{"question": "…", "choices": ["…", "…"]}} and stop; otherwise decide yourself and finish.'
+)
 _QUIET: Final = {
     "PYTHONUNBUFFERED": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -134,8 +139,11 @@ class AgentCommand:
                 raise AgentFailedError(f"{what}: an earlier turn left something else at {name}")
             file.write_text(content, "utf-8")
         self.workspace.left_behind = self.invocation.left_behind
+        if invocation.preset_of(self.agent) is None or not self.task:
+            return
+        text = instructions_of(self.task)
         is_fresh = self._session_file is None or not self._session_file.exists()
-        if invocation.preset_of(self.agent) is not None and is_fresh and self.task.get("conversation"):
+        if is_fresh and self.task.get("conversation"):
             # For a program that does not remember earlier turns.
             lines = ["Earlier turns of this task; what those that completed changed is in the checkout:", ""]
             for past in self.task["conversation"]:
@@ -143,8 +151,8 @@ class AgentCommand:
                     f"- {past['instructions']}",
                     f"  ({past['status']}: {past.get('question') or past['summary'] or 'no summary'})",
                 ]
-            text = "\n".join([*lines, "", "Now:", "", instructions_of(self.task), ""])
-            self.workspace.instructions_file.write_text(text, "utf-8")
+            text = "\n".join([*lines, "", "Now:", "", text])
+        self.workspace.instructions_file.write_bytes(f"{text}\n\n{_HOW_TO_ASK}\n".encode("utf-8", "replace"))
 
     def argv(self) -> list[str]:
         """Return the command of a prepared agent, inside its sandbox.

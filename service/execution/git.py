@@ -4,9 +4,11 @@ import base64
 import contextlib
 import os
 import re
+import selectors
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -32,15 +34,49 @@ _HARDENING: Final = (
 )
 _PASSED_ON: Final = ("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_EXEC_PATH", "GIT_SSL_CAINFO")
 _SHOWN_OUTPUT: Final = 2000
+_PIECE: Final = 1 << 16
+_LONGEST_FETCH_S: Final = 6 * 3600.0
+"""A host could print progress forever."""
+_REMOTE: Final = frozenset({"ls-remote", "fetch", "push", "lfs"})
+"""The commands that talk to a code host."""
+_PROGRESS: Final = re.compile(
+    r"(remote: )?((Enumerating|Counting|Compressing|Receiving|Resolving|Writing|Unpacking|Updating|Filtering)\b.*: .*"
+    r"|Total \d+ .*|Delta compression using .*)"
+)
+_REFUSED: Final = re.compile(
+    r"returned error: [34](?!08|29)\d\d | HTTP\ [34](?!08|29)\d\d | certificate | permission\ denied"
+    r" | authentication\ failed | declined",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Messages that the same command would give again, whatever else git says with them."""
+_PASSING: Final = re.compile(
+    r"""returned\ error:\ (5\d\d|408|429) | HTTP\ (5\d\d|408|429) | internal\ server\ error | service\ unavailable
+    | could\ not\ resolve\ host | temporary\ failure | name\ resolution | (failed|couldn't|could\ not)\ connect
+    | (connection|operation|network)\W+(was\ |is\ )?(refused|reset|closed|timed\ out|aborted|unreachable|too\ slow)
+    | no\ route\ to\ host | empty\ reply | hung\ up\ unexpectedly | unexpected(ly)?\ (disconnect|eof|closed)
+    | early\ EOF | (recv|send)\ failure | kex_exchange | broken\ pipe | transfer\ closed | was\ not\ closed\ cleanly
+    | handshake\ failed | (gnutls|openssl|ssl)_\w+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Messages about a code host that is down, or about the way to it."""
 
 
 class GitCommandError(ServiceError):
     """git refused or failed; the text holds its message."""
 
-    def __init__(self, text: str, status: int | None = None) -> None:
+    def __init__(self, text: str, status: int | None = None, printed: str = "", *, is_passing: bool = False) -> None:
         super().__init__(text)
         self.status = status
         """git's exit status; None: it did not exit by itself."""
+        self.printed = printed
+        """Its standard output."""
+        self.is_passing = is_passing
+        """Whether the code host, or the way to it, is at fault: the same command may succeed later."""
+
+
+def is_passing(message: str) -> bool:
+    """Whether a message of git blames a code host that is down, or the way to it."""
+    return bool(_PASSING.search(message)) and not _REFUSED.search(message)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -58,6 +94,7 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20",
         "GIT_ALLOW_PROTOCOL": ALLOWED_PROTOCOLS,
         "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_LFS_FORCE_PROGRESS": "1",
     }
 
 
@@ -93,12 +130,20 @@ def _split_logins(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 
 class GitRunner:
-    """Runs git commands under one time-out; `extra` holds variables such as a login."""
+    """Runs git commands under one time limit; `extra` holds variables such as a login."""
 
-    def __init__(self, home: Path, timeout_s: float, extra: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        timeout_s: float,
+        extra: Mapping[str, str] | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`progress` gets git's lines about the progress of a fetch or push, as often as git prints them."""
         self._environment = environment(home) | dict(extra or {})
         self.timeout_s = timeout_s
-        """How long one command may take."""
+        """How long one command may take; for a fetch or push, how long it may be silent."""
+        self._progress = progress
 
     def __call__(self, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None) -> str:
         """Run one command and return its standard output, without the last newline.
@@ -134,24 +179,60 @@ class GitRunner:
             raise GitCommandError(f"git cannot be started ({error}); install git on this machine") from error
         except OSError as error:
             raise GitCommandError(f"git cannot be started ({error})") from error
+        name = next(word for at, word in enumerate(arguments) if word != "-c" and arguments[at - 1 : at] != ("-c",))
+        is_remote = name in _REMOTE
         with process:
             try:
-                given = None if text is None else text.encode("utf-8", "surrogateescape")
-                out, err = process.communicate(given, self.timeout_s)
+                if is_remote:
+                    out, err = self._follow(process)
+                else:
+                    given = None if text is None else text.encode("utf-8", "surrogateescape")
+                    out, err = process.communicate(given, self.timeout_s)
             except subprocess.TimeoutExpired as error:
                 # git waits in a helper process (git-remote-https, ssh), which would outlive it.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                text = f"git took longer than {self.timeout_s:g} s; is the code host reachable?"
-                raise GitCommandError(text) from error
+                text = f"git {name} took longer than {self.timeout_s:g} s"
+                if is_remote:
+                    text = f"git {name} heard nothing for {self.timeout_s:g} s; is the code host reachable?"
+                raise GitCommandError(text, is_passing=is_remote) from error
+        printed = out.decode("utf-8", "surrogateescape")
         if process.returncode:
-            lines = (err or out).decode("utf-8", "replace")[-_SHOWN_OUTPUT:].splitlines()
+            lines = map(str.strip, (err or out).decode("utf-8", "replace").splitlines())
             # git may quote the code host: the message becomes one line that is safe to show and to log.
-            message = printable("; ".join(filter(None, map(str.strip, lines))))
+            message = "; ".join(line for line in lines if line and not _PROGRESS.fullmatch(line))
+            message = printable(message[-_SHOWN_OUTPUT:])
             if re.search(r"returned error: 30[1-8]\b", message):
                 message += "; the repository has moved, and redirects are not followed: configure its new address"
-            raise GitCommandError(f"git {arguments[0]} failed ({process.returncode}): {message}", process.returncode)
-        return out.decode("utf-8", "surrogateescape")
+            text = f"git {name} failed ({process.returncode}): {message}"
+            raise GitCommandError(text, process.returncode, printed, is_passing=is_remote and is_passing(message))
+        return printed
+
+    def _follow(self, process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
+        """Return both outputs of a command, which may take any time as long as it prints its progress.
+
+        Raises:
+            TimeoutExpired: It printed nothing for too long.
+        """
+        out, err = bytearray(), bytearray()
+        deadline = time.monotonic() + _LONGEST_FETCH_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ, out)  # type: ignore[arg-type]  # it has both pipes
+            selector.register(process.stderr, selectors.EVENT_READ, err)  # type: ignore[arg-type]
+            while selector.get_map():
+                if not (ready := selector.select(self.timeout_s)) or time.monotonic() > deadline:
+                    raise subprocess.TimeoutExpired(process.args, self.timeout_s)
+                for key, _ in ready:
+                    piece = os.read(key.fd, _PIECE)
+                    key.data.extend(piece)
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                    elif key.data is err:
+                        del err[:-_PIECE]
+                        if lines := piece.decode("utf-8", "replace").split("\r"):
+                            self._progress(lines[-1].strip() or lines[0].strip())
+        process.wait()
+        return bytes(out), bytes(err)
 
 
 def identity_of(name: str, email: str) -> dict[str, str]:

@@ -27,6 +27,9 @@ class RepositorySnapshot:
     branches: dict[str, str]
     """The commits of the turn's branch and of the default branch, by name; without those that do not exist."""
 
+    beside: str | None = None
+    """A branch that does not let git make the turn's branch: `feature` next to `feature/x`."""
+
     @property
     def default(self) -> str | None:
         """The default branch's commit."""
@@ -71,21 +74,26 @@ class RepositoryMirror:
         # git writes HEAD late: a mirror without one was cut off while it was made.
         if not (self.git_dir / "HEAD").exists():
             self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
-        listed = self._git("ls-remote", "--symref", "--", self._url, "HEAD", wanted, git_dir=self.git_dir)
-        # The pattern also matches longer names that end with it.
+        parts = branch.split("/")
+        above = {f"refs/heads/{'/'.join(parts[:count])}" for count in range(1, len(parts))}
+        patterns = ("HEAD", wanted, f"refs/heads/{branch}/*", *above)
+        listed = self._git("ls-remote", "--symref", "--", self._url, *patterns, git_dir=self.git_dir)
+        # A pattern also matches longer names that end with it.
         there = {line.partition("\t")[2] for line in listed.splitlines() if not line.startswith("ref: ")}
+        others = sorted(name for name in there if name in above or name.startswith(f"refs/heads/{branch}/"))
+        beside = others[0].removeprefix("refs/heads/") if others and wanted not in there else None
         default = default_of(listed) if "HEAD" in there else None
         sources = {branch: wanted} if wanted in there else {}
         kept = dict.fromkeys(sources, _BRANCH)
         if default is not None:
             kept[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
         if kept:
-            fetch = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
+            fetch = ("fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
             refs = [f"+{sources[name]}:{ref}" for name, ref in kept.items()]
             self._git(*fetch, "--", self._url, *refs, git_dir=self.git_dir)
         # From the mirror itself: the fetched state, not the one announced a moment before.
         commits = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines() if kept else ()
-        return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)))
+        return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)), beside)
 
     def _break_stale_locks(self) -> bool:
         """Remove lock files that a power cut left: they are older than any git command may run."""

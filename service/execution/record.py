@@ -49,7 +49,7 @@ class TurnAtWork:
         with self._sharing:
             with self.log_file.open("rb") as file:
                 file.seek(self._shared)
-                added = file.read(turn_files.LARGEST_FILE)
+                added = file.read(turn_files.LARGEST_LOG)
             if added:
                 with database.write() as connection:
                     turn_files.append_log(connection, self.key, self.attempt, added)

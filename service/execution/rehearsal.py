@@ -1,7 +1,7 @@
 """A rehearsal: one turn of an agent on a given repository, without a run and without a push."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,10 +64,11 @@ class Rehearsal:
         run_id: str = "run_rehearsal",
         number: int = 1,
         setup: RepositorySetup | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> RehearsalResult:
         """Let an agent do one turn; a later turn of the same run continues the session of the first.
 
-        Of the repository's `setup`, the commands and the cache are left out.
+        `check` is called several times a second. Of the repository's `setup`, the commands and the cache are left out.
         """
         workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
         git = GitRunner(workspace.git_home, self._settings.git_timeout_s, self._identity)
@@ -87,7 +88,7 @@ class Rehearsal:
             objects, given = snapshot.git_dir / "objects", setup or RepositorySetup()
             command = AgentCommand(agent, workspace, objects, self._sandbox, share, task, *kept, meter, given)
             try:
-                agent_process.run(command, log, self._settings.agent, secrets, lambda: None)
+                agent_process.run(command, log, self._settings.agent, secrets, check)
             except (AgentFailedError, NoSandboxError) as error:
                 failure = str(error)
                 reason = getattr(error, "reason", None)

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Final
@@ -20,8 +21,8 @@ from service.execution.work import Attempt, TurnWork
 from service.execution.workspace import Workspace, Workspaces
 from service.hosts.http import token_for
 from service.observability.traces import Tracer
-from service.reference import without_login
-from service.settings import DataFolder, ExecutionSettings
+from service.reference import location, without_login
+from service.settings import DataFolder, ExecutionSettings, ForgeSettings
 from service.store import agents, hosts, runs, turns
 from service.store.database import Database
 from service.store.outages import clock_time
@@ -31,6 +32,10 @@ from service.text import storable
 _MOST_ATTEMPTS: Final = 20
 _NEXT_S: Final = 5.0
 """How long a paused turn lets other turns ask its provider first, if the provider does not say when it is back."""
+_PROGRESS_S: Final = 15.0
+"""How often the log shows the progress of a fetch or push."""
+_LONGEST_RETRY_S: Final = 120.0
+"""The longest pause before a code host is asked again."""
 _SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 """The system's errors for a full disk, and for a lack of files, processes or memory."""
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
@@ -42,7 +47,7 @@ class ShortageError(Exception):
 
 
 class PausedTurnError(Exception):
-    """The turn waits for its model's provider, and gave its slot back."""
+    """The turn waits for its model's provider or its code host, and gave its slot back."""
 
 
 class TurnExecution:
@@ -57,6 +62,7 @@ class TurnExecution:
         clock: Clock,
         secret_names: Sequence[str | None] = (),
         tracer: Tracer | None = None,
+        forge: ForgeSettings | None = None,
     ) -> None:
         """`secret_names`: variables that hold secrets other than those of agents and code hosts."""
         self.recorder = TurnRecorder(database, clock)
@@ -65,6 +71,7 @@ class TurnExecution:
         self._secret_names = secret_names
         self._folder = folder
         self._settings = settings
+        self._forge = forge or ForgeSettings()
         self._disk = SharedDisk(settings.agent, settings.concurrency)
         self._tracer = tracer or Tracer()
 
@@ -73,7 +80,7 @@ class TurnExecution:
 
         Raises:
             InterruptedTurnError: The service stops.
-            PausedTurnError: The turn waits for its model's provider.
+            PausedTurnError: The turn waits for its model's provider or its code host.
             ShortageError: This machine has no room for it now.
             SupersededError: Another attempt has the turn now.
         """
@@ -93,7 +100,7 @@ class TurnExecution:
 
         Raises:
             InterruptedTurnError: The service stops.
-            PausedTurnError: The turn waits for its model's provider.
+            PausedTurnError: The turn waits for its model's provider or its code host.
             SupersededError: Another attempt has the turn now.
         """
         with self.recorder.database.write() as connection:
@@ -125,7 +132,16 @@ class TurnExecution:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
             secrets = Secrets(of_environment(names) | of_url(run.url))
             identity = identity_of(self._settings.author_name, self._settings.author_email)
-            git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity | login(run.url, token))
+            due = time.monotonic() + _PROGRESS_S
+
+            def progress(text: str) -> None:
+                nonlocal due
+                if "%" in text and time.monotonic() >= due:
+                    due = time.monotonic() + _PROGRESS_S
+                    self._log(attempt, f"git: {text}")
+
+            given = identity | login(run.url, token)
+            git = GitRunner(workspace.git_home, self._settings.git_timeout_s, given, progress)
             at_work = TurnAtWork(key, turn.attempt, log_file)
             share = self._disk.join(workspace.root)
             attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets, at_work, share, diffs)
@@ -157,6 +173,9 @@ class TurnExecution:
             raise
         except PausedAgentError as error:
             outcome = self._paused(attempt, work, error)
+        except GitCommandError as error:
+            is_waiting = error.is_passing and not self._is_shortage(error)
+            outcome = self._waiting(attempt, work, error) if is_waiting else self._failed(attempt, error)
         except (ServiceError, OSError) as error:
             outcome = self._failed(attempt, error)
         except Exception:  # One guard at the boundary of an attempt: it must get an outcome.
@@ -198,12 +217,41 @@ class TurnExecution:
             return TurnOutcome("failed", failure=text, failure_kind=failure.reason, attempt=turn.attempt)
         what = storable(attempt.secrets.mask(failure.text))
         why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
-        change = work.keep()
-        first = turn.from_turn if change is None else turn.number if change.files else None
-        known = {} if change is None else asdict(change)
-        self.recorder.pause(turn, TurnPause(until, why, from_turn=first, is_counted=error.has_begun, change=known))
+        self._pause(attempt, work, TurnPause(until, why, is_counted=error.has_begun))
         self._log(attempt, f"waits for its model, without a slot: {why or what}")
         raise PausedTurnError(f"{attempt.trailer} waits for its model, without a slot: {what}")
+
+    def _waiting(self, attempt: Attempt, work: TurnWork, error: GitCommandError) -> TurnOutcome:
+        """Give the turn's slot back until its code host can be asked again; return its failure if that takes too long.
+
+        Raises:
+            PausedTurnError: The slot was given back.
+            SupersededError: Another attempt took over the turn, or it was cancelled.
+        """
+        now, turn, found = self.recorder.clock(), attempt.turn, location(attempt.run.url)
+        # Its agent ran in this attempt, so that the fetch succeeded.
+        since = now if work.has_begun else turn.waiting_since or now
+        waited_s = (now - since) / SECOND_MICROS
+        host = (found and found.host) or "its repository"
+        what = storable(attempt.secrets.mask(str(error)))
+        if waited_s > self._forge.give_up_s:
+            text = f"{host} has not answered since {clock_time(since)}: {what}; continue the run when it does"
+            return TurnOutcome("failed", failure=text, failure_kind="host_unreachable", attempt=turn.attempt)
+        # Twice as long each time.
+        pause_s = min(max(waited_s, self._forge.retry_s), _LONGEST_RETRY_S)
+        why = f"waiting for {host} since {clock_time(since)}: {what}"
+        paused = TurnPause(now + int(pause_s * SECOND_MICROS), why, is_counted=False, since=since)
+        self._pause(attempt, work, paused)
+        self._log(attempt, f"{why}; the slot is free, and the next attempt is in {pause_s:.0f} s")
+        raise PausedTurnError(f"{attempt.trailer}: {why}")
+
+    def _pause(self, attempt: Attempt, work: TurnWork, paused: TurnPause) -> None:
+        """Keep the agent's work so far, and give the turn's slot back."""
+        change = work.keep()
+        known = {} if change is None else asdict(change)
+        turn = attempt.turn
+        first = turn.from_turn if change is None else turn.number if change.files else None
+        self.recorder.pause(turn, replace(paused, from_turn=first, change=known | work.keep_commit()))
 
     def _is_shortage(self, error: Exception) -> bool:
         """Whether an attempt failed because this machine is short of something, which is not the turn's fault."""

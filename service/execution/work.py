@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
@@ -17,17 +18,19 @@ from service.execution import agent as agent_process
 from service.execution import trees
 from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
+from service.execution.commits import KEPT, TRAILER, TurnCommit, commit_of, moved
 from service.execution.disk import DiskShare
 from service.execution.git import GitCommandError, GitRunner
+from service.execution.large_files import LargeFiles
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
 from service.execution.preparation import preparation_of
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import MASK, Secrets
-from service.execution.workspace import TurnCommit, Workspace
+from service.execution.workspace import Workspace
 from service.findings.collect import collect
 from service.findings.document import packed
-from service.findings.question import Question, asked, in_words
+from service.findings.question import Question, asked
 from service.observability.traces import Tracer
 from service.settings import AgentLimits, DataFolder
 from service.store import postings, repositories, turn_files, turns
@@ -36,13 +39,14 @@ from service.store.repositories import Repository
 from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome
 from service.store.usage import TurnMeter
-from service.text import plural
+from service.text import plural, storable
 
-TRAILER: Final = "Runwarden-Run"
 # git allows blanks around a key, and looks for no trailer below a scissors line.
 _FORGED: Final = re.compile(rf"\s*{TRAILER}\s*:|.*-{{24}} >8 -{{24}}", re.IGNORECASE)
 _SEARCHED_COMMITS: Final = 500
 _SUBJECT_LENGTH: Final = 60
+_MOST_PUSHES: Final = 5
+"""How often a commit is put on top of a branch that moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,14 @@ class Attempt:
         """Write a line into the turn's log."""
         self.log.write(f"{rfc3339(clock())} {self.secrets.mask(text)}\n".encode("utf-8", "replace"))
         self.log.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class UndeliveredCommit:
+    """A turn's commit that is not known to be on its branch, and the turn's summary."""
+
+    sha: str
+    summary: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +184,12 @@ class TurnWork:
         self._snapshot: RepositorySnapshot
         self._base: str | None = None
         """The commit that the checkout was filled from; None: the repository is empty."""
-        self._has_begun = False
+        self.has_begun = False
         """Whether the agent has been started: before that there is no change to keep."""
         self._made: tuple[TurnCommit, TurnChange] | None = None
         """The agent's change, once it is committed here and its patch is kept."""
+        self.undelivered: UndeliveredCommit | None = None
+        """The commit that is being pushed."""
 
     def run(self) -> TurnOutcome:
         """Do the turn; return that it completed, or that its agent asks a question.
@@ -197,9 +211,19 @@ class TurnWork:
                 self._recorder.write(lambda connection: turns.note_kept(connection, turn, asdict(change), now))
             raise
 
+    def keep_commit(self) -> dict[str, str | None]:
+        """Store the commit that is still to be pushed; return the turn's fields about it."""
+        if self.undelivered is None:
+            return {}
+        attempt, commit = self._attempt, self.undelivered
+        pack = attempt.workspace.pack(attempt.git, self._snapshot, commit.sha)
+        kept = (attempt.at_work.key, attempt.turn.attempt, turn_files.COMMIT, pack)
+        self._recorder.write(lambda connection: turn_files.put(connection, *kept))
+        return {"summary": None if commit.summary is None else storable(attempt.secrets.mask(commit.summary))}
+
     def keep(self) -> TurnChange | None:
         """Keep the patch of a turn that pushes nothing; None: the agent never started, or it may not be kept."""
-        if not self._has_begun:
+        if not self.has_begun:
             return None
         try:
             made = self._commit(self._attempt.trailer)
@@ -214,6 +238,10 @@ class TurnWork:
     def _log(self, text: str) -> None:
         self._attempt.log_line(text, self._recorder.clock)
 
+    def _log_remarks(self) -> None:
+        while self._attempt.workspace.remarks:
+            self._log(self._attempt.workspace.remarks.pop(0))
+
     def _run(self) -> TurnOutcome:
         attempt, run = self._attempt, self._attempt.run
         self._snapshot = snapshot = self._fetch()
@@ -221,19 +249,28 @@ class TurnWork:
         done = own_commit(attempt, snapshot) if not run.head_ref else None
         if done is not None:
             self._log(f"an earlier attempt has already pushed {done[0]}")
-            change = self._patches().write_pushed(snapshot.git_dir, done[0], *attempt.diffs.values())
-            return attempt.completed(done[0], done[1], change)
+            return attempt.completed(done[0], done[1], self._written(snapshot.git_dir, done[0]))
+        with self._recorder.database.read() as connection:
+            packed = turn_files.content(connection, attempt.at_work.key, turn_files.COMMIT)
+        if configured is not None and configured.setup is not None and configured.setup.lfs:
+            attempt.workspace.large_files = LargeFiles(attempt.git, run.url, snapshot.git_dir)
+        if packed is not None and attempt.turn.pushing_sha is not None:
+            self._log("the agent is done: only its commit is still to be pushed")
+            attempt.workspace.unpack(attempt.git, snapshot, packed)
+            commit = commit_of(attempt.git, attempt.workspace.ours, attempt.turn.pushing_sha, attempt.trailer)
+            return self._deliver(commit, self._written(attempt.workspace.ours, commit.sha), attempt.turn.summary)
         self._check_delivered()
         attempt.workspace.create()
         with self._tracer.step("check out"):
             self._base = attempt.workspace.check_out(attempt.git, snapshot, run.branch)
+        self._log_remarks()
         self._log(f"branch {run.branch} at {self._base or 'nothing: the repository is empty'}")
         task = task_of(attempt, snapshot, self._starting_point())
         attempt.workspace.give(task)
         self._log(f"sandbox: {self._sandbox}")
-        commit = snapshot.branches.get(run.branch)
-        if commit is not None and attempt.agent.options.on_completion.status:
-            at_work = (run, attempt.turn.number, commit, self._recorder.clock())
+        head = snapshot.branches.get(run.branch)
+        if head is not None and attempt.agent.options.on_completion.status:
+            at_work = (run, attempt.turn.number, head, self._recorder.clock())
             self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
         return self._run_agent(task, configured)
 
@@ -242,6 +279,12 @@ class TurnWork:
         with self._tracer.step("fetch"):
             mirror = RepositoryMirror(self._folder.mirrors, attempt.run.url, attempt.git)
             return mirror.fetch(attempt.run.branch, attempt.run)
+
+    def _written(self, git_dir: Path, sha: str) -> TurnChange:
+        """Write the patches of a commit of this turn, and return its change."""
+        return self._patches().write(
+            git_dir, commit_of(self._attempt.git, git_dir, sha, self._attempt.trailer), *self._attempt.diffs.values()
+        )
 
     def _patches(self) -> Patches:
         return Patches(self._attempt.git, self._attempt.secrets.mask, self._snapshot.default)
@@ -258,7 +301,13 @@ class TurnWork:
 
         configured = self._recorder.write(note)
         patterns = None if configured is None else configured.protected
-        if not run.head_ref and repositories.is_protected(run.branch, default, patterns):
+        if self._snapshot.beside is not None:
+            text = f"the branch {run.branch} cannot be made next to the branch {self._snapshot.beside}"
+            raise GitCommandError(f"{text}: git keeps them as a file and a folder of one name; choose another name")
+        # A host makes the first branch of an empty repository its default one.
+        first = [past for past in self._attempt.conversation if past.commit_sha and past.base_sha is None]
+        is_own = patterns is None and bool(first)
+        if not run.head_ref and not is_own and repositories.is_protected(run.branch, default, patterns):
             text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
             raise GitCommandError(text)
         return configured
@@ -296,7 +345,7 @@ class TurnWork:
         return begun
 
     def _apply_kept(self) -> StartingPoint | None:
-        """Apply the patch that is kept of an earlier turn, or of an earlier attempt, completely or not at all."""
+        """Apply the patch that is kept of an earlier turn, or of an earlier attempt."""
         turn, number = self._attempt.turn, self._attempt.turn.from_turn
         if number is None:
             before = turns.last_begun(self._attempt.conversation)
@@ -305,16 +354,25 @@ class TurnWork:
             return _dropped(before.number, f"Turn {before.number} was not finished")
         with self._recorder.database.read() as connection:
             patch = turn_files.diff(connection, self._folder, (turn.run_id, number), "diff")
-        fault = "is not kept any longer" if patch is None else _apply(self._attempt.workspace, self._attempt.git, patch)
-        if fault is not None:
-            return _dropped(number, f"What turn {number} changed {fault}")
+        if patch is None:
+            return _dropped(number, f"What turn {number} changed is not kept any longer")
+        try:
+            conflicts = _apply(self._attempt.workspace, self._attempt.git, patch)
+        except GitCommandError as error:
+            return _dropped(number, f"What turn {number} changed {error}")
         whose = "An earlier attempt at this turn" if number == turn.number else f"Turn {number}"
         text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
+        if conflicts:
+            text += (
+                f" The branch has changed in the same places: resolve the conflicts marked in {', '.join(conflicts)}."
+            )
         return StartingPoint("patch", number, text)
 
     def _run_agent(self, task: Mapping[str, Any], configured: Repository | None) -> TurnOutcome:
         """Set the repository up, run the agent, and publish its change."""
         attempt, run, agent = self._attempt, self._attempt.run, self._attempt.agent
+        if agent.options.keeps_session and attempt.conversation and not (self._folder.sessions / run.id).exists():
+            self._log("this worker does not have the session of earlier turns: the agent's program gets them as text")
         setup = None if configured is None else configured.setup
         preparation = preparation_of(self._folder, run, setup, attempt.workspace)
         if preparation.setup.mcp_servers and not check_agent.takes_servers(agent.options):
@@ -343,7 +401,7 @@ class TurnWork:
 
         with self._tracer.step("set up"):
             preparation.run(command, attempt.log, self._limits, attempt.secrets, check)
-        self._has_begun = True
+        self.has_begun = True
         failed = None
         try:
             with self._tracer.agent(agent, run, meter, attempt.at_work.log_file):
@@ -373,10 +431,9 @@ class TurnWork:
             if question is None:
                 raise
             made = None
-        if made is None and not has_findings and question is None and preset_of(attempt.agent) is not None:
-            if result.summary is None:
-                raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
-            question = in_words(result.summary, mask)
+        is_silent = made is None and not has_findings and question is None and result.summary is None
+        if is_silent and preset_of(attempt.agent) is not None:
+            raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:
             return self._asking(question, result.summary, failed)
         if made is None:
@@ -385,19 +442,13 @@ class TurnWork:
         commit, change = made
         if attempt.run.head_ref is not None:
             return replace(attempt.completed(None, result.summary, change), failure=turns.NOT_PUSHED)
-        if commit.left_out is not None:
-            rest = f"see the rest of its change with: runwarden service run {attempt.run.id} --diff"
-            text = f"the agent left files that git cannot store: {commit.left_out}; nothing was pushed; {rest}"
-            raise AgentFailedError(text)
+        if commit.fault is not None:
+            rest = f"nothing was pushed; see the change with: runwarden runs diff {attempt.run.id}"
+            raise AgentFailedError(f"{commit.fault}; {rest}")
         patch_bytes = attempt.diffs["diff"].stat().st_size
         if why := refusal(attempt.agent.options.change, commit.files.names, patch_bytes):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
-        self._recorder.begin_push(attempt.turn, commit.sha)
-        pushed = self._push(commit.sha)
-        if pushed != commit.sha:
-            change = self._patches().write_pushed(self._snapshot.git_dir, pushed, *attempt.diffs.values())
-        self._log(f"pushed {pushed} to {attempt.run.branch}")
-        return attempt.completed(pushed, result.summary or message.partition("\n")[0], change)
+        return self._deliver(commit, change, result.summary or message.partition("\n")[0])
 
     def _store_findings(self, remarks: list[str]) -> bool:
         """Store the agent's findings, and log the remarks on its files; return whether it has findings."""
@@ -428,54 +479,87 @@ class TurnWork:
         """
         attempt, workspace = self._attempt, self._attempt.workspace
         if self._made is None:
+            keeps = attempt.agent.options.commits == "keep"
             trees.remove(workspace.ours)
-            commit = workspace.commit(attempt.git, self._snapshot, self._base, message)
+            keep = (lambda given: attempt.secrets.mask(commit_message(attempt, given))) if keeps else None
+            commit = workspace.commit(attempt.git, self._snapshot, self._base, message, keep)
+            self._log_remarks()
             if commit is None:
                 return None
-            if name := attempt.secrets.named_in(workspace.contents(commit.files.names)):
-                text = f"the change holds the value of {name}, and was not pushed; keep the agent from it"
-                raise AgentFailedError(text)
             patches = self._patches()
             size = patches.content_bytes(workspace.ours, commit.files)
             if (large := oversize(attempt.agent.options.change, size)) is not None:
                 raise AgentFailedError(large)
+            pieces = workspace.contents(commit.files.names)
+            if not commit.is_plain:
+                pieces = chain(pieces, (workspace.stored(attempt.git, commit.files.new),))
+            if name := attempt.secrets.named_in(pieces):
+                text = f"the change holds the value of {name}, and was not pushed; keep the agent from it"
+                raise AgentFailedError(text)
             diffs = attempt.diffs.values()
-            self._made = commit, patches.write(workspace.ours, self._base, commit.sha, commit.tree, *diffs)
+            self._made = commit, patches.write(workspace.ours, commit, *diffs)
         return self._made
 
-    def _push(self, commit: str) -> str:
-        """Push, and return this turn's commit on its branch."""
-        attempt, branch = self._attempt, self._attempt.run.branch
-        expected = self._snapshot.branches.get(branch)
-        try:
-            with self._tracer.step("push"):
-                attempt.workspace.push(attempt.git, attempt.run.url, branch, commit, expected)
-        except GitCommandError as error:
+    def _deliver(self, commit: TurnCommit, change: TurnChange, summary: str | None) -> TurnOutcome:
+        """Push a commit; if others pushed to the branch in the meantime, on top of theirs."""
+        attempt, workspace, branch = self._attempt, self._attempt.workspace, self._attempt.run.branch
+        for _ in range(_MOST_PUSHES):
+            head = self._snapshot.branches.get(branch)
+            if head is not None and head != commit.base:
+                commit = moved(attempt.git, workspace.ours, commit, head, branch)
+                change = self._patches().write(workspace.ours, commit, *attempt.diffs.values())
+                self._made = commit, change
+                self._log(f"{branch} has moved to {head}: the change goes on top of that")
+            self.undelivered = UndeliveredCommit(commit.sha, summary)
+            self._recorder.begin_push(attempt.turn, commit.sha)
+            try:
+                with self._tracer.step("push"):
+                    workspace.push(attempt.git, attempt.run.url, branch, commit, head)
+                break
+            except GitCommandError as error:
+                if error.is_passing:
+                    raise
+                refused = GitCommandError(f"the push was refused: {error}")
+            try:
+                self._snapshot = snapshot = self._fetch()
+            except GitCommandError as again:
+                raise (again if again.is_passing else refused) from again
             # The push may have landed without its answer, or a killed attempt's push may have arrived since the fetch.
-            done = own_commit(attempt, self._fetch())
-            if done is None:
-                raise GitCommandError(f"the push was refused: {error}") from error
-            return done[0]
-        return commit
+            if (done := own_commit(attempt, snapshot)) is not None:
+                return attempt.completed(done[0], summary, self._written(snapshot.git_dir, done[0]))
+            if snapshot.branches.get(branch) == head:
+                raise refused
+            if branch not in snapshot.branches:
+                raise GitCommandError(f"the branch {branch} was deleted while the agent worked; {KEPT}")
+        else:
+            raise GitCommandError(f"{branch} moved at each of {_MOST_PUSHES} pushes; continue the run to try again")
+        self._log(f"pushed {commit.sha} to {branch}")
+        return attempt.completed(commit.sha, summary, change)
 
 
 def _dropped(number: int, why: str) -> StartingPoint:
     return StartingPoint("branch", number, f"{why}, and its changes were dropped: the checkout is as the branch is.")
 
 
-def _apply(workspace: Workspace, git: GitRunner, patch: bytes) -> str | None:
-    """Apply a kept patch; return why it cannot be applied, in which case the checkout is unchanged."""
-    if len(patch) >= turn_files.LARGEST_FILE:
-        return f"is larger than {turn_files.LARGEST_FILE} bytes"
+def _apply(workspace: Workspace, git: GitRunner, patch: bytes) -> list[str]:
+    """Apply a kept patch to the checkout; return the files in which it conflicts with the branch.
+
+    Raises:
+        GitCommandError: It cannot be applied at all, and the checkout is unchanged; the text says why.
+    """
     text = patch.decode("utf-8", "surrogateescape")
     folders = {"git_dir": workspace.history, "work_tree": workspace.tree}
-    options = ("apply", "--index", "--whitespace=nowarn")
+    conflicts: list[str] = []
     try:
-        git.feed(text, *options, "--check", "-", **folders)
-    except GitCommandError:
+        git.feed(text, "apply", "--3way", "--whitespace=nowarn", "-", **folders)
+    except GitCommandError as error:
         is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
-        return "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
-    git.feed(text, *options, "-", **folders)
+        conflicts = git("diff", "--name-only", "--diff-filter=U", "-z", **folders).split("\0")[:-1]
+        if not conflicts:
+            why = "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
+            raise GitCommandError(why) from error
+        # For the agent's git they are ordinary changes.
+        git("reset", "--quiet", "--", *conflicts, **folders)
     listed = git.feed(text, "apply", "--numstat", "-z", "-").split("\0")[:-1]
     workspace.begun_with = frozenset(one.split("\t", 2)[2] for one in listed)
-    return None
+    return conflicts

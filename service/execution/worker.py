@@ -29,6 +29,7 @@ from service.store import dispatch, events, invitations, organizations, postings
 from service.store.database import AWAY, Database, DatabaseClock
 from service.store.doorbell import Doorbell
 from service.store.workers import Worker
+from service.text import storable
 
 _ROUND_S: Final = 1.0
 _CLOSING_S: Final = 5.0
@@ -170,6 +171,9 @@ class TurnWorker:
                 self._counting.wait_for(lambda: False)
         except ShortageError as reason:
             _logger.warning("%s turn %d is put back: %s", run_id, number, reason)
+            why = f"put back, as its worker is short of something: {reason}".replace(f"{self._folder.root}/", "")
+            with contextlib.suppress(SQLAlchemyError), self._database.write() as connection:
+                turns.note_put_back(connection, run_id, number, storable(why), self._clock())
             self._ended.wait(self._settings.put_back_s)
         except PausedTurnError as reason:
             _logger.info("%s", reason)

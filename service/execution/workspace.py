@@ -7,18 +7,27 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from service.execution import processes, trees
-from service.execution.change import ChangedFiles, changed_between
+from service.execution import large_files, processes, trees
+from service.execution.commits import (
+    AgentHistory,
+    ChangedFiles,
+    TurnCommit,
+    auto_merge,
+    changed_between,
+    commit_tree,
+    history_of,
+)
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot
 from service.findings import collect
 from service.settings import DataFolder
-from service.text import one_line, storable
+from service.text import one_line, plural, storable
 
 _PIECE = 1 << 20
 _LARGEST_RESULT = 256 * 1024
@@ -28,6 +37,9 @@ _MOST_NAMED = 5
 _LONGEST_NAME = 200
 _LONGEST_PART = 255
 """How many bytes a file's name can have on Linux."""
+_LINK = "160000"
+"""The mode of a submodule's entry."""
+_MOST_KEPT_COMMITS = 50
 _SOME_NOT_ADDED = 1
 """The exit status of `git add --ignore-errors` that could store some files only."""
 _logger = logging.getLogger(__name__)
@@ -39,17 +51,6 @@ class Result:
 
     summary: str | None = None
     commit_message: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TurnCommit:
-    """A commit of a turn's changes."""
-
-    sha: str
-    tree: str
-    files: ChangedFiles
-    left_out: str | None = None
-    """In words, the files of the checkout that git could not store in it; None: it has all."""
 
 
 def instructions_of(task: Mapping[str, Any]) -> str:
@@ -89,8 +90,14 @@ class Workspace:
         """Patterns of files that the agent's program writes for itself, which are never committed."""
         self.begun_with: frozenset[str] = frozenset()
         """The files of the kept patch that the checkout was begun with."""
+        self.remarks: list[str] = []
+        """Lines for the turn's log."""
+        self._has_attributes = False
+        """Whether the checkout has a file `.gitattributes`."""
         self._prepared: dict[str, bytes] | None = None
         """The digests of files as the repository's set-up left them; None: it has none."""
+        self.large_files: large_files.LargeFiles | None = None
+        """Those of the repository, if it is set up to have any."""
         self.ours = root / "commit.git"
         """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
 
@@ -123,16 +130,50 @@ class Workspace:
     def check_out(self, git: GitRunner, snapshot: RepositorySnapshot, branch: str) -> str | None:
         """Fill the checkout from the branch, or without one from the default branch; return the commit, if any."""
         base = snapshot.branches.get(branch) or snapshot.branches.get(snapshot.default_branch or "")
+        filled: list[str] = []
         refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
         _borrow(self.history, snapshot, branch, refs | ({f"refs/heads/{branch}": base} if base else {}))
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
             collect.clear(self.tree)
+            if self.large_files is not None:
+                filled = self.large_files.fill(
+                    self.tree, large_files.tracked(git, self._attributes(snapshot), base), base
+                )
+                self.remarks.append(f"Git LFS: {plural(len(filled), 'file')}")
+            if names := [path for path, _ in self._links(git, snapshot.git_dir, base)]:
+                self.remarks.append(f"submodules are not fetched: {_listed(names)}")
         # For the agent's own git: it may commit, and its final checkout becomes the turn's commit.
         (self.tree / ".git").write_text(f"gitdir: {self.history}\n", "utf-8")
         with (self.history / "config").open("a", encoding="utf-8") as config:
             config.write("[user]\n\tname = agent\n\temail = agent@runwarden.invalid\n")
+            if self.large_files is not None:
+                config.write(large_files.FILTER)
+                (self.history / "info/attributes").write_text("* -text -ident -working-tree-encoding\n")
+        if filled:
+            # Otherwise they would look changed to the agent.
+            given = "".join(f"{name}\0" for name in filled)
+            git.feed(given, "update-index", "-z", "--stdin", git_dir=self.history, work_tree=self.tree)
         return base
+
+    def _attributes(self, snapshot: RepositorySnapshot) -> Path:
+        """Make a git-dir that obeys the attributes of the repository; nothing is checked out with it."""
+        folder = self.root / "attributes.git"
+        trees.remove(folder)
+        _borrow(folder, snapshot, branch="main", refs={})
+        (folder / "info/attributes").unlink()
+        if self.ours.exists():
+            with (folder / "objects/info/alternates").open("a", encoding="utf-8") as file:
+                file.write(f"{self.ours / 'objects'}\n")
+        return folder
+
+    def _links(self, git: GitRunner, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
+        """Return the submodules of a commit: the path and the entry of each."""
+        if commit is None or not git("ls-tree", commit, "--", ".gitmodules", git_dir=git_dir):
+            return []
+        entries = (entry.partition("\t") for entry in git("ls-tree", "-r", "-z", commit, git_dir=git_dir).split("\0"))
+        found = (((path, entry.split())) for entry, _, path in entries if entry.startswith(f"{_LINK} "))
+        return [(path, f"{_LINK} {entry[2]}") for path, entry in found]
 
     def note_prepared(self, since_ns: int) -> None:
         """Note the files that the set-up, which began at `since_ns`, left in the checkout: they are not committed."""
@@ -158,12 +199,25 @@ class Workspace:
             digest.update(piece)
         return digest.digest()
 
-    def commit(self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None, message: str) -> TurnCommit | None:
-        """Commit the changes in the checkout on top of its base; None: there are none."""
+    def commit(
+        self,
+        git: GitRunner,
+        snapshot: RepositorySnapshot,
+        base: str | None,
+        message: str,
+        keep: Callable[[str], str] | None = None,
+    ) -> TurnCommit | None:
+        """Commit the changes in the checkout on top of its base and of the agent's merges; None: there are none.
+
+        `keep`: keeps the agent's own commits, with the messages that this function makes of theirs.
+        """
         _borrow(self.ours, snapshot, branch="main", refs={})
+        theirs, history = self._agent_history(git, snapshot, base)
+        parents = tuple(filter(None, (base, *history.merged)))
+        compared, _ = auto_merge(git, self.ours, parents)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         gone, locked = self._prepare()
-        git("read-tree", base or "--empty", git_dir=self.ours, work_tree=self.tree)
+        git("read-tree", compared or "--empty", git_dir=self.ours, work_tree=self.tree)
         if gone or locked:
             hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
             ignored = tuple(name for name in self._names(git, *hidden) if name.endswith("/"))
@@ -181,16 +235,133 @@ class Workspace:
             _logger.info("%s", error)
             left_out += names
         tree = git("write-tree", git_dir=self.ours)
-        files = changed_between(git, self.ours, base, tree)
-        if prepared := self._prepared_among(files):
-            git.feed(prepared, "update-index", "-z", "--index-info", git_dir=self.ours)
+        files = changed_between(git, self.ours, compared, tree)
+        fault = f"the agent left files that git cannot store: {_listed(left_out)}" if left_out else None
+        entries = self._prepared_among(files) + self._submodules(git, compared, files)
+        raw = large_files.tracked(git, self._attributes(snapshot), tree, files.names) if self._has_attributes else []
+        if self.large_files is not None:
+            for name, pointer in self.large_files.take(self.tree, raw).items():
+                mode = "100755" if (self.tree / name).stat().st_mode & stat.S_IXUSR else "100644"
+                blob = git.feed(pointer, "hash-object", "-w", "--stdin", git_dir=self.ours).strip()
+                entries += f"{mode} {blob}\t{name}\0"
+        elif raw := [
+            name for name in raw if (self.tree / name).exists() and not large_files.object_in(self.tree / name)
+        ]:
+            what = f"the agent changed files that the repository keeps in Git LFS: {_listed(raw)}"
+            fault = fault or f"{what}; allow it with lfs = true in the repository's setup"
+        if entries:
+            git.feed(entries, "update-index", "-z", "--index-info", git_dir=self.ours)
             tree = git("write-tree", git_dir=self.ours)
-            files = changed_between(git, self.ours, base, tree)
-        if not files.names and not left_out:
+            files = changed_between(git, self.ours, compared, tree)
+        if not files.names and fault is None and parents in {(), (base,)}:
             return None
-        parents = ("-p", base) if base else ()
-        sha = git.feed(message, "commit-tree", tree, *parents, "-F", "-", git_dir=self.ours).strip()
-        return TurnCommit(sha, tree, files, _listed(left_out) if left_out else None)
+        self._note_alike(git, files)
+        last = None
+        if keep is not None and history.made:
+            try:
+                last, files = self._keep(git, theirs, history.made, files, keep)
+            except GitCommandError as error:
+                self.remarks.append(f"the agent's commits become one: {error}")
+        if last is None:
+            sha = commit_tree(git, self.ours, tree, parents, message)
+        elif git("rev-parse", f"{last}^{{tree}}", git_dir=self.ours) == tree:
+            sha = last
+        else:
+            sha = commit_tree(git, self.ours, tree, (last,), message)
+        is_plain = not history.merged and (last is None or (sha == last and len(history.made) == 1))
+        return TurnCommit(sha, tree, base, history.merged, is_plain, compared, files, fault)
+
+    def _keep(
+        self,
+        git: GitRunner,
+        theirs: Path,
+        made: Sequence[tuple[str, ...]],
+        files: ChangedFiles,
+        keep: Callable[[str], str],
+    ) -> tuple[str | None, ChangedFiles]:
+        """Make the agent's commits again; return the last, and all files that any of them touches."""
+        if len(made) > _MOST_KEPT_COMMITS:
+            self.remarks.append(f"the agent made more than {_MOST_KEPT_COMMITS} commits: they became one")
+            return None, files
+        again: dict[str, str] = {}
+        own = {each[0] for each in made}
+        borders = {one for each in made for one in each[1:]} - own
+        wanted = "".join(f"{one}\n" for one in (*own, *(f"^{one}" for one in borders)))
+        pack = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=theirs)
+        git.feed(pack, "unpack-objects", "-q", "--strict", git_dir=self.ours)
+        names, blobs, new = dict.fromkeys(files.names), set(files.blobs), set(files.new)
+        for sha, *before in made:
+            message = git("log", "--max-count=1", "--format=%B", sha, "--", git_dir=self.ours)
+            tree = git("rev-parse", f"{sha}^{{tree}}", git_dir=self.ours)
+            parents = [again.get(one, one) for one in before]
+            again[sha] = commit_tree(git, self.ours, tree, parents, keep(message))
+            changed = changed_between(git, self.ours, auto_merge(git, self.ours, parents)[0], tree)
+            names |= dict.fromkeys(changed.names)
+            blobs |= changed.blobs
+            new |= changed.new
+        return again[made[-1][0]], ChangedFiles(tuple(names), files.before, frozenset(blobs), frozenset(new))
+
+    def stored(self, git: GitRunner, blobs: Iterable[str]) -> bytes:
+        """Return the contents of files in the service's git-dir."""
+        listed = "".join(f"{blob}\n" for blob in blobs if blob.strip("0"))
+        return git.feed(listed, "cat-file", "--batch", git_dir=self.ours).encode("utf-8", "surrogateescape")
+
+    def _submodules(self, git: GitRunner, base: str | None, files: ChangedFiles) -> str:
+        """Return the entries of submodules that only lost their empty folders; remark on work inside of others."""
+        restored, lost = list[str](), list[str]()
+        for path, entry in self._links(git, self.ours, base):
+            folder = self.tree / path
+            if path in files.names and ".gitmodules" not in files.names and not folder.exists():
+                restored.append(f"{entry}\t{path}\0")
+            elif folder.is_dir() and any(folder.iterdir()):
+                lost.append(path)
+        if lost:
+            self.remarks.append(f"files in submodules are not committed: {_listed(lost)}")
+        return "".join(restored)
+
+    def _note_alike(self, git: GitRunner, files: ChangedFiles) -> None:
+        """Remark on changed files whose names are the same to file systems that ignore case."""
+        groups: dict[str, set[str]] = {_folded(name): set() for name in files.names}
+        for name in self._names(git, "ls-files", "-z"):
+            if (group := groups.get(_folded(name))) is not None:
+                group.add(name)
+        alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]
+        if alike:
+            what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
+            self.remarks.append(f"{what}: {_listed(alike)}")
+
+    def _agent_history(
+        self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None
+    ) -> tuple[Path, AgentHistory]:
+        """Return a git-dir with the agent's objects, and its history."""
+        theirs, objects = self.root / "theirs.git", self.history / "objects"
+        trees.remove(theirs)
+        _borrow(theirs, snapshot, branch="main", refs={})
+        with (theirs / "objects/info/alternates").open("a", encoding="utf-8") as file:
+            file.write(f"{objects}\n")
+        try:
+            # Links and the names of other folders would lead to objects that the agent may not read; a pipe blocks.
+            for path, folder, entries in trees.walk(objects):
+                for entry in entries:
+                    is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+                    if not is_plain or (path, entry.name) == ("", "info"):
+                        trees.remove(entry.name, within=folder)
+            return theirs, history_of(git, theirs, snapshot, base)
+        except (GitCommandError, OSError) as error:
+            _logger.info("the agent's history cannot be read: %s", error)
+            return theirs, AgentHistory()
+
+    def pack(self, git: GitRunner, snapshot: RepositorySnapshot, commit: str) -> bytes:
+        """Return a commit with everything that the repository does not have yet, as a pack of git."""
+        wanted = "".join(f"{one}\n" for one in (commit, *(f"^{sha}" for sha in snapshot.branches.values())))
+        packed = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=self.ours)
+        return packed.encode("utf-8", "surrogateescape")
+
+    def unpack(self, git: GitRunner, snapshot: RepositorySnapshot, pack: bytes) -> None:
+        """Make the service's git-dir with the commit of an earlier attempt."""
+        self.git_home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _borrow(self.ours, snapshot, branch="main", refs={})
+        git.feed(pack.decode("utf-8", "surrogateescape"), "unpack-objects", "-q", git_dir=self.ours)
 
     def _prepared_among(self, files: ChangedFiles) -> str:
         """Return the base's entries of files that are as the set-up left them, without those of the kept patch."""
@@ -233,6 +404,7 @@ class Workspace:
                     gone.append(path)
                 else:
                     trees.unlock_file(entry, folder)
+                    self._has_attributes |= entry.name == ".gitattributes"
         return gone, locked
 
     def contents(self, names: Iterable[str]) -> Iterator[bytes]:
@@ -251,15 +423,17 @@ class Workspace:
         finally:
             os.close(tree)
 
-    def push(self, git: GitRunner, url: str, branch: str, commit: str, expected: str | None) -> None:
-        """Push a commit to its branch if the branch is still at `expected` (None: if it still does not exist).
+    def push(self, git: GitRunner, url: str, branch: str, commit: TurnCommit, expected: str | None) -> None:
+        """Push a commit, after its large files, if its branch is still at `expected` (None: does not exist).
 
         Raises:
             GitCommandError: The branch has moved, or the repository cannot be written.
         """
+        if self.large_files is not None:
+            self.large_files.upload(self.ours, commit.files.blobs)
         ref = f"refs/heads/{branch}"
         lease = f"--force-with-lease={ref}:{expected or ''}"
-        git("push", "--quiet", "--no-verify", lease, "--", url, f"{commit}:{ref}", git_dir=self.ours)
+        git("push", "--progress", "--no-verify", lease, "--", url, f"{commit.sha}:{ref}", git_dir=self.ours)
 
     def result(self) -> Result:
         """Read the agent's report on its work; nothing in it can fail the turn."""
@@ -304,6 +478,10 @@ def _borrow(git_dir: Path, snapshot: RepositorySnapshot, branch: str, refs: Mapp
     }
     for name, text in files.items():
         (git_dir / name).write_text(text, "utf-8", "surrogateescape")
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _listed(names: Sequence[str]) -> str:

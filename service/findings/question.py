@@ -1,6 +1,7 @@
-"""A question that an agent ends with: from a file in its checkout, which may hold anything, or its last message."""
+"""What an agent asks in a file of its checkout, which may hold anything, and what its last message offers."""
 
 import errno
+import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +16,21 @@ _LARGEST: Final = 1 << 20
 _LONGEST: Final = 2000
 _MOST_CHOICES: Final = 9
 _LONGEST_CHOICE: Final = 200
+_MARKS: Final = ("?", "\uff1f", "\u061f", "\u055e", "\u1367")
+"""Question marks: Latin, East Asian, Arabic, Armenian and Ethiopic."""
+_MARKUP: Final = " \t*_`~\"'()[]{}<>«»“”‘’„‚「」『』"  # noqa: RUF001 — what may stand around a sentence
+_CHOICE: Final = re.compile(r"([-*+•]|\(?(\d{1,2}|[A-Za-z])[.):])\s")
+_HINT: Final = re.compile(r"\s*\([^()]{1,40}\)\W*$")
+"""Such as `(yes/no)` after a question."""
+_SENTENCE: Final = re.compile(r"(?<=[.!?\u3002\uff01\uff1f\u061f])[*_`\"')\]]*(?:\s+|(?<=[\u3002\uff01\uff1f]))")
+_ASKS: Final = re.compile(
+    r"""\b(please|kindly)\ (confirm|advise|choose|pick|decide|tell|clarify|specify|provide|share|let|answer|reply|say)\b
+    | \b(let\ me\ know|tell\ me|awaiting|waiting\ for|wait\ for|await)\b
+    | \bI\ need\ (you|your|to\ know|a\ decision)\b | \b(your|you)\ (decision|choice|call|answer)\b\W*$
+    | \bI('ll|\ will|\ can)\b.{0,80}\bif\ you\ (want|like|wish|prefer|agree|confirm)\b
+    | \bif\ you('d|\ would)\ like\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +83,22 @@ def asked(tree: Path, mask: Callable[[str], str], remarks: list[str]) -> Questio
     return Question(_clean(question.strip(), _LONGEST, mask), tuple(kept))
 
 
-def in_words(words: str | None, mask: Callable[[str], str]) -> Question | None:
-    """Return the last message of an agent that changed nothing, if it ends with a question mark."""
-    text = "" if words is None else words.strip()
-    return Question(_clean(text[-_LONGEST:], _LONGEST, mask)) if text.endswith(("?", "？")) else None  # noqa: RUF001
+def offer(words: str | None) -> str | None:
+    """Return the question or offer with which an agent's last message ends; None: it only reports.
+
+    Nothing depends on it but what people are shown: the turn is completed either way.
+    """
+    lines = [line.strip() for line in (words or "").splitlines() if line.strip()]
+    # Choices may follow the question.
+    while lines and len(lines) > 1 and _CHOICE.match(lines[-1]):
+        lines.pop()
+    if not lines:
+        return None
+    sentences = [one for one in _SENTENCE.split(_HINT.sub("", lines[-1]).strip(_MARKUP)) if one.strip(_MARKUP)]
+    asking = [one for one in sentences[-2:] if one.rstrip(_MARKUP).endswith(_MARKS) or _ASKS.search(one)]
+    if not asking or asking[-1] is not sentences[-1]:
+        return None
+    return " ".join(one.strip() for one in asking)[-_LONGEST:]
 
 
 def _unusable(remark: str, remarks: list[str]) -> Question:

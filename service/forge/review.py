@@ -24,6 +24,8 @@ _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _PATIENCE: Final = 6
 """How many attempts wait for a pull request to show the push that was reviewed."""
+_MOST_FAULTS: Final = 3
+"""How often the forge may fail at a comment before the findings that are left go into the text."""
 _HEAD: Final = re.compile(r"refs/(?:pull|merge-requests)/([0-9]{1,9})/head")
 Lines = Mapping[str, frozenset[int]]
 
@@ -58,7 +60,7 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     named = f"[{run.id}]({subject.run_url})" if subject.run_url else f"`{run.id}`"
     found = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
     report = Report(run.agent, commit, found, f"Run {named}, turn {posting.number}.")
-    bring_up_to_date(forge, current.number, report)
+    bring_up_to_date(forge, current.number, report, is_lasting=posting.attempts >= _MOST_FAULTS)
     return Posted(current.url)
 
 
@@ -70,8 +72,10 @@ def _pull_request(forge: Forge, run: Run) -> PullRequest | None:
     return next((one for one in found if one.state == "open"), next(iter(found), None))
 
 
-def bring_up_to_date(forge: Forge, number: int, report: Report) -> None:
+def bring_up_to_date(forge: Forge, number: int, report: Report, *, is_lasting: bool = False) -> None:
     """Bring an agent's review of a pull request up to date with its findings.
+
+    `is_lasting`: a forge that failed often by itself fails at one of the comments.
 
     Raises:
         ForgeError: The forge did not accept everything; the next attempt finds the accepted part.
@@ -80,9 +84,9 @@ def bring_up_to_date(forge: Forge, number: int, report: Report) -> None:
     try:
         _Update(forge, number, report, lines).apply()
     except ForgeError as error:
-        if not error.is_final:
+        if not error.is_final and (error.is_away or not is_lasting):
             raise
-        # The forge does not accept one of the lines, so all new findings go into the text.
+        # The forge does not accept one of the comments, so the rest goes into the text.
         _Update(forge, number, report, {}).apply()
 
 

@@ -243,6 +243,9 @@ def show_changes(
         answer = results.read_turn_diff(run_id, turn, context, caller)
     else:
         answer = results.read_run_diff(run_id, context, caller)
+    if len(answer.body) > results.LARGEST_DIFF:
+        way = f"download it: /runs/{run_id}/changes.patch?turn={turn}"
+        raise HttpError(413, "diff_too_large", f"the change is too large for this page; {way}")
     found = text.diff_files(bytes(answer.body).decode("utf-8", "replace"))
     if path:
         file = next((number for number, one in enumerate(found) if one.path == path), -1)

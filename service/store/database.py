@@ -80,6 +80,8 @@ class Database:
                 self.url, creator=self._connect, pool_size=5, max_overflow=15, pool_pre_ping=True
             )
             self._reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self.shown = self.url.render_as_string(hide_password=True)
+        """Its address without the password."""
         self.writing = self.engine.execution_options(runwarden_writes=True)
         """The engine whose transactions hold SQLite's write lock from their start."""
 

@@ -40,9 +40,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     if room <= 0:
         return []
     able = [row.id for row in connection.execute(_owners_by_last_slot())]
-    if share is None:
-        alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
-        share = slots if alone else max(1, slots - 1)
+    share = share_of(connection, slots, share)
     taken = Counter(row.organization_id for row in under_way)
     # Turns on the same branch of a repository (a lane) are executed one after the other.
     lanes = {(row.url, row.branch) for row in under_way}
@@ -63,6 +61,14 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
             # It is now the one served most recently.
             able.append(owner)
     return chosen
+
+
+def share_of(connection: sa.Connection, slots: int, configured: int | None) -> int:
+    """Return how many of the slots one organization may use at a time."""
+    if configured is not None:
+        return configured
+    alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1
+    return slots if alone else max(1, slots - 1)
 
 
 @cache

@@ -4,8 +4,8 @@ While a provider is down, one turn at a time is started to probe it; the first a
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -13,9 +13,7 @@ from service.agents.options import ModelAccess
 from service.clock import rfc3339
 from service.store import agents
 from service.store.database import insert_new
-from service.store.runs import Run
 from service.store.schema import UNDER_WAY, WAITING, found, model_outages, runs, turns
-from service.store.turns import Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +76,6 @@ class Sources:
         return [(one, counted[source]) for source, one in self.outages.items()]
 
 
-def explained(connection: sa.Connection, run: Run, conversation: Sequence[Turn]) -> list[Turn]:
-    """Return a run's turns; an open turn that waits for its model says so in `failure`."""
-    *ended, last = conversation
-    if last.finished_at is None and last.failure is None and not run.is_restricted:
-        sources = Sources(connection)
-        if (source := sources.of(run.organization_id, run.agent)) is not None:
-            outage = sources.outages[source]
-            last = replace(last, failure=f"waiting for {outage.shown} since {clock_time(outage.since)}")
-    return [*ended, last]
-
-
 def clock_time(micros: int) -> str:
-    """Return a recent instant as a time of day, such as `01:20 UTC`."""
-    return f"{rfc3339(micros)[11:16]} UTC"
+    """Return an instant to the minute, such as `2026-01-31 01:20 UTC`."""
+    return f"{rfc3339(micros)[:16].replace('T', ' ')} UTC"

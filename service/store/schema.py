@@ -276,7 +276,8 @@ turns = _table(
     *_numbers("attempt"),
     # Attempts without any answer from the model, and when the turn may start again.
     sa.Column("pauses", sa.Integer, nullable=False, server_default="0"),
-    *_large("due_at", nullable=True),
+    # Since when its code host has not answered, if the last attempt failed for that.
+    *_large("due_at", "waiting_since", nullable=True),
     *_large("accepted_at"),
     *_large("dispatched_at", "started_at", "finished_at", nullable=True),
     *_texts("executor", "commit_sha", "summary", "failure", nullable=True),

@@ -17,8 +17,9 @@ from service.store.schema import log_pieces, runs, turn_files, turns
 
 FINDINGS: Final = "findings"
 """The file kind of findings."""
-LARGEST_FILE: Final = 16 << 20
-"""How many bytes of a log or diff are kept; a larger diff can be read from the commit in the repository."""
+COMMIT: Final = "commit"
+"""The file kind of a turn's commit that waits for its push, as a pack of git."""
+LARGEST_LOG: Final = 16 << 20
 _TABLES: Final = (turn_files, log_pieces)
 
 Key = tuple[str, int]
@@ -56,30 +57,32 @@ def log_piece(connection: sa.Connection, folder: DataFolder, key: Key, offset: i
 
 
 def diff(connection: sa.Connection, folder: DataFolder, key: Key, kind: DiffKind) -> bytes | None:
-    """Return a patch, at most 16 MiB of it; None if none is stored."""
+    """Return a patch; None if none is stored."""
     if connection.dialect.name != "sqlite":
         return content(connection, key, kind)
     file = folder.turn_diff(*key) if kind == "diff" else folder.run_diff(*key)
-    if not file.exists():
-        return None
-    with file.open("rb") as patch:
-        return patch.read(LARGEST_FILE)
+    return file.read_bytes() if file.exists() else None
 
 
 def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
-    """Store a diff or findings, replacing any earlier ones, unless a later attempt took over or the run was deleted."""
+    """Store a file, replacing an earlier one of its kind, unless a later attempt took over or the run was deleted."""
     if not _is_latest(connection, key, attempt):
         return
-    values = {"run_id": key[0], "number": key[1], "kind": kind, "content": zlib.compress(content[:LARGEST_FILE])}
+    values = {"run_id": key[0], "number": key[1], "kind": kind, "content": zlib.compress(content)}
     if not insert_new(connection, turn_files, values):
         connection.execute(sa.update(turn_files).where(*_of(turn_files, key), turn_files.c.kind == kind).values(values))
 
 
 def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
-    """Return a stored diff or findings; None if there are none."""
+    """Return a stored file; None if there is none of its kind."""
     query = sa.select(turn_files.c.content).where(*_of(turn_files, key), turn_files.c.kind == kind)
     packed = connection.execute(query).scalar()
     return None if packed is None else zlib.decompress(packed)
+
+
+def remove(connection: sa.Connection, key: Key, kind: str) -> None:
+    """Remove a stored file, if there is one of its kind."""
+    connection.execute(sa.delete(turn_files).where(*_of(turn_files, key), turn_files.c.kind == kind))
 
 
 def newest(connection: sa.Connection, run_id: str, kind: str, most_bytes: int) -> dict[int, bytes]:
@@ -102,14 +105,14 @@ def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) 
     if not _is_latest(connection, key, attempt):
         return
     starts_at = log_size(connection, key) or 0
-    piece = piece[: max(0, LARGEST_FILE - starts_at)]
+    piece = piece[: max(0, LARGEST_LOG - starts_at)]
     if piece:
         insert_new(connection, log_pieces, _piece(key, starts_at, piece))
 
 
 def pack_log(connection: sa.Connection, key: Key) -> None:
     """Join the pieces of a log that is no longer written."""
-    whole = read_log(connection, key, 0, LARGEST_FILE)
+    whole = read_log(connection, key, 0, LARGEST_LOG)
     if whole:
         connection.execute(sa.delete(log_pieces).where(*_of(log_pieces, key), log_pieces.c.ends_at <= len(whole)))
         insert_new(connection, log_pieces, _piece(key, 0, whole))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.store import events, postings
+from service.store import events, postings, turn_files
 from service.store import runs as run_store
 from service.store.schema import UNDER_WAY, first, found, runs, turns
 
@@ -17,10 +17,6 @@ NOT_EXECUTED: Final = "the lab made this turn up: no agent worked, so it has no 
 NOT_PUSHED: Final = "the head of a fork is not pushed to: the agent's change is kept only as a patch"
 MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and take no slot."""
-UNFINISHED: Final = frozenset(
-    {"out_of_budget", "timed_out", "idle", "model_unreachable", "rate_limited", "cut_short", "needs_answer"}
-)
-"""Kinds of failure after which the next turn starts from the unpushed change, unless its caller asks otherwise."""
 NEEDS_ANSWER: Final = "needs_answer"
 """The outcome of a turn whose agent asked a question; its status is `failed`."""
 CANCELLED: Final = "cancelled"
@@ -66,6 +62,10 @@ class Turn:
     """The worker that claimed it last; `MADE_UP` for a turn of the lab."""
     from_turn: int | None
     """The turn whose unpushed change it starts from, possibly its own after a pause; None to start from the branch."""
+    pushing_sha: str | None
+    """The commit that an attempt pushed, or was about to push."""
+    waiting_since: int | None
+    """Since when its code host has not answered; None if the last attempt did not fail for that."""
 
     @property
     def is_unpushed(self) -> bool:
@@ -85,8 +85,8 @@ class Turn:
 
     @property
     def is_resumed_from_patch(self) -> bool:
-        """Whether the next turn starts from that change, unless its caller asks otherwise."""
-        return self.failure_kind in UNFINISHED or self.from_turn is not None
+        """Whether the next turn starts from that change, unless its caller asks otherwise: not if it was cancelled."""
+        return self.outcome != CANCELLED or self.from_turn is not None
 
     @property
     def outcome(self) -> str | None:
@@ -133,9 +133,12 @@ class TurnPause:
     """The earliest next start."""
     why: str | None
     """The reason for callers; None to show the outage of its provider."""
-    from_turn: int | None
     is_counted: bool
     """Whether this was an attempt; otherwise it counts as a pause."""
+    from_turn: int | None = None
+    """See `Turn.from_turn`."""
+    since: int | None = None
+    """Since when its code host has not answered; None if it waits for something else."""
     change: Mapping[str, object] = field(default_factory=dict)
     """The agent's change so far, in the fields of a turn; empty if not known."""
 
@@ -178,6 +181,7 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) ->
         "status": "queued",
         "dispatched_at": None,
         "due_at": paused.due_at,
+        "waiting_since": paused.since,
         "failure": paused.why,
     }
     values |= {"pauses": turn.pauses + (not paused.is_counted), "from_turn": paused.from_turn}
@@ -185,6 +189,13 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) ->
     if changed.rowcount:
         run_store.set_status(connection, turn.run_id, "queued", now)
     return changed.rowcount > 0
+
+
+def note_put_back(connection: sa.Connection, run_id: str, number: int, why: str, now: int) -> None:
+    """Record why an open turn's worker has no room for it at present."""
+    held = turns.c.status.notin_(run_store.FINAL)
+    connection.execute(sa.update(turns).where(*_is(run_id, number), held).values(failure=why))
+    run_store.touch(connection, run_id, now)
 
 
 def begin_push(connection: sa.Connection, turn: Turn, commit: str) -> bool:
@@ -218,6 +229,7 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
         sa.update(turns).where(*_is(run_id, number), held, turns.c.status.notin_(run_store.FINAL)).values(values)
     )
     if changed.rowcount:
+        turn_files.remove(connection, (run_id, number), turn_files.COMMIT)
         run_store.set_status(connection, run_id, outcome.status, now)
         is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
         state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"

@@ -113,6 +113,7 @@ class Cache(ThreadedStore):
     # reads
 
     active_runs = reads(read_runs.active_runs)
+    gone = reads(read_runs.gone)
     details = reads(read_runs.details)
     known_statuses = reads(read_runs.known_statuses)
     repositories = reads(read_runs.repositories)

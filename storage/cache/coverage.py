@@ -127,6 +127,8 @@ def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
         newest = connection.execute("SELECT as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
         if before is None or ahead_us > before or newest is None:
             return False
+        # Times from before the clock was set back order nothing.
+        connection.execute("DELETE FROM written")
         present_us = newest[0] + ahead_us - step_us
         connection.execute("DELETE FROM coverage WHERE start_us > ?", (present_us,))
         connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (present_us,))

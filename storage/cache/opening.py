@@ -34,6 +34,7 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
 _IN_USE_WAIT_S: Final = 2.0
 """How long to wait until a cache of another layout is no longer in use: a first frame reads it only for a moment."""
 _RETRY_S: Final = 0.02
+_MOMENT_S: Final = 2.0
 
 
 class SetAside(Struct, frozen=True):
@@ -77,6 +78,20 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
         make_private(path)
         _lay_out_if_empty(path)
         return SetAside(aside, is_damaged)
+
+
+def is_held(path: Path) -> bool:
+    """Whether another process holds the cache for longer than a moment."""
+    if not path.exists():
+        return False
+    with closing(sqlite3.connect(path, timeout=_MOMENT_S, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+        except sqlite3.DatabaseError:
+            pass  # It is damaged: opening it says so.
+    return False
 
 
 def mark_damaged(path: Path) -> None:

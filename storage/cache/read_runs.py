@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec.json
 from msgspec.structs import replace
 
-from storage.cache.run_sql import Where, both, order_by, where
+from storage.cache.run_sql import ACTIVE_SQL, Where, both, order_by, where
 from storage.cache.work_time import took
 from storage.database import data_version, snapshot
 from storage.records import (
@@ -76,7 +76,7 @@ class Remembered:
 def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Remembered) -> int:
     """The number of matching runs."""
     rest = replaced_statuses(condition)
-    if rest and condition != rest:
+    if (rest and condition != rest) or condition.active:
         return remembered.get(connection, ("total", condition), lambda: count(connection, where(condition)))
     # The counts by status are shown with the total, and their sum is the total: one scan gives both.
     known = by_status(connection, condition, remembered)
@@ -93,6 +93,12 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: 
     query = counts if rest else "SELECT status, runs FROM statuses WHERE runs > 0"
     found = remembered.get(connection, rest, lambda: dict(connection.execute(query, wanted.parameters).fetchall()))
     return dict(found)
+
+
+def gone(connection: sqlite3.Connection) -> dict[str, int]:
+    """By status: the number of active runs that the service no longer shows."""
+    query = f"SELECT status, count(*) FROM runs WHERE {ACTIVE_SQL} AND presence = 'lost' GROUP BY status"
+    return dict(connection.execute(query).fetchall())
 
 
 def replaced_statuses(condition: RunFilter) -> RunFilter:
@@ -224,7 +230,7 @@ def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
     condition = where(RunFilter(active=True))
     found = connection.execute(
         f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"
-        f" WHERE {condition.sql} AND presence <> 'lost' ORDER BY {order_by(RunSort())}",
+        f" WHERE {condition.sql} ORDER BY {order_by(RunSort())}",
         condition.parameters,
     )
     return tuple(_run(values) for values in found.fetchall())

@@ -21,6 +21,7 @@ _ROWS: Final = {
     "watched": "run",
     "summaries": "run",
     "sightings": "id",
+    "written": "run",
     "run_bodies": "id",
     "runs": "id",
 }

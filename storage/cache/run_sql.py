@@ -67,7 +67,7 @@ def where(condition: RunFilter) -> Where:
         _among("status", condition.statuses),
         _negated(_among("status", condition.not_statuses)),
         # The status is repeated as a condition, because the other orders' indexes hold it and not `is_final`.
-        Where(f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL})") if condition.active else None,
+        Where(f"{ACTIVE_SQL} AND status NOT IN ({FINAL_SQL}) AND presence <> 'lost'") if condition.active else None,
         # The plus keeps SQLite from the index of statuses: nearly every run has ended, and all would be sorted.
         Where(f"+status IN ({FINAL_SQL})") if condition.ended else None,
         Where(STUCK_SQL) if condition.stuck else None,

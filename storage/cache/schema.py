@@ -19,6 +19,8 @@ CREATE TABLE runs (
 ) STRICT;
 -- All that is read and written of a run that has not changed.
 CREATE TABLE sightings (id INTEGER PRIMARY KEY, digest INTEGER NOT NULL, asked_us INTEGER NOT NULL) STRICT;
+-- When the service last changed a run, by its own answer to a write.
+CREATE TABLE written (run INTEGER PRIMARY KEY, updated_us INTEGER NOT NULL) STRICT;
 CREATE TABLE run_bodies (
     id INTEGER PRIMARY KEY, platform TEXT NOT NULL, data_json TEXT NOT NULL, raw_json TEXT NOT NULL
 ) STRICT;
@@ -37,7 +39,7 @@ CREATE UNIQUE INDEX runs_id ON runs (run_id DESC);
 -- With the status: a filter by statuses in the default order is answered by the index alone.
 CREATE INDEX runs_created ON runs (created_us DESC, run_id DESC, status);
 -- Few runs are active at a time, and every poll asks for them.
-CREATE INDEX runs_going ON runs (created_us, run_id, status, is_final) WHERE {ACTIVE_SQL};
+CREATE INDEX runs_going ON runs (created_us, run_id, status, is_final, presence) WHERE {ACTIVE_SQL};
 -- Equal answers in a row extend one span.
 CREATE TABLE platforms (
     platform TEXT PRIMARY KEY, status TEXT NOT NULL, host TEXT, host_group TEXT, raw_json TEXT NOT NULL,

@@ -37,6 +37,7 @@ _CHUNK: Final = 500
 """Values bound to one statement."""
 _CLOCK_SET_BACK_US: Final = timedelta(minutes=5) // timedelta(microseconds=1)
 """A stored answer from further in the future is from before our clock was set back: any answer is newer."""
+_SECOND_US: Final = 1_000_000
 _ROWS: Final = 100
 """Rows inserted by one statement."""
 _OUT_OF_SIGHT: Final = 0
@@ -89,11 +90,14 @@ class PreparedRuns(Struct, eq=False):
     arrived: Mapping[str, ArrivedRun]
     cancelled: Collection[str] = ()
     """The runs that are known to be cancelled, whatever the answer calls them."""
+    is_of_write: bool = False
     changes: RunChanges | None = None
     """None: it is not stored yet."""
 
     @classmethod
-    def of(cls, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = ()) -> Self:
+    def of(
+        cls, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = (), *, is_of_write: bool = False
+    ) -> Self:
         """Prepare each run once, as last updated: pages that shift during a walk repeat runs."""
         arrived: dict[str, ArrivedRun] = {}
         for run in runs:
@@ -106,7 +110,7 @@ class PreparedRuns(Struct, eq=False):
                 stored = replace(stored, status=CANCELLED)
             if stored.run_id not in arrived or updated_us >= arrived[stored.run_id].updated_us:
                 arrived[stored.run_id] = ArrivedRun(stored, updated_us, digest)
-        return cls(to_us(asked_at), arrived, cancelled)
+        return cls(to_us(asked_at), arrived, cancelled, is_of_write)
 
 
 def _without_surrogates(run: Run) -> Run:
@@ -122,14 +126,18 @@ class AnswerQueue:
         self._writer = writer
         self._waiting: deque[PreparedRuns] = deque()
 
-    async def store(self, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = ()) -> RunChanges:
+    async def store(
+        self, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = (), *, is_of_write: bool = False
+    ) -> RunChanges:
         """Store an answer's runs as current, as of its request; the answer to an earlier request changes nothing.
 
         `cancelled`: the runs that are known to be cancelled, and to which the service's word is "failed".
+        `is_of_write`: a write was answered; lists may lag behind it, and an answer with an older `updated_at` does not
+        count from now on.
         """
         if not runs:
             return RunChanges()
-        answer = PreparedRuns.of(runs, asked_at, cancelled)
+        answer = PreparedRuns.of(runs, asked_at, cancelled, is_of_write=is_of_write)
         self._waiting.append(answer)
         try:
             return await self._writer.run(lambda connection: self._stored(connection, answer))
@@ -227,11 +235,12 @@ def _label(platform: str, data_json: str) -> str:
     return sqlite_text(Repository(platform, data_json).label)
 
 
-def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[tuple[str, int, int, int]]:
-    """The id, number and digest of each held run, and when its last answer was requested."""
+def _sightings(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
+    """The id, number and digest of each held run, when its last answer was requested, and its last write's update."""
     for some in _chunks(run_ids):
         yield from connection.execute(
-            "SELECT r.run_id, r.id, s.digest, s.asked_us FROM runs AS r JOIN sightings AS s ON s.id = r.id"
+            f"SELECT r.run_id, r.id, s.digest, s.asked_us, ifnull(w.updated_us, {NO_TIME_US}) FROM runs AS r"
+            " JOIN sightings AS s ON s.id = r.id LEFT JOIN written AS w ON w.run = r.id"
             f" WHERE r.run_id IN ({_marks(some)})",
             some,
         )
@@ -254,9 +263,11 @@ class RunMerge(Struct, frozen=True):
         same: list[int] = []
         changed: dict[int, ArrivedRun] = {}
         seen_at_us: dict[int, int] = {}
-        for run_id, number, digest, seen_us in _sightings(self.connection, list(left)):
+        for run_id, number, digest, seen_us, written_us in _sightings(self.connection, list(left)):
             found = left.pop(run_id)
             if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
+                continue
+            if not answer.is_of_write and _is_before(found.updated_us, written_us):
                 continue
             if digest == found.digest:
                 same.append(number)
@@ -274,7 +285,11 @@ class RunMerge(Struct, frozen=True):
             sql = f"UPDATE sightings SET asked_us = ? WHERE id IN ({_marks(some)})"
             self.connection.execute(sql, (asked_us, *some))
         added = self._add(list(left.values()), asked_us) if left else ()
-        return RunChanges(added, *self._change(changed, seen_at_us, asked_us)) if left or changed else RunChanges()
+        changes = RunChanges(added, *self._change(changed, seen_at_us, asked_us)) if left or changed else RunChanges()
+        if answer.is_of_write:
+            sql = "INSERT OR REPLACE INTO written SELECT id, ? FROM runs WHERE run_id = ?"
+            self.connection.executemany(sql, [(found.updated_us, run_id) for run_id, found in answer.arrived.items()])
+        return changes
 
     def _without_unchanged(self, answer: PreparedRuns) -> dict[str, ArrivedRun]:
         """Confirm unchanged runs, hundreds at a time; return the others."""
@@ -399,6 +414,13 @@ class RunMerge(Struct, frozen=True):
             sightings += number, digest, asked_us
         _insert(self.connection, _KEEP_BODIES, 4, bodies)
         _insert(self.connection, _KEEP_SIGHTINGS, 3, sightings)
+
+
+def _is_before(updated_us: int, written_us: int) -> bool:
+    """Whether an answer shows a run from before our write; a service may list whole seconds of finer times."""
+    if updated_us % _SECOND_US == 0:
+        written_us -= written_us % _SECOND_US
+    return NO_TIME_US < updated_us < written_us
 
 
 def _at_us(updated_us: int, asked_us: int) -> int:

@@ -108,6 +108,12 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
         concerns="request",
     ),
     "rejected": ErrorKind(2, "request rejected", "The service rejected the request", concerns="request"),
+    "mishandled": ErrorKind(
+        8,
+        "Runwarden failed",
+        "Runwarden cannot use the service's answer",
+        "Please report this, with the message.",
+    ),
     "database_busy": ErrorKind(passes=True),
     "not_offered": ErrorKind(7),
     "waited_too_long": ErrorKind(3),

@@ -78,6 +78,8 @@ class Turn(Struct, frozen=True):
     question: str | None = None
     """Its agent's question; its outcome is then `needs_answer`."""
     choices: tuple[str, ...] = ()
+    offer: str | None = None
+    """The question or offer with which the last message of a completed turn ends."""
     files: int | None = None
     additions: int | None = None
     deletions: int | None = None

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from app.actions.follow_ups import FollowUps
 from app.api.requests import CancelRun, ContinueRun
 from app.engine.engine import Engine
+from app.sync.runs import LIST_LAG
 from storage.records import Repository
 from storage.records.decision import Decision
 from storage.values import utc_now
@@ -70,6 +71,19 @@ async def test_it_goes_with_a_run_that_is_cancelled(peer: Lab, engine: Engine, b
 
     assert await became(engine, waiting) == ("expired", "the run was cancelled")
     assert not any(json.loads(body or "{}").get("instructions") for body in peer.posts)
+
+
+async def test_one_that_is_kept_is_sent_although_its_run_is_cancelled(peer: Lab, engine: Engine) -> None:
+    """Once, as the user chose when cancelling."""
+    waiting = await engine.follow_ups.wait(GO_ON)
+    assert await engine.follow_ups.waiting(["run_1", "run_2"]) == (waiting,)
+    await engine.follow_ups.keep(waiting)
+    await engine.follow_ups.keep(waiting)
+    peer.put("run_1", "cancelled", created=peer.now)
+    await looked(engine, times=3)
+
+    assert [json.loads(body)["instructions"] for body in peer.posts] == ["Go on."]
+    assert await engine.follow_ups.waiting(["run_1"]) == ()
 
 
 async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path) -> None:
@@ -150,12 +164,15 @@ async def test_it_waits_while_an_earlier_outcome_is_unknown(engine: Engine, peer
 
 
 async def test_it_is_given_up_when_the_run_is_gone(engine: Engine, peer: Lab) -> None:
-    """At once where the service no longer lists it; after a day if the cache does not hold it."""
+    """A minute after the service listed it last; after a day if the cache does not hold it."""
     now = utc_now()
     gone = await engine.follow_ups.wait(GO_ON)
     never = await engine.follow_ups.wait(replace(GO_ON, run_id="run_never"))
     del peer.runs["run_1"]
     peer.put("run_2", "working", created=peer.now)
+    await looked(engine)
+    assert (await became(engine, gone))[0] == "queued"
+    engine.runs.clock = lambda: utc_now() + LIST_LAG
     await looked(engine, 3)
     first = [await became(engine, each) for each in (gone, never)]
     late = replace(engine.actions, clock=lambda: now + timedelta(days=2))

@@ -1,6 +1,7 @@
 """The rooms of the program: who may import whom, by a file's room and by its name."""
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -14,7 +15,7 @@ MEETS = {
     "automations": {"actions", "health", "notify", "runs"},
     "demo": {"automations"},
     "engine": {"actions", "results", "runs", "sync"},
-    "inbox": {"automations", "health", "notify", "runs"},
+    "inbox": {"actions", "automations", "health", "notify", "runs"},
     "notify": {"health"},
     "organizations": {"actions"},
     "profiles": {"automations", "runs"},
@@ -95,6 +96,7 @@ def test_each_rule_can_be_broken(module: str, imported: str) -> None:
     assert breaches(module, imported) is not None
 
 
+@cache
 def imports_of(root: Path) -> dict[str, set[str]]:
     """The modules that each file of `app` and `widgets` imports, anywhere in it."""
     files = [file.relative_to(root) for name in ("app", "widgets") for file in (root / name).rglob("*.py")]

@@ -146,3 +146,18 @@ def test_what_broke_long_ago_is_not_as_pressing_as_what_is_new(kind: InboxKind, 
 
     assert item is not None
     assert item.severity == severity
+
+
+def test_without_the_state_the_marks_are_said_to_be_unknown(service: Service, cli: CommandLine) -> None:
+    """An item that is done is listed again, but not as if it were new."""
+    configured(service, cli.home, "")
+    sync(service, cli, RUN)
+    cli("inbox", "done", "all")
+    known = cli("inbox", "--json")
+    next(cli.home.rglob("state.sqlite3")).write_bytes(b"not a database" * 100)
+
+    table, document = cli("inbox"), cli("inbox", "--json")
+
+    assert (known.json()["items"], "marks" in known.json()) == ([], False)
+    assert ("failed:acme/api" in table.out, table.err.startswith("Marks unknown: ")) == (True, True)
+    assert document.json()["marks"] == "unknown"

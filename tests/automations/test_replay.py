@@ -1,5 +1,6 @@
 """Replay: what the runner itself would have done over the cached history, for every trigger that it can show."""
 
+import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,7 +64,7 @@ async def test_it_finds_what_a_bot_did(place: Place) -> None:
     found = await replayed(place, *texts)
 
     for name, each in found.items():
-        mine = {one.decision_id: one for one in place.journal if one.rule == name}.values()
+        mine = latest(place, name)
         assert sorted(each.counts.items()) == sorted(count(one.outcome for one in mine).items()), name
         for then, again in zip(sorted(mine, key=at), sorted(each.newest, key=at), strict=True):
             assert abs(then.decided_at - again.decided_at) <= timedelta(minutes=2), (name, then, again)
@@ -131,3 +132,56 @@ async def test_it_says_which_part_of_the_time_is_held(place: Place, *, holds: bo
 
     since = [found[name].held_since for name in ("r", "h", "s")]
     assert since == ([START + timedelta(hours=4), START + timedelta(hours=10), START] if holds else [None, None, START])
+
+
+TRIGGERS = (
+    '{ run = "failed" }',
+    '{ run = "completed" }',
+    '{ run = "failed", from = "working", repository = "acme/api" }',
+    BAD,
+    '{ health = "not ok", for = "1m" }',
+    WELL,
+    '{ schedule = "*/10 * * * *" }',
+    '{ every = "7m" }',
+    '{ action = "unknown", older = "3m" }',
+)
+MINUTES = 25
+
+
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.campaign) for n in range(8, 1_000))])
+async def test_a_replay_equals_what_was_done(place: Place, seed: int) -> None:
+    """For random rules with random limits, over a random history of runs, hosts and writes."""
+    rng = random.Random(seed)
+    texts = []
+    for number in range(3):
+        keys = {"name": f'"r{number}"', "on": rng.choice(TRIGGERS)}
+        limits = {"per_hour": rng.randint(1, 4), "per_day": rng.randint(1, 6), "per_conversation": rng.randint(1, 2)}
+        chosen = rng.sample(sorted(limits.items()), rng.randint(0, 3))
+        keys |= {"limit": f"{{ {', '.join(f'{name} = {value}' for name, value in chosen)} }}"} if chosen else {}
+        keys |= {"quiet": quiet(START + timedelta(minutes=rng.randint(0, 15)), hours=1)} if rng.random() < 0.2 else {}
+        keys |= {"catch_up": f'"{rng.choice((1, 5, 60))}m"'} if rng.random() < 0.3 else {}
+        texts.append(rule(**keys))
+    runner = place.runner("\n".join(texts))
+    statuses, is_down = dict.fromkeys(("run_1", "run_2", "run_3"), "working"), False
+    for minute in range(MINUTES):
+        is_down = is_down != (minute > 0 and rng.random() < 0.2)
+        await place.world.health(github="unreachable" if is_down else "ok")
+        for run_id, status in statuses.items():
+            if minute and rng.random() < 0.25:
+                statuses[run_id] = rng.choice(("failed", "completed")) if status == "working" else "working"
+            await place.world.run(run_id, statuses[run_id], repository="acme/web" if run_id == "run_3" else "acme/api")
+        if minute and rng.random() < 0.05:
+            await place.unknown_write(key=f"k{minute}")
+        await runner.look()
+        place.world.pass_(minutes=1)
+    await runner.look()
+
+    found = await replayed(place, *texts)
+
+    done = {name: count(one.outcome for one in latest(place, name)) for name in found}
+    assert {name: dict(each.counts) for name, each in found.items()} == done, "\n".join(texts)
+
+
+def latest(place: Place, name: str) -> Any:
+    """The rule's decisions, each as it was journalled last."""
+    return {one.decision_id: one for one in place.journal if one.rule == name}.values()

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from app.automations.bot import Bot
 from app.profiles import Settings
 from tests.automations.test_acting import RUN, Said, Service, automation, configured, service
@@ -58,6 +60,25 @@ async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service,
             assert bot.engine.polling.is_poller
             assert [event for event, _ in other if event == "working"] == []
     assert [request.json()["instructions"] for request in service.posted] == ["run_1", "run_9"]
+
+
+async def test_a_bot_whose_rules_break_says_so(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its log and its health, once; it goes on, and notifies about it."""
+    settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
+    async with at_work(settings) as (bot, said):
+        await looked(bot)
+        with monkeypatch.context() as broken:
+            broken.setattr("app.automations.runner.Runner.look", lambda *_, **__: 1 // 0)
+            bot.reload(settings)
+            await until(lambda: any(event == "job_failed" for event, _ in said), "the failure is reported")
+            was_well = await bot.is_well()
+            bot.reload(settings)
+        await until(lambda: any(event == "job_works" for event, _ in said), "the rules work again")
+
+    (failed,) = [facts for event, facts in said if event == "job_failed"]
+    assert (failed["job"], "ZeroDivisionError" in failed["message"], was_well) == ("automations", True, False)
 
 
 async def test_a_bot_whose_state_is_gone_is_not_well(service: Service, tmp_path: Path) -> None:

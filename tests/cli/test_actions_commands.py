@@ -54,6 +54,29 @@ def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, serve
     assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
 
 
+def test_an_organization_is_looked_up_among_the_invitations(faulty: CommandLine, server: Server) -> None:
+    """An id that the service does not know is refused, and so is another address's organization."""
+
+    def invited(name: str, email: str) -> dict[str, object]:
+        return {"invitation_id": f"inv_{name}", "organization_id": f"org_{name}", "email": email, "state": "sent"}
+
+    told = [invited("made", "New.Admin@example.com"), invited("other", "eve@example.com")]
+    server.script(Drop())
+    action_id = faulty(*CREATE).json()["action_id"]
+    server.otherwise = lambda _: Respond(200, {"invitations": told})
+    resolve = ("actions", "resolve", action_id, "--json", "--created")
+
+    shown = faulty("actions", "show", action_id, "--candidates", "--json").json()
+    errors = [faulty(*resolve, each).json()["error"] for each in ("org_nonsense", "org_other")]
+    right = faulty(*resolve, "org_made")
+
+    assert [each["organization_id"] for each in shown["candidates"]] == ["org_made"]
+    assert [each["kind"] for each in errors] == ["doubtful_id"] * 2
+    assert errors[0]["message"] == "The service knows no organization org_nonsense."
+    assert "was created for eve@example.com" in errors[1]["message"]
+    assert (right.code, right.json()["state"]) == (0, "confirmed")
+
+
 def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server) -> None:
     """As an option or on stdin; anything else sends nothing."""
     server.script(Drop(), Drop(), Respond(201, ORGANIZATION))
@@ -130,7 +153,7 @@ def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     resolve = ("actions", "resolve", action_id, "--json")
 
     for doubtful, said in (
-        ("hello", "does not look like an organization's id. No endpoint lists organizations."),
+        ("hello", "does not look like an organization's id. This service lists no organizations."),
         ("org_1", "org_1 is what act_"),
         ("run_2", "is a run's id"),
     ):

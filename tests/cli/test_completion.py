@@ -75,6 +75,17 @@ def test_runs_are_completed_from_the_cache(boarded: CommandLine, board: Lab) -> 
     assert "acme/api" in completed(boarded, "runs", "list", "-R", "acme/")
 
 
+def test_bash_completes_a_name_past_its_colon(boarded: CommandLine, board: Lab) -> None:
+    """Bash splits words at colons, and replaces what follows the last one."""
+    data = {"platform": "gitlab", "data": {"group": "group", "project": "web"}}
+    board.put("run_1", repository=data)
+    boarded("runs", "list")
+
+    assert completed(boarded, "runs", "list", "-R", "git") == ["gitlab:group/web"]
+    assert completed(boarded, "runs", "list", "-R", "gitlab", ":", "gro") == ["group/web"]
+    assert completed(boarded, "runs", "list", "-R", "gitlab", ":") == ["group/web"]
+
+
 @pytest.mark.parametrize(
     ("shell", "complete"),
     [

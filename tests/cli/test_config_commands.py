@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
+from tests.lab import Lab
 
 
 def test_the_path_is_told_whether_or_not_the_file_is_there(lone: CommandLine) -> None:
@@ -174,3 +175,36 @@ def test_an_edit_is_kept_only_if_it_is_valid_and_never_lost(lone: CommandLine) -
     assert (bad.code, file.read_text()) == (2, COMMENTED.replace("10", "20"))
     assert "runs_s = never" in (lone.home / "own.toml.rejected").read_text()
     assert "own.toml.rejected" in bad.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[automations]]\nname = "r"\non = { run = "faild" }\ndo = { notify = "default" }', "Did you mean failed?"),
+        ('[[automations]]\nname = "r"\non = { run = "odd" }\ndo = { notify = "default" }', "no run has had the status"),
+        ('[notify]\non = ["complete"]', "Did you mean completed?"),
+        ('[[automations]]\nname = "[x]"\non = { run = "failed" }\ndo = { notify = "default" }', "are reserved"),
+    ],
+)
+def test_what_would_never_match_is_refused(lone: CommandLine, text: str, said: str) -> None:
+    """A status that no run has had, and a name that the program uses itself."""
+    file = lone.home / "own.toml"
+    file.write_text(f'{text}\n[profiles.a]\nbase_url = "https://acme.example/v1"\n')
+
+    result = lone("--config", str(file), "config", "check", RUNWARDEN_BASE_URL="", RUNWARDEN_TOKEN="")
+
+    assert (result.code, said in result.err) == (2, True), result.err
+
+
+def test_a_status_that_a_run_has_had_may_be_named(boarded: CommandLine, board: Lab) -> None:
+    """The specification does not name all that a service uses."""
+    board.put("run_1", "paused", created=0)
+    file = boarded.home / "own.toml"
+    file.write_text('[[automations]]\nname = "r"\non = { run = "paused" }\ndo = { notify = "default" }\n')
+    file.write_text(f'{file.read_text()}[profiles.a]\nbase_url = "{board.base_url}"\ntoken_env = "RUNWARDEN_TOKEN"\n')
+    options = ("--config", str(file))
+
+    before = boarded(*options, "config", "check", RUNWARDEN_BASE_URL="")
+    boarded(*options, "runs", "list", RUNWARDEN_BASE_URL="")
+
+    assert (before.code, boarded(*options, "config", "check", RUNWARDEN_BASE_URL="").code) == (2, 0), before

@@ -1,3 +1,5 @@
+import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,6 +11,7 @@ from tests.cli.conftest import CommandLine
 from tests.lab import Respond, Server
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+EMPTY = "The inbox is empty.\n"
 
 
 def hosts(**statuses: str) -> Respond:
@@ -72,8 +75,8 @@ def test_even_a_mistake_is_unknown(lone: CommandLine) -> None:
 
 
 def test_a_host_is_printed_as_received_until_it_is_disconnected(faulty: CommandLine, server: Server) -> None:
-    """With fields that no spec names; ours have a name of their own. A host that is gone raises no alarm."""
-    odd = {"status": "unreachable", "version": "17.1", "group": None}
+    """With fields that no spec names; ours have a name of their own. A healthy host that is gone raises no alarm."""
+    odd = {"status": "ok", "version": "17.1", "group": None}
     both = Respond(200, {"code_hosting": {"github": {"status": "ok"}, "gitlab": odd}})
     server.script(both, hosts(github="ok"))
 
@@ -82,8 +85,48 @@ def test_a_host_is_printed_as_received_until_it_is_disconnected(faulty: CommandL
     gitlab = before.json()["code_hosting"]["gitlab"]
     observed = gitlab.pop("observed")
     assert (gitlab, observed["connected"]) == (odd, True)
-    assert (before.code, after.code) == (2, 0)
+    assert (before.code, after.code) == (0, 0)
     assert set(after.json()["code_hosting"]) == {"github"}
+
+
+@pytest.mark.parametrize("gone", [hosts(github="ok"), Respond(404, {"message": "no installation"})])
+def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(
+    faulty: CommandLine, server: Server, gone: Respond
+) -> None:
+    """It is unknown for a day, in the exit code, in JSON and in the inbox; named again, it has recovered."""
+    server.script(hosts(github="ok", gitlab="unreachable"), gone, gone, hosts(github="ok", gitlab="ok"))
+    codes = [faulty("health").code]
+
+    line, document = faulty("health"), faulty("health", "--json")
+    (item,) = faulty("inbox", "--json").json()["items"]
+    codes += [line.code, document.code, faulty("health").code]
+    (back,) = faulty("inbox", "--json").json()["items"]
+
+    assert codes == [2, 3, 3, 0]
+    assert "gitlab no longer connected" in line.out
+    assert document.json()["code_hosting"]["gitlab"]["observed"]["connected"] is False
+    assert item["title"] == "Code host gitlab is no longer connected; it was unreachable when last seen"
+    assert back["title"].endswith("and has recovered")
+
+
+def test_health_that_could_not_be_read_for_long_is_not_what_was_last_seen(faulty: CommandLine, server: Server) -> None:
+    """Neither for `--cached`, nor in the inbox, nor in a snapshot."""
+    server.script(hosts(github="ok"), Respond(503), Respond(503))
+    faulty("health")
+    assert (faulty("health").code, faulty("health", "--cached").code, faulty("inbox").err) == (3, 0, EMPTY)
+    with closing(sqlite3.connect(next(faulty.home.rglob("cache.sqlite3")))) as cache, cache:
+        cache.execute("UPDATE links SET failing_since_us = failing_since_us - 901000000")
+
+    cached = faulty("health", "--cached")
+    server.otherwise = lambda _: Respond(503)
+    snapshot = faulty()
+
+    assert cached.code == 3
+    assert cached.out.startswith("RUNWARDEN UNKNOWN - code hosts unobserved since 15m")
+    assert faulty("inbox", "--json").json()["items"][0]["key"] == "link:health"
+    assert "code hosts unobserved since 20" in snapshot.out
+    assert "github ok when last seen" in snapshot.out
+    assert "ok since" not in snapshot.out
 
 
 def test_a_host_that_was_seen_once_has_no_beginning() -> None:

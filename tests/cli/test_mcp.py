@@ -3,18 +3,21 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from subprocess import PIPE
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from mcp import Client
-from mcp.shared.memory import MessageStream, create_client_server_memory_streams
 
 from tests.cli.conftest import CommandLine
 from tests.lab import Lab
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from mcp import Client
+    from mcp.shared.memory import MessageStream
 
 FACTS = {"list_runs", "show_run", "run_turns", "run_review", "run_diff", "run_log"}
 FACTS |= {"health", "inbox", "list_actions", "list_agents"}
@@ -41,16 +44,19 @@ class Answer:
         return self.json(is_error=True)["error"]
 
 
-def serve(cli: CommandLine, talk: Callable[[Client], Awaitable[None]], *options: str) -> None:
+def serve(cli: CommandLine, talk: "Callable[[Client], Awaitable[None]]", *options: str) -> None:
     """Run the command with memory in place of stdin and stdout, until the client has talked to it."""
+    # Each worker collects this file, and the SDK takes a second to import.
+    from mcp import Client
+    from mcp.shared.memory import create_client_server_memory_streams
 
     @asynccontextmanager
-    async def transport(streams: MessageStream) -> AsyncIterator[MessageStream]:
+    async def transport(streams: "MessageStream") -> "AsyncIterator[MessageStream]":
         async with streams[0], streams[1]:
             yield streams
 
     @asynccontextmanager
-    async def in_memory() -> AsyncIterator[MessageStream]:
+    async def in_memory() -> "AsyncIterator[MessageStream]":
         async def ask() -> None:
             async with Client(transport(of_client)) as client:
                 await talk(client)
@@ -72,7 +78,7 @@ def ask(cli: CommandLine, *questions: Question, options: tuple[str, ...] = ()) -
     """Ask one question after the other."""
     answers = []
 
-    async def talk(client: Client) -> None:
+    async def talk(client: "Client") -> None:
         for tool, arguments in questions:
             done = await client.call_tool(tool, arguments)
             (content,) = done.content
@@ -87,7 +93,7 @@ def test_each_tool_says_what_it_does(lone: CommandLine) -> None:
     """Fact tools only read, proposal tools only add, and propose_cancel is the only one that ends something."""
     found: list[Any] = []
 
-    async def talk(client: Client) -> None:
+    async def talk(client: "Client") -> None:
         found.extend((client.instructions, (await client.list_tools()).tools))
 
     serve(lone, talk)
@@ -351,3 +357,24 @@ def test_what_it_cannot_begin_with_is_told_on_stderr(lone: CommandLine, option: 
     assert cure in refused.err
     assert silent.communicate() == ("", "")
     assert silent.wait(60) == 0
+
+
+def test_every_call_is_answered_though_stdin_has_ended(boarded: CommandLine, board: Lab) -> None:
+    """A program may write all that it asks into a file; a call that the client cancelled is not waited for."""
+    board.put("run_1", created=0)
+    board.latency_s = 0.2
+    first = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    calls = [("health", 2), ("list_runs", 3), ("list_runs", 4)]
+    messages: list[dict[str, object]] = [
+        {"id": 1, "method": "initialize", "params": first},
+        {"method": "notifications/initialized"},
+        *({"id": n, "method": "tools/call", "params": {"name": name, "arguments": {}}} for name, n in calls),
+        {"method": "notifications/cancelled", "params": {"requestId": 4}},
+    ]
+    process = boarded.begin("mcp", stdin=PIPE)
+
+    out, err = process.communicate("".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in messages), 120)
+
+    answers = {answer["id"]: answer for answer in map(json.loads, out.splitlines())}
+    assert (process.returncode, answers.keys() - {4}) == (0, {1, 2, 3}), err
+    assert all("error" not in answers[n] and not answers[n]["result"].get("isError") for n in (1, 2, 3)), out

@@ -1,6 +1,8 @@
 import csv
 import json
+import sqlite3
 import stat
+from contextlib import closing
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -275,3 +277,34 @@ def test_an_answer_that_takes_too_long_is_exit_code_8(faulty: CommandLine, serve
     result = faulty("--config", "config.toml", "runs", "list", "--json")
 
     assert (result.code, result.json()["error"]["kind"]) == (8, "timed_out")
+
+
+@pytest.mark.parametrize(
+    "words", [("list", "-o", "table"), ("list", "-o", "csv"), ("list", "-o", "ndjson"), ("export",)]
+)
+def test_every_format_says_what_was_left_out(boarded: CommandLine, board: Lab, words: tuple[str, ...]) -> None:
+    """Entries without a usable id: a short list is not taken for the whole."""
+    board.put("run_1", created=0)
+    board.nulls = 2
+
+    result = boarded("runs", *words)
+
+    assert result.code == 0
+    assert "run_1" in result.out
+    assert "Left out 2 entries" in result.err
+
+
+def test_a_live_answer_does_not_need_the_cache(boarded: CommandLine, board: Lab) -> None:
+    """Another process holds it: the answer is shown all the same, and not kept."""
+    board.put("run_1", created=0)
+    board.health = {"github": {"status": "ok"}}
+    boarded("runs", "list")
+    board.put("run_2", created=1)
+    with closing(sqlite3.connect(next(boarded.home.rglob("cache.sqlite3")), isolation_level=None)) as cache:
+        cache.execute("BEGIN EXCLUSIVE")
+        runs, health = boarded("runs", "list", "--json"), boarded("health", "--json")
+
+    assert ([run["run_id"] for run in runs.json()["runs"]], runs.code) == (["run_2", "run_1"], 0)
+    assert (health.json()["status"], health.code) == ("ok", 0)
+    assert all("another process holds the cache" in result.err for result in (runs, health))
+    assert boarded("runs", "list", "--cached", "--json").json()["count"] == 1

@@ -1,12 +1,15 @@
 """`runs retry`: what failed is sent once more, once for each failure."""
 
 import json
+import re
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import CommandLine
+from storage.values import utc_now
+from tests.cli.conftest import CommandLine, Inside
 from tests.lab import Drop, Lab, Received, Respond, Server, Step
 from tests.pty.terminal import Terminal
 
@@ -249,3 +252,26 @@ def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, serv
     assert [row["request"]["body"]["instructions"] for row in told] == ["x"]
     assert [row["outcome"] for row in lost] == ["refused"]
     assert "could not be asked" in lost[0]["problem"]
+
+
+def test_a_retried_failure_is_dealt_with(tmp_path: Path) -> None:
+    """It says what it was retried as, and leaves the inbox; retrying while the code host is down warns.
+
+    A failure of the seconds before the first bad answer about a host belongs to its outage.
+    """
+    with Lab(clock=utc_now, health={"github": {"status": "down"}}) as lab:
+        cli = Inside(tmp_path, lab.base_url)
+        cli("runs", "start", "-R", "acme/api", "Fix it.")
+        lab.move("run_00000", "failed")
+        cli("runs", "list")
+        cli("health")
+        before = cli("inbox", "--json").json()["items"]
+        retried = cli(*RETRY, "run_00000")
+        after = cli("inbox", "--json").json()["items"]
+        shown = cli("runs", "view", "run_00000")
+
+    (failure,) = [item for item in before if item["kind"] == "failed"]
+    assert failure["title"] == "A run failed in acme/api while github was down"
+    assert "Code host github is down: what is retried now may fail again." in retried.err
+    assert [item["kind"] for item in after] == ["host"]
+    assert re.search(r"retried as +run_00001", shown.out), shown.out

@@ -2,11 +2,13 @@
 
 import json
 import signal
+import sqlite3
+from contextlib import closing
 
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.lab import EXECUTION, RUN, Lab, Received, Respond, Server
+from tests.lab import EXECUTION, RUN, Lab, Received, Respond, Server, Step
 
 
 @pytest.mark.parametrize(
@@ -49,13 +51,44 @@ def test_waiting_sees_a_run_end_and_outlasts_a_service_that_is_busy(boarded: Com
     assert (process.returncode, "completed" in out, "completed" in err) == (0, True, True)
 
 
+@pytest.mark.parametrize("words", ["continue", "start"])
+def test_a_list_that_lags_behind_a_write_ends_no_waiting(boarded: CommandLine, board: Lab, words: str) -> None:
+    """Neither does the earlier turn's end count for the new one, nor is a new run lost that is not listed yet."""
+    board.put("run_0", "completed", created=-120, updated=-90)
+    board.put("run_1", "completed", created=-60, updated=-30)
+    stale = dict(board.runs)
+
+    def answer(request: Received) -> Step:
+        if request.method == "POST":
+            return board.answer(request)
+        if len(board.list_queries) == 12:
+            board.move(
+                next(run_id for run_id, run in board.runs.items() if run["status"] == "queued"), "completed", updated=5
+            )
+        actual, board.runs = board.runs, stale if len(board.list_queries) < 8 else board.runs
+        step = board.answer(request)
+        board.runs = actual
+        return step
+
+    board.otherwise = answer
+    arguments = ("continue", "run_1") if words == "continue" else ("start", "-R", "acme/api")
+    if words == "continue":
+        boarded("runs", "list")
+
+    result = boarded("runs", *arguments, "Once more", "--wait", "--json")
+
+    assert (result.code, result.json()["run"]["status"]) == (0, "completed"), result
+    assert len(board.list_queries) >= 12
+
+
 @pytest.mark.parametrize(("by", "code", "kind"), [("ctrl+c", 130, "interrupted"), ("the run", 7, "not_found")])
 def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     boarded: CommandLine, board: Lab, by: str, code: int, kind: str
 ) -> None:
     """The error is in the format asked for: interrupted, or a run that can never end."""
-    board.put("run_0", "completed", created=0)
+    board.put("run_0", "completed", created=0, updated=5)
     board.put("run_1", "working", created=1)
+    boarded("runs", "list")
     process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m", "--json")
     assert process.stderr is not None
     assert "working" in process.stderr.readline()
@@ -63,7 +96,10 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     if by == "ctrl+c":
         process.send_signal(signal.SIGINT)
     else:
-        del board.runs["run_1"]
+        with closing(sqlite3.connect(next(boarded.home.rglob("cache.sqlite3")))) as cache, cache:
+            # Nothing is lost that was shown in the last minute.
+            cache.execute("UPDATE sightings SET asked_us = asked_us - 61000000")
+            del board.runs["run_1"]
     out, err = process.communicate(timeout=120)
 
     assert (process.returncode, json.loads(out)["error"]["kind"]) == (code, kind)
@@ -85,10 +121,16 @@ def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine,
     server.otherwise = answer
 
     result = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait", "--json")
+    reads.clear()
+    shown = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait")
 
     document = result.json()
     assert (result.code, document["state"]) == (1, "confirmed")
     assert (document["execution"], document["run"]) == (EXECUTION, listed)
+    assert [line.split() for line in shown.out.splitlines() if line.startswith(("status", "branch_name"))] == [
+        ["status", "failed"],
+        ["branch_name", RUN["branch_name"]],
+    ]
 
 
 def test_an_execution_without_a_listed_run_is_said_to_be_one(faulty: CommandLine, server: Server) -> None:

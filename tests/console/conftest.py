@@ -1,5 +1,6 @@
-import sqlite3
+import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -19,14 +20,17 @@ from app.actions.second_press import SecondPress
 from app.console.app import RunwardenApp
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged
+from app.runs.screen import RunsScreen
+from app.runs.screen_views import TableQuery
 from storage.errors import DiskFailedError
 from storage.records import PollOutcome
 from storage.thread import DatabaseThread
 from tests.console.quiet import (
     QuietLoop,
     QuietPilot,
+    key_event,
     lines,
-    note_toasts,
+    note_what_is_said_and_asked,
     paint_on_demand,
     parse_style_sheets_once,
     quiet,
@@ -58,6 +62,8 @@ class Scene:
     pilot: Pilot[None]
     engine: Engine
     clock: SceneClock
+    painted: tuple[int, list[str]] = (0, [])
+    """The lines of the screen, and the loop's round in which they were painted."""
 
     @property
     def app(self) -> RunwardenApp:
@@ -75,7 +81,12 @@ class Scene:
 
     @property
     def lines(self) -> list[str]:
-        return lines(self.app)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, QuietLoop)
+        # A test that asserts several things about one screen has it painted once.
+        if self.painted[0] != loop.rounds:
+            self.painted = loop.rounds, lines(self.app)
+        return self.painted[1]
 
     @property
     def toasts(self) -> list[str]:
@@ -111,11 +122,36 @@ class Scene:
     async def press(self, *keys: str) -> None:
         """One after the other, each once the one before it is answered, what it reads in the background included.
 
-        The id of an action without a key stands for a key that a user gave it.
+        Characters for a field come at once, as from a fast typist. The id of an action without a key stands for a key
+        that a user gave it.
         """
-        for key in keys:
-            await self.pilot.press(f"{NO_KEY}{key}" if key.startswith(("runs.", "run.")) else key)
+        pressed = deque(keys)
+        while pressed:
+            burst = [pressed.popleft()]
+            if isinstance(self.app.focused, Input | TextArea):
+                while pressed and len(burst[-1]) == len(pressed[0]) == 1:
+                    burst.append(pressed.popleft())
+            for key in burst:
+                self.app.post_message(key_event(f"{NO_KEY}{key}" if key.startswith(("runs.", "run.")) else key))
             await self.settle()
+
+    async def to_all_runs(self) -> None:
+        """Goes back to the runs as the console began: nothing open, searched, grouped or marked, and the newest run."""
+        for _ in range(2):
+            while len(self.app.screen_stack) > 1:
+                self.app.screen.dismiss(None)
+            await self.app.switch_mode("runs")
+        assert isinstance(self.app.screen, RunsScreen)
+        self.app.screen.table_query = TableQuery()
+        self.table.mark(self.table.marks.ids, is_marked=False)
+        self.table.focus()
+        await self.press("left", "home")
+
+    async def prove(self, *facts: Callable[["Scene"], Awaitable[None]]) -> None:
+        """Proves one after the other in this console, each from the list of all runs."""
+        for fact in facts:
+            await self.to_all_runs()
+            await fact(self)
 
     async def sync(self) -> None:
         """Asks the service once, under what is painted: what is not painted again after it would stay."""
@@ -163,7 +199,7 @@ def quiet_textual() -> Iterator[None]:
         # What was said is there to be read, however late: the machine decides how soon a test looks.
         patch.setattr(Notification, "has_expired", False)
         patch.setattr(Notification, "time_left", 3600.0)
-        note_toasts(patch)
+        note_what_is_said_and_asked(patch)
         yield
 
 
@@ -179,11 +215,6 @@ def quiet_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     monkeypatch.undo()
     time.tzset()
-
-
-def polled_all_along(connection: sqlite3.Connection) -> None:
-    """Another console was open for an hour before, and saw the active runs all the time."""
-    connection.execute("UPDATE watched SET since_us = since_us - 3600000000")
 
 
 @pytest.fixture
@@ -205,7 +236,10 @@ def staged(board: Lab, tmp_path: Path) -> Staged:
         async with engine_on(settings, clock) as engine:
             if synced:
                 await engine.refresh()
-                await engine.cache.writer.run(polled_all_along)
+                # Another console was open for an hour before, and saw the active runs all the time.
+                await engine.cache.writer.run(
+                    lambda db: db.execute("UPDATE watched SET since_us = since_us - 3600000000")
+                )
                 await engine.runs.judge_stuck()
             app = app_on(settings, clock, engine)
             async with app.run_test(size=size, notifications=toasts) as pilot:

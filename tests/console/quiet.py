@@ -62,6 +62,8 @@ class QuietLoop(asyncio.SelectorEventLoop):
     """Knows when nothing is left to run: no callback, no job on a thread and no short timer."""
 
     def __init__(self) -> None:
+        self.rounds = 0
+        """How often it has looked for something to run: between two looks, nothing on a screen changes."""
         self._resting: asyncio.Future[None] | None = None
         self._has_worked = False
         self._jobs = 0
@@ -109,6 +111,7 @@ class QuietLoop(asyncio.SelectorEventLoop):
         self._jobs -= 1
 
     def _before_waiting(self, has_work: bool) -> bool:
+        self.rounds += 1
         if self._resting is None or has_work or self._jobs or self._has_moments():
             self._has_worked = True
             return has_work
@@ -188,10 +191,7 @@ async def quiet(app: App[Any]) -> None:
 def _running(app: App[Any]) -> list[Any]:
     """The unfinished workers; none if each of them waits for the answer of an open sheet."""
     running = [worker for worker in app.workers if not worker.is_finished]
-    # Textual offers no public way to ask who waits for a screen. It gives every screen a future, awaited or not.
-    futures: list[Any] = [each.future for screen in app.screen_stack for each in screen._result_callbacks]  # noqa: SLF001
-    asking = sum(bool(future is not None and not future.done() and future._callbacks) for future in futures)  # noqa: SLF001
-    return running if len(running) > asking else []
+    return running if len(running) > _ASKING.get(app, 0) else []
 
 
 async def _ended(worker: Any) -> None:
@@ -260,18 +260,27 @@ def parse_style_sheets_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stylesheet, "parse", parsed)
 
 
+_ASKING: WeakKeyDictionary[App[Any], int] = WeakKeyDictionary()
 _TOASTS: WeakKeyDictionary[App[Any], list[tuple[str, str]]] = WeakKeyDictionary()
 
 
-def note_toasts(patch: pytest.MonkeyPatch) -> None:
-    """Note each toast, whether the app shows toasts or not."""
-    notify = App.notify
+def note_what_is_said_and_asked(patch: pytest.MonkeyPatch) -> None:
+    """Note each toast, whether the app shows toasts or not, and how many workers wait for the answer of a sheet."""
+    notify, ask = App.notify, App.push_screen_wait
 
     def noting(app: App[Any], message: str, *, title: str = "", **how: Any) -> None:
         _TOASTS.setdefault(app, []).append((title, message))
         notify(app, message, title=title, **how)
 
+    async def asking(app: App[Any], *sheet: Any) -> Any:
+        _ASKING[app] = _ASKING.get(app, 0) + 1
+        try:
+            return await ask(app, *sheet)
+        finally:
+            _ASKING[app] -= 1
+
     patch.setattr(App, "notify", noting)
+    patch.setattr(App, "push_screen_wait", asking)
 
 
 def toasts(app: App[Any]) -> list[str]:

@@ -11,7 +11,7 @@ from app.engine.engine import Engine
 from app.profiles import ConsoleSettings, PollSettings, Profile, Settings
 from app.profiles.token import EnvToken
 from app.runs.screen_views import first_picture
-from tests.lab import START, Lab
+from tests.lab import START, Clock, Lab
 
 TOKEN_VARIABLE = "RUNWARDEN_SCENE_TOKEN"
 MINUTES_INTO_THE_DAY = 600.0
@@ -29,18 +29,10 @@ BRANCHES = (
 
 
 @dataclass
-class SceneClock:
-    """A clock that moves when it is told to."""
+class SceneClock(Clock):
+    """The scene's clock."""
 
     now: datetime = START + timedelta(minutes=MINUTES_INTO_THE_DAY)
-
-    def __call__(self) -> datetime:
-        """The scene's time."""
-        return self.now
-
-    def move(self, **by: float) -> None:
-        """Lets time pass, in timedelta's own words."""
-        self.now += timedelta(**by)
 
 
 def a_day(board: Lab, runs: int = 60) -> None:

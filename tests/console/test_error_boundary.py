@@ -16,7 +16,7 @@ from app.actions.screen_resolve import ResolveForm
 from app.api.errors import UnreachableError
 from app.results.git import GitError
 from app.runs.screen import RunsScreen
-from app.runs.screen_views import PreferencesError, TableQuery
+from app.runs.screen_views import PreferencesError
 from storage.base_error import RunwardenError
 from storage.records import Action
 from tests.console.conftest import MESSAGE, SHEETS, SMALL, Disk, Scene, Staged
@@ -52,15 +52,7 @@ def actor_of(screen: Screen[Any], action: str) -> type:
 
 async def there(scene: Scene, way: str) -> Screen[Any]:
     """Goes to a screen, from the runs as the console began: keys before may have searched, grouped or marked."""
-    while len(scene.app.screen_stack) > 1:
-        scene.app.screen.dismiss(None)
-    scene.app.screen.set_focus(None)
-    await scene.press("1")
-    assert isinstance(scene.app.screen, RunsScreen)
-    scene.app.screen.table_query = TableQuery()
-    scene.table.mark(scene.table.marks.ids, is_marked=False)
-    scene.table.focus()
-    await scene.press("home")
+    await scene.to_all_runs()
     await scene.press(*way.split())
     return scene.app.screen
 

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from rich.color import Color
 
 from app.profiles import PollSettings
 from app.sync.polling import Polling
 from storage.records.activity import PollOutcome
-from tests.console.conftest import Scene, Staged
-from tests.console.quiet import strips
+from tests.console.conftest import Staged
 from tests.console.scenes import settings_for
 from tests.lab import Drop, Lab
 
@@ -62,23 +60,25 @@ async def test_a_service_that_returns_is_seen_where_a_person_looks(staged: Stage
         await scene.shows("● live", "gitlab ▲ ")
 
 
-@pytest.mark.parametrize(
-    ("kind", "is_looking", "asks"),
-    [("unreachable", True, 2), ("unreachable", False, 0), ("not_authorized", True, 0), ("rate_limited", True, 0)],
-)
 async def test_only_a_person_who_looks_has_the_service_asked_every_four_seconds(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch, kind: str, is_looking: bool, asks: int
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a window in the background, and no service that refuses; the sentence counts down to it."""
     asked: list[str] = []
     monkeypatch.setattr(Polling, "poll_soon", lambda _, subject: asked.append(subject))
+    rows: tuple[tuple[str | None, bool, int], ...] = (
+        *(("unreachable", True, 2), ("unreachable", False, 0)),
+        *((None, True, 0), ("not_authorized", True, 0), ("rate_limited", True, 0)),
+    )
     async with staged() as scene:
-        scene.app.app_focus = is_looking
-        await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
-        for _ in range(8):
-            await scene.tick(seconds=1)
+        for kind, is_looking, asks in rows:
+            asked.clear()
+            scene.app.app_focus = is_looking
+            await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
+            for _ in range(8):
+                await scene.tick(seconds=1)
 
-        assert asked == ["runs"] * asks
+            assert asked == ["runs"] * asks, kind
 
 
 async def test_a_refusal_is_named_as_what_it_is(staged: Staged) -> None:
@@ -95,22 +95,3 @@ async def test_a_refusal_is_named_as_what_it_is(staged: Staged) -> None:
 
             (row,) = [line for line in scene.lines if line[1:].startswith("our link") and ":" not in line]
             assert row.removeprefix(" our link").strip() == link
-
-
-async def test_hosts_of_old_turn_grey_in_the_header_although_their_words_stay(staged: Staged) -> None:
-    """What was true twelve minutes ago is not shown in the colours of now."""
-    async with staged() as scene:
-        scene.clock.move(minutes=12)
-        await scene.ended(PollOutcome("runs", scene.clock(), "unreachable", "gone"))
-        before = colour_of(scene, "gitlab ▲")
-        await scene.ended(PollOutcome("health", scene.clock(), "unreachable", "gone"))
-
-        assert colour_of(scene, "gitlab ▲") != before
-        assert colour_of(scene, "github ✓") == colour_of(scene, "gitlab ▲")
-
-
-def colour_of(scene: Scene, words: str) -> Color | None:
-    """Of those words in the screen's first line."""
-    line = strips(scene.app)[0]
-    (style,) = [segment.style for segment in line if words in segment.text]
-    return style.color if style is not None else None

@@ -14,7 +14,6 @@ from storage.cache.cache import Cache
 from storage.records import HealthReport, HealthSample, Repository, Run
 from storage.records.insights import FailedRuns
 from tests.console.conftest import Staged
-from widgets.frame.header_bar import HeaderBar
 
 NOON = datetime(2026, 5, 1, 12, 0, 30, 5, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -39,18 +38,6 @@ async def test_back_leads_through_all_that_was_left_each_as_it_was(staged: Stage
         assert (scene.app.screen.table_query, scene.app.screen.focused_run_id) == (view, run)  # type: ignore[attr-defined]
         await scene.press("backspace")
         assert "There is nothing to go back to." in scene.toasts
-
-
-async def test_a_click_on_a_host_in_the_first_line_leads_to_it(staged: Staged) -> None:
-    """Wherever one is; what is counted before it leads to its own list."""
-    async with staged() as scene:
-        for words, key in (("gitlab ▲", "host:gitlab"), ("github ✓", "host:github")):
-            await scene.pilot.click(HeaderBar, offset=(scene.lines[0].index(words) + 2, 0))
-            await scene.settle()
-            assert scene.app.screen.bookmark == key  # type: ignore[attr-defined]
-        await scene.pilot.click(HeaderBar, offset=(scene.lines[0].index("4 failed") + 2, 0))
-        await scene.settle()
-        assert "status:failed" in scene.text
 
 
 @pytest.mark.parametrize("platform", ["github", "gitlab"])

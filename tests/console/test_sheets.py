@@ -31,24 +31,42 @@ async def click(scene: Scene, words: str) -> None:
     await scene.settle()
 
 
-async def test_a_click_beside_a_sheet_closes_it(staged: Staged) -> None:
+async def a_click_beside_a_sheet_closes_it(scene: Scene) -> None:
     """As escape does; a click in it does not."""
+    for keys in SHEETS:
+        await scene.press("1", *keys.split())
+        sheet = scene.app.screen
+        assert len(scene.app.screen_stack) == 2, keys
+        box = next(each.region for each in sheet.query(Widget) if each.region.contains(*MIDDLE))
+        await scene.pilot.click(offset=(box.x + 1, box.y))
+        await scene.settle()
+        assert scene.app.screen is sheet, keys
+
+        await scene.pilot.click(offset=CORNER)
+        await scene.settle()
+
+        assert len(scene.app.screen_stack) == 1, keys
+    await scene.press("1")
+    assert "All 60]" in scene.text
+
+
+async def a_click_beside_a_form_takes_nothing_away(scene: Scene) -> None:
+    """It has buttons, one of which closes it; what was typed is a draft then."""
+    await scene.press("c", *"Go on.")
+    await scene.pilot.click(offset=(0, 10))
+    await scene.settle()
+    assert scene.app.screen.query_one(TextArea).text == "Go on."
+
+    await click(scene, "Close esc")
+    assert len(scene.app.screen_stack) == 1
+    await scene.press("c")
+    assert scene.app.screen.query_one(TextArea).text == "Go on."
+
+
+async def test_a_click_beside_what_lies_over_a_room(staged: Staged) -> None:
+    """A sheet is closed, and a form is not."""
     async with staged(SMALL) as scene:
-        for keys in SHEETS:
-            await scene.press("1", *keys.split())
-            sheet = scene.app.screen
-            assert len(scene.app.screen_stack) == 2, keys
-            box = next(each.region for each in sheet.query(Widget) if each.region.contains(*MIDDLE))
-            await scene.pilot.click(offset=(box.x + 1, box.y))
-            await scene.settle()
-            assert scene.app.screen is sheet, keys
-
-            await scene.pilot.click(offset=CORNER)
-            await scene.settle()
-
-            assert len(scene.app.screen_stack) == 1, keys
-        await scene.press("1")
-        assert "All 60]" in scene.text
+        await scene.prove(a_click_beside_a_sheet_closes_it, a_click_beside_a_form_takes_nothing_away)
 
 
 def test_enter_does_nothing_that_cannot_be_undone() -> None:
@@ -67,20 +85,6 @@ def test_enter_does_nothing_that_cannot_be_undone() -> None:
     assert {ActionForm, ApprovalsSheet, ConfirmSheet, ExportScreen} <= deciding
     assert {ManyForm, ResolveForm, ViewSaver} <= deciding
     assert not {each.__name__ for each in dialogs if bound(each, "ctrl+s") & bound(each, "enter")}
-
-
-async def test_a_click_beside_a_form_takes_nothing_away(staged: Staged) -> None:
-    """It has buttons, one of which closes it; what was typed is a draft then."""
-    async with staged(SMALL) as scene:
-        await scene.press("c", *"Go on.")
-        await scene.pilot.click(offset=(0, 10))
-        await scene.settle()
-        assert scene.app.screen.query_one(TextArea).text == "Go on."
-
-        await click(scene, "Close esc")
-        assert len(scene.app.screen_stack) == 1
-        await scene.press("c")
-        assert scene.app.screen.query_one(TextArea).text == "Go on."
 
 
 async def test_two_exports_never_write_the_same_file(staged: Staged, tmp_path: Path) -> None:
@@ -112,22 +116,6 @@ async def test_two_exports_never_write_the_same_file(staged: Staged, tmp_path: P
         await scene.settle()
 
     assert sorted(written) == ["one.csv", "two.csv"]
-
-
-async def test_toasts_over_a_form_hide_nothing_that_is_needed_next(staged: Staged) -> None:
-    """Its buttons and fields, in the smallest usual terminal; the newest toast can be read."""
-    async with staged(SMALL, toasts=True) as scene:
-        await scene.press("n")
-        long = "It is long, and names a cure that may not be cut off before the end: see that the disk has room. "
-        scene.app.session.notify(long * 2, title="Run completed after 5m30s: acme/solo", timeout=60.0)
-        await scene.settle()
-        assert "Run completed after 5m30s" in scene.text
-        scene.app.session.notify("A draft cannot be kept.", severity="warning", timeout=60.0)
-        await scene.settle()
-
-        for words in ("Close esc", "Preview ^s", "repository", "branch", "instructions", "What should the agent do?"):
-            assert words in scene.text, scene.text
-        assert "A draft cannot be kept." in scene.text
 
 
 @pytest.mark.parametrize("size", [(50, 12), (60, 15), SMALL])

@@ -191,7 +191,9 @@ def test_a_program_of_the_user_s_becomes_an_agent(demo: Demo, tmp_path: Path, mo
     (agent,) = (one for one in command(folder / "service", "agent", "list")["agents"] if one["name"] == "claude")
 
     assert (done.code, "Name one of: claude, codex" in done.err, "last output" in done.err) == (2, True, False)
-    assert ["no program claude" in lacking[0], "ANTHROPIC_API_KEY" in lacking[1], "sandbox" in lacking[2]] == [True] * 3
+    assert ["claude is not on PATH" in lacking[0], "ANTHROPIC_API_KEY" in lacking[1], "sandbox" in lacking[2]] == [
+        True
+    ] * 3
     assert (agent["preset"], agent["model"]["budget"]["run_usd"]) == ("claude-code", 1)
     assert "sk-mine" not in json.dumps(agent)
 

@@ -18,7 +18,7 @@ import pytest
 
 from app.cli.exits import EXTRAS
 from tests.program import ROOT
-from tests.waiting import eventually
+from tests.waiting import COLD_START_S, eventually
 
 PACKAGES: Final = ("app", "widgets", "storage", "service")
 VARIABLE: Final = "RUNWARDEN_PYTHONS"
@@ -130,7 +130,9 @@ def demo(installation: Installation) -> None:
     try:
         assert line, process.communicate()[1]
         told = json.loads(line)
-        eventually(lambda: not listed(told, "queued") and not listed(told, "working"), "every run has ended")
+        eventually(
+            lambda: not listed(told, "queued") and not listed(told, "working"), "every run has ended", COLD_START_S
+        )
         assert len(listed(told, "completed")) >= 4
         assert len(listed(told, "failed")) == 1
     finally:

@@ -17,6 +17,7 @@ from app.engine.events import (
     HealthChanged,
     LinkChanged,
     StateChangedElsewhere,
+    StorageFailed,
 )
 from app.profiles import Profile, Settings, load
 from storage.cache.cache import Cache
@@ -121,6 +122,26 @@ async def test_polling_fills_the_cache_and_rings(board: Lab, tmp_path: Path) -> 
         assert await engine.cache.count(RunFilter()) == 1
         assert [platform.status for platform in await engine.cache.health()] == ["ok"]
         assert engine.polling.is_poller
+
+
+@pytest.mark.parametrize(("place", "subject"), [("runs.RunSync", "runs"), ("polls.HealthSync", "health")])
+async def test_a_poll_that_breaks_is_a_failing_link(
+    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, subject: str
+) -> None:
+    """A mistake of ours must not look like a quiet service."""
+
+    async def breaks(_: object) -> None:
+        raise OverflowError("date value out of range")
+
+    monkeypatch.setattr(f"app.sync.{place}.refresh", breaks)
+    events: list[Event] = []
+    async with await Engine.open(*configured(board, tmp_path), actor="test", announce=events.append) as engine:
+        engine.start_polling()
+        await heard(events, lambda one: isinstance(one, StorageFailed), "the failure")
+        link = next(each for each in await engine.cache.links() if each.subject == subject)
+
+    assert (link.is_failing, link.error_kind) == (True, "mishandled")
+    assert "OverflowError" in str(link.error_message)
 
 
 async def test_of_two_processes_one_polls_and_the_other_hears(

@@ -1,6 +1,5 @@
 """Who polls when a poller cannot, and how soon the others hear of a write."""
 
-import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from app.engine.events import Event, LinkChanged, PollDelayed, StorageFailed
 from app.profiles import load
 from storage.errors import StorageError
 from storage.records import PollOutcome
+from storage.state import State
 from tests.lab import Drop, Received, Respond, Server
 from tests.waiting import until
 
@@ -54,9 +54,19 @@ async def opened(server: Server, folder: Path, token: str, events: list[Event], 
 
 
 @pytest.mark.parametrize("otherwise", [Respond(401), Respond(403), Drop()], ids=["401", "403", "no link"])
-async def test_a_poller_that_cannot_poll_lets_another_one_poll(otherwise: Respond | Drop, tmp_path: Path) -> None:
+async def test_a_poller_that_cannot_poll_lets_another_one_poll(
+    otherwise: Respond | Drop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The one with a good token polls after a few seconds, and keeps the lease."""
     refused: list[Event] = []
+    acquire, in_vain = State.acquire_lease, list[str]()
+
+    async def counted(state: State, name: str, owner: str, ttl_s: float) -> bool:
+        if not (is_taken := await acquire(state, name, owner, ttl_s)):
+            in_vain.append(name)
+        return is_taken
+
+    monkeypatch.setattr(State, "acquire_lease", counted)
     with told_apart(otherwise) as server:
         async with await opened(server, tmp_path, "expired", refused) as bad:
             bad.start_polling()
@@ -65,7 +75,8 @@ async def test_a_poller_that_cannot_poll_lets_another_one_poll(otherwise: Respon
                 good.start_polling()
                 await until(lambda: good.polling.is_poller, "the other one polls")
                 bad.polling.poll_soon("runs")
-                await asyncio.sleep(0.7)  # Longer than the refused one stands aside.
+                in_vain.clear()
+                await until(lambda: len(in_vain) >= 2, "the refused one stands aside no longer, and asks for the lease")
 
                 assert good.polling.is_poller
                 assert not bad.polling.is_poller
@@ -91,12 +102,11 @@ async def test_a_manual_refresh_keeps_to_what_another_process_was_told(tmp_path:
         ):
             await one.refresh()
             asked = len(server.requests)
-            await asyncio.sleep(1)  # News of another process count from half a second on.
             other.start_polling()
             other.polling.poll_soon("runs")
             await until(lambda: count(waits, PollDelayed), "the wait is announced")
             other.polling.poll_soon("runs")
-            await asyncio.sleep(1)
+            await until(lambda: count(waits, PollDelayed) >= 2, "the wait is announced again")
 
             assert len(server.requests) == asked
             wait = next(event.wait for event in waits if isinstance(event, PollDelayed))
@@ -148,8 +158,13 @@ async def test_without_a_file_for_the_lease_each_process_polls(tmp_path: Path, m
 async def test_a_machine_that_slept_asks_once_and_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However far polling had slowed down: each subject once, and then at its slow pace again."""
     events: list[Event] = []
-    slept_s = 0.0
-    clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
+    slept_s, looks = 0.0, list[float]()
+
+    def now_s() -> float:
+        looks.append(time.time() + slept_s)
+        return looks[-1]
+
+    clock = SimpleNamespace(time=now_s, monotonic=time.monotonic)
     monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.05)
     monkeypatch.setattr("app.sync.schedule.time", clock)
     config = tmp_path / "config.toml"
@@ -161,6 +176,7 @@ async def test_a_machine_that_slept_asks_once_and_soon(tmp_path: Path, monkeypat
             asked = len(server.requests)
             slept_s = 28_800.0
             await until(lambda: len(server.requests) >= asked + 2, "each subject is asked for")
-            await asyncio.sleep(1)
+            looks.clear()
+            await until(lambda: len(looks) >= 10, "the schedule has looked at the clock ten times more")
 
             assert sorted("health" in request.path for request in server.requests[asked:]) == [False, True]

@@ -27,6 +27,7 @@ from app.profiles.load import parse
 from storage.claims import Owner
 from storage.errors import DiskFullError
 from storage.ledger import Ledger
+from storage.records import PollOutcome
 from storage.records.alert import Delivery, Message
 from storage.records.decision import Decision, Occurrence
 from storage.records.inbox import Mark
@@ -370,6 +371,36 @@ async def test_a_host_that_disappears_while_it_is_down_has_not_recovered(desk: D
     ]
 
 
+async def test_health_that_nobody_can_read_is_an_alert_with_an_end(desk: Desk) -> None:
+    """After 15 minutes, once; it blames no host, and says nothing of its own while the whole link is down."""
+    dispatcher = await desk.began(TO_ALL)
+    await samples(desk, 4, github="ok")
+    since = desk.world.now
+    for _ in range(16):
+        await desk.world.cache.record_poll(PollOutcome("health", desk.world.now, "server_error", "503"))
+        await desk.world.link()
+        await dispatcher.look()
+        desk.world.pass_(minutes=1)
+    await samples(desk, 1, github="ok")
+    await dispatcher.look()
+
+    assert await desk.titles() == [
+        f"Code hosts unobserved since {since.astimezone():%H:%M:%S}",
+        "The health of the code hosts can be read again",
+    ]
+
+
+async def test_a_job_that_keeps_failing_is_an_alert_with_an_end(desk: Desk) -> None:
+    """Whatever `on` says, once; a file that is locked for a moment is none."""
+    dispatcher, broken = await desk.began("[notify]\non = []\n" + TO_ALL), {"follow-ups": "It broke (ValueError: odd)."}
+    dispatcher.broken = lambda: broken
+    assert await desk.pass_(dispatcher, looks=2, seconds=29) == []
+    assert await desk.pass_(dispatcher, looks=9, seconds=30) == ['Runwarden\'s job "follow-ups" fails: acme']
+    broken.clear()
+
+    assert await desk.pass_(dispatcher, looks=3, seconds=30) == ['Runwarden\'s job "follow-ups" works again']
+
+
 # delivery
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -434,17 +465,25 @@ async def test_mail_arrives(tmp_path: Path) -> None:
     assert "<b>" not in message.get_body(("html", "plain")).get_content()  # type: ignore[union-attr] # it has one
 
 
-@pytest.mark.parametrize("answer", [Respond(500), Respond(302, headers={"Location": "/elsewhere"})])
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Respond(500), "It answered 500 Internal Server Error. It may pass by itself"),
+        (Respond(302, headers={"Location": "/elsewhere"}), "It answered 302 Found. Write the address that"),
+        (Respond(401), "It answered 401 Unauthorized. Renew the login or token in its address."),
+    ],
+)
 async def test_what_is_not_taken_is_a_failure_that_names_no_address(
-    server: Server, tmp_path: Path, answer: Respond
+    server: Server, tmp_path: Path, answer: Respond, said: str
 ) -> None:
-    """A redirect, too: it would have swallowed the text."""
+    """It says what was answered and what to do. A redirect, too: it would have swallowed the text."""
     server.otherwise = lambda _: answer
     host = server.origin.removeprefix("http://")
 
     trouble = await tell(route(tmp_path, f"json://user:secret@{host}/"))
 
-    assert trouble == "Route oncall: 1 of 1 addresses did not take it."
+    assert trouble is not None
+    assert trouble.startswith(f"Route oncall: 1 of 1 addresses did not take it. {said}")
     assert {request.path for request in server.requests} == {"/"}
 
 

@@ -8,6 +8,7 @@ from unicodedata import category
 from rich.cells import cell_len
 
 UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+JOINED = re.compile("(?<=[^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[^\x00-\x7f])")
 _CSI = re.compile(r"\x1b\[([0-?]*)([ -/]*)([@-~])")
 _STRING = re.compile(r"\x1b([PX^_\]])(.*?)(?:\x07|\x1b\\)", re.DOTALL)
 _ESCAPE = re.compile(r"\x1b([ -/]*[0-OQ-WYZ\\`-~])")
@@ -63,8 +64,8 @@ def _whole(data: bytes) -> tuple[bytes, bytes]:
 
 
 def unprintable(text: str) -> set[str]:
-    """The characters of a text that a terminal does not simply show."""
-    return {character for character in text if category(character) in UNPRINTABLE}
+    """The characters of a text that a terminal does not simply show; a joiner belongs to the word around it."""
+    return {character for character in JOINED.sub("", text) if category(character) in UNPRINTABLE}
 
 
 @dataclass

@@ -20,6 +20,7 @@ def opened(board: Lab, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         config: str | None = "",
         program: str | None = None,
         size: tuple[int, int] = (100, 30),
+        errors: int | None = None,
         **env: Any,
     ) -> Terminal:
         place = {
@@ -32,7 +33,7 @@ def opened(board: Lab, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         if config is not None:
             (tmp_path / "config.toml").write_text(config)
             place["RUNWARDEN_CONFIG"] = str(tmp_path / "config.toml")
-        terminal = Terminal(arguments, {**place, **env}, size, code=program)
+        terminal = Terminal(arguments, {**place, **env}, size, code=program, errors=errors)
         terminals.append(terminal)
         return terminal
 

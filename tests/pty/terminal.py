@@ -38,7 +38,9 @@ class Terminal:
         *,
         code: str | None = None,
         cwd: Path = ROOT,
+        errors: int | None = None,
     ) -> None:
+        """Start it; `errors` is its stderr, if that is not the terminal."""
         self.master, self.slave = pty.openpty()
         self._closed = False
         self.seen = b""
@@ -46,7 +48,13 @@ class Terminal:
         self._set_size(size)
         self.attributes_before = termios.tcgetattr(self.slave)
         env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **env}
-        self.process = Program(arguments, env, code=code, cwd=cwd, streams=[self.slave] * 3)
+        self.process = Program(
+            arguments,
+            env,
+            code=code,
+            cwd=cwd,
+            streams=[self.slave, self.slave, self.slave if errors is None else errors],
+        )
 
     @property
     def screen(self) -> Screen:

@@ -18,7 +18,6 @@ from tests.waiting import eventually
 
 CRASH = """
 import sys
-from app.runs.screen_loader import RunsLoader
 from app.console.app import RunwardenApp
 from app.engine.engine import Engine
 from widgets.runs.table import RunTable
@@ -32,7 +31,6 @@ async def broken_later(*arguments, **options):
     broken()
 
 match sys.argv.pop():
-    case "a worker": RunsLoader._read = broken_later
     case "painting": RunTable.render_line = broken
     case "the engine": Engine.open = broken_later
     case "leaving": RunwardenApp.action_quit = broken_later
@@ -118,7 +116,7 @@ def assert_given_back(terminal: Terminal) -> None:
     assert terminal.attributes == terminal.attributes_before
 
 
-@pytest.mark.parametrize("place", ["a worker", "painting", "the engine", "leaving"])
+@pytest.mark.parametrize("place", ["painting", "the engine", "leaving"])
 def test_a_crash_names_the_place_and_nothing_else(opened: Opened, place: str) -> None:
     """Status 1; the traceback is readable, without values of variables and without the token."""
     terminal = opened(place, program=CRASH)
@@ -213,12 +211,11 @@ def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
-        ({}, "complete"),
         (NOTHING, "with the version at the end"),
         ({"program": HANGING}, "complete"),
         ({"program": LINGERING}, "complete"),
     ],
-    ids=["console", "first screen", "hanging", "a thread that never ends"],
+    ids=["first screen", "hanging", "a thread that never ends"],
 )
 def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened, given: dict[str, Any], shown: str) -> None:
     """A lost line's terminal sends no SIGHUP; and where the console hangs, a signal alone would do nothing."""

@@ -3,6 +3,7 @@
 import re
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.console.scenes import a_day
 from tests.lab import Lab
@@ -21,12 +22,19 @@ main()
 
 
 def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
-    """`mouse = false` in the configuration leaves it to the terminal."""
+    """`mouse = false` in the configuration leaves it to the terminal; otherwise it is the console's."""
     terminal = opened(config="[console]\nmouse = false\n")
     terminal.shows("complete")
-    opened(config="[console]\nmouse = true\n").wrote(MOUSE_ON)
 
     assert MOUSE_ON not in terminal.seen
+
+
+def test_its_errors_may_go_to_a_file(opened: Opened, tmp_path: Path) -> None:
+    """`2>file` takes nothing away from the screen."""
+    with (tmp_path / "errors").open("wb") as errors:
+        opened(errors=errors.fileno()).shows("1 Runs", "complete")
+
+    assert (tmp_path / "errors").read_bytes() == b""
 
 
 def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:
@@ -50,6 +58,7 @@ def test_the_manual_is_paged_on_a_terminal(opened: Opened) -> None:
 def test_the_window_says_how_things_are_and_gets_its_title_back(opened: Opened) -> None:
     """The title is kept, set, and given back."""
     terminal = opened()
+    terminal.wrote(MOUSE_ON)
     terminal.wrote(b"\x1b[22;2t")
     terminal.wrote(b"3 working, 1 queued")
     titles = [piece.text for piece in pieces(terminal.seen) if piece.kind == "osc" and piece.text.startswith("]2;")]

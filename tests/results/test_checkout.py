@@ -217,3 +217,22 @@ async def test_a_branch_is_checked_out_beside_and_shares_the_objects(
     alone = await check_out(history, "agent/x", tmp_path / "other")
     assert (alone.folder, alone.commit, alone.shares) == (tmp_path / "origin-agent-x", head, None)
     assert (alone.folder / "code.py").read_bytes() == b"2\n"
+
+
+async def test_branches_that_differ_in_odd_characters_get_a_folder_each(origin: Origin, checkout: Path) -> None:
+    """And what git refuses leaves no folder behind."""
+    histories = {}
+    for branch in ("a'b", "a+b"):
+        origin.commit(branch, {"code.py": branch.encode()})
+        detail = run_detail()
+        named = replace(detail, run=replace(detail.run, branch_name=branch))
+        histories[branch] = await repositories(checkout.parent / "data", origin.url).history(named)
+
+    folders = [(await check_out(history, branch, checkout)).folder for branch, history in histories.items()]
+    for _ in range(2):
+        with pytest.raises(GitError, match="not a valid branch name"):
+            await check_out(histories["a'b"], "-lead", checkout)
+
+    assert [(folder / "code.py").read_text() for folder in folders] == ["a'b", "a+b"]
+    assert folders[0].name == "origin-a-b"
+    assert not folders[0].with_name("origin-lead").exists()

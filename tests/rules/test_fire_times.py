@@ -62,23 +62,23 @@ ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sa
 
 
 def changes(zone: ZoneInfo) -> Iterator[datetime]:
-    """The hours of 2026 to 2028 in which a zone's clock is changed."""
-    hours = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(3 * 366 * 24))
-    for before, after in pairwise(hours):
-        if before.astimezone(zone).utcoffset() != after.astimezone(zone).utcoffset():
+    """The hours of 2026 and 2027 in which a zone's clock is changed."""
+    hours = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(2 * 365 * 24))
+    for (before, first), (_, second) in pairwise((hour, hour.astimezone(zone).utcoffset()) for hour in hours):
+        if first != second:
             yield before
 
 
 @pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("cron", ["*/30 * * * *", "0 * * * *", "15,45 1-3 * * *", "30 2 * * *"])
-def test_no_change_of_the_clock_makes_a_schedule_invalid(zone: str, cron: str) -> None:
-    """Checked in every hour of the day around it; its times only go forward."""
-    on = OnSchedule(cron, zone)
+def test_no_change_of_the_clock_makes_a_schedule_invalid(zone: str) -> None:
+    """Checked in every third hour of the day around it; its times only go forward."""
+    schedules = [OnSchedule(cron, zone) for cron in ("*/30 * * * *", "0 * * * *", "15,45 1-3 * * *", "30 2 * * *")]
     for change in changes(ZoneInfo(zone)):
-        for hours in range(-26, 4):
-            check_schedule(on, change + timedelta(hours=hours))
-        times = list(islice(fire_times(on, "r", change - timedelta(days=1)), 60))
-        assert times == sorted(set(times))
+        for on in schedules:
+            for hours in (*range(-26, -3, 3), *range(-3, 4)):
+                check_schedule(on, change + timedelta(hours=hours))
+            times = list(islice(fire_times(on, "r", change - timedelta(days=1)), 60))
+            assert times == sorted(set(times))
 
 
 @pytest.mark.parametrize(

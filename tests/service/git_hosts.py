@@ -4,8 +4,12 @@ import base64
 import os
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tests.lab import Received, Respond, Server
+from tests.lab import Received, Respond, Server, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class GitHttpHost:
@@ -14,17 +18,21 @@ class GitHttpHost:
     def __init__(self, folder: Path, token: str | None = None) -> None:
         self.seen: list[str | None] = []
         """The Authorization of each request."""
+        self.fault: Callable[[Received], Step | None] = lambda _: None
+        """Returns what to answer instead, if anything."""
         self._folder = folder
         credentials = base64.b64encode(f"x-access-token:{token}".encode()).decode()
         self._expected = None if token is None else f"Basic {credentials}"
-        self._server = Server().start()
-        self._server.otherwise = self._serve
-        self.url = self._server.origin
+        self.server = Server().start()
+        self.server.otherwise = self.serve
+        self.url = self.server.origin
 
     def close(self) -> None:
-        self._server.close()
+        self.server.close()
 
-    def _serve(self, request: Received) -> Respond:
+    def serve(self, request: Received) -> Step:
+        if (fault := self.fault(request)) is not None:
+            return fault
         given = request.headers.get("authorization")
         self.seen.append(given)
         if self._expected is not None and given != self._expected:

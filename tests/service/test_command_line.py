@@ -61,7 +61,7 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
     outcomes = [next(each["outcome"] for each in one["applied"] if each["name"] == "mine") for one in given]
     assert outcomes == ["added", "unchanged", "changed"]
     assert {"agent mine  unchanged", "offer PARTNER  unchanged"} <= set(said)
-    assert said[-1] == f"applied to the service in {data}"
+    assert said[-1] == f"applied to the service in {data}, database sqlite:///{data}/service.sqlite"
 
 
 def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
@@ -143,15 +143,15 @@ TWICE = [
     [
         ("nonsense", "Expected"),
         ("[[organizations]]\n", "organizations.0.name"),
-        (AN_ORGANIZATION + 'colour = "red"\n', "organizations.0.colour"),
+        (AN_ORGANIZATION + 'colour = "red"\n', "organizations.A.colour"),
         (AN_ORGANIZATION + 'entitlements = []\ntokens = [{ alias = "t" }]\n', "ServiceAPI"),
         (AN_ORGANIZATION + 'tokens = [{ alias = "t", duration = "soon" }]\n', "such as 30d"),
         (AN_ORGANIZATION + 'hosts = [{ platform = "github", probe = "git" }]\n', "probe git needs clone_url"),
         (AN_ORGANIZATION + 'repositories = [{ name = "x", platform = "github", path = "a/b" }]\n', "--url"),
-        ('[[agents]]\nname = "../x"\nargv = ["true"]\n', "agents.0.name"),
+        ('[[agents]]\nname = "../x"\nargv = ["true"]\n', "agents.../x.name"),
         ("organizations = 3\n", "organizations: a number was found where a list is expected"),
         ("organizations = [3]\n", "organizations.0: a number was found where a table is expected"),
-        ('[[agents]]\nname = "x"\nargv = "true"\n', "agents.0.argv: a text was found where a list is expected"),
+        ('[[agents]]\nname = "x"\nargv = "true"\n', "agents.x.argv: a text was found where a list is expected"),
         ("colour = 3\n", "colour: there is no such key"),
         ('[[agents]]\nname = "x"\nargv = ["true"]\norganization = "nobody"\n', "nobody"),
         *TWICE,
@@ -178,12 +178,16 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
     given = ["--data-dir", str(api.service.data_dir)]
     diffs = [CliRunner().invoke(main, ["run", run_id, "--diff", "--turn", turn, *given]) for turn in "123"]
     log = CliRunner().invoke(main, ["run", run_id, "--log", *given]).stdout
+    file = DataFolder(api.service.data_dir).turn_diff(run_id, 1)
+    file.write_bytes(file.read_bytes() + b"\xff\x1b no text\n")
+    raw = CliRunner().invoke(main, ["run", run_id, "--diff", "--turn", "1", *given])
 
     assert [turn["turn"] for turn in second] == [2]
     assert "scribe at work on turn 2" in second[0]["log"]
     assert "turn 1" not in second[0]["log"]
     assert f"+++ b/notes/{run_id}-1.json" in diffs[0].stdout
     assert "no diff here (nothing changed" in diffs[1].stdout
+    assert (raw.stdout_bytes, raw.stderr) == (file.read_bytes(), f"turn 1: {file}\n"), "for git apply"
     assert "scribe at work on turn 1" in log
     assert CliRunner().invoke(main, ["run", "run_none", *given]).exit_code == diffs[2].exit_code == 2
     assert "has no turn 3; it has 2" in diffs[2].stderr

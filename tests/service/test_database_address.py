@@ -9,12 +9,16 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
+from service.cli import main
+from service.settings import DataFolder
 from service.store.database import Database, DatabaseError
 from tests.lab import free_port
 from tests.service.conftest import Api
 from tests.service.deployment import deployment
 from tests.service.postgres import USER, Cluster
+from tests.service_process import command
 from tests.waiting import eventually
 
 UNBOXED = '[execution]\nsandbox = "none"\n'
@@ -128,3 +132,20 @@ def test_a_pooler_that_changes_sessions_is_refused(pooled: Callable[[str], str],
     """PgBouncer in its other modes: settings of a connection and LISTEN would not hold."""
     with contextlib.closing(Database(pooled(mode))) as database, pytest.raises(DatabaseError, match=reason):
         database.migrate()
+
+
+def test_a_command_for_another_database_than_the_service_s_is_refused(tmp_path: Path) -> None:
+    """It would fill an SQLite file that nobody reads; `apply` prints the database that it wrote to."""
+    file = tmp_path / "setup.toml"
+    file.write_text('[[agents]]\nname = "mine"\nargv = ["true"]\n')
+    folder = DataFolder(tmp_path / "data")
+    made = command(folder.root, "apply", str(file))
+    folder.database_file.unlink()
+    folder.note_database("postgresql+psycopg://db.example/runwarden")
+    given = ["apply", str(file), "--data-dir", str(folder.root)]
+    done = CliRunner().invoke(main, given)
+
+    assert made["database"] == f"sqlite:///{folder.database_file}"
+    assert done.exit_code == 2
+    assert "uses the database postgresql+psycopg://db.example/runwarden: set RUNWARDEN_SERVICE_DATABASE" in done.stderr
+    assert not folder.database_file.exists()

@@ -15,7 +15,6 @@ from tests.service.conftest import NEEDS_SANDBOX, Api
 from tests.service.deployment import deployment
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
-from tests.waiting import COLD_START_S, eventually
 
 
 def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
@@ -110,22 +109,6 @@ def test_a_commit_holds_the_change_alone_whatever_attributes_say(own: Callable[.
     assert changed == [f"notes/{run['run_id']}-1.json"]
 
 
-def test_a_branch_that_moved_is_not_overwritten(own: Callable[..., Any], tmp_path: Path) -> None:
-    """Another push arrives while the agent works: the turn fails, that commit stays."""
-    api, repository = own(branches={"fix/login": {"login.py": "# TODO: check the password\n"}})
-    gate = tmp_path / "gate"
-    run_id = api.start(f"wait {gate}", branch_name="fix/login")
-    api.reaches(run_id, "working")
-    eventually(lambda: "sandbox:" in api.log(run_id), "the agent starts", COLD_START_S)
-    moved = git("commit-tree", "-p", "fix/login", "-m", "theirs", "fix/login^{tree}", cwd=repository)
-    git("update-ref", "refs/heads/fix/login", moved, cwd=repository)
-    gate.touch()
-
-    assert api.ended(run_id)["status"] == "failed"
-    assert git("rev-parse", "fix/login", cwd=repository) == moved
-    assert "push failed" in api.log(run_id)
-
-
 def test_an_empty_repository_gets_its_first_commit(tenant: Callable[..., Any], tmp_path: Path) -> None:
     """No default branch, no base: the run's branch is born with the agent's commit."""
     git("init", "--quiet", "--bare", str(tmp_path / "empty.git"), cwd=tmp_path)
@@ -133,8 +116,27 @@ def test_an_empty_repository_gets_its_first_commit(tenant: Callable[..., Any], t
     api = tenant(repositories=[empty])
     run = api.ended(api.start("begin", "acme/empty"))
 
-    assert run["status"] == "completed"
-    assert git("rev-list", "--count", run["branch_name"], cwd=tmp_path / "empty.git") == "1"
+    # As GitHub does with the first branch that is pushed.
+    git("symbolic-ref", "HEAD", f"refs/heads/{run['branch_name']}", cwd=tmp_path / "empty.git")
+    again = api.follow(run["run_id"], "go on", "acme/empty")
+
+    assert (run["status"], again.status_code) == ("completed", 201)
+    assert api.ended(run["run_id"])["status"] == "completed", "the run's own branch is not protected from it"
+    assert git("rev-list", "--count", run["branch_name"], cwd=tmp_path / "empty.git") == "2"
+
+
+@pytest.mark.parametrize(("there", "wanted"), [("feature", "feature/x"), ("feature/x", "feature")])
+def test_a_branch_that_git_cannot_make_is_refused_before_the_work(
+    own: Callable[..., Any], there: str, wanted: str
+) -> None:
+    """The agent would be paid for nothing."""
+    api, _ = own(branches={there: {"a.txt": "x"}})
+    run_id = api.start("write", branch_name=wanted)
+    api.ended(run_id)
+    (turn,) = api.get(f"/external/runs/{run_id}").json()["turns"]
+
+    assert turn["reason"].startswith(f"the branch {wanted} cannot be made next to the branch {there}")
+    assert "scribe at work" not in api.log(run_id)
 
 
 ENVIRONMENT = """

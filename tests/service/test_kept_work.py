@@ -97,9 +97,9 @@ def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(
     assert "Turn 1 was not finished: what it changed is in the checkout" in api.log(run_id, 2)
 
 
-@pytest.mark.parametrize("start_from", ["", "patch"])
+@pytest.mark.parametrize("start_from", ["branch", "", "patch"])
 def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path], start_from: str) -> None:
-    """An agent that failed of itself left nothing to rely on; either way the next one is told what stands."""
+    """By default with what was kept, whatever the failure was; either way the agent is told what stands."""
     api, bare = at_work
     run_id = ran(api, "write done.txt ok")
     continued(api, run_id, "write half.txt half; delete done.txt; fail")
@@ -109,7 +109,7 @@ def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path], start_
     report = told(last)
 
     assert (failed["failure_kind"], failed["commit"], failed["files"]) == (None, None, 2)
-    if start_from == "patch":
+    if start_from != "branch":
         assert (report["files"], last["from_turn"]) == (["half.txt"], 2)
         assert report["begun"]["from"] == "patch"
         assert pushed == ["README.md", "half.txt", "more.txt"]
@@ -121,24 +121,36 @@ def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path], start_
         assert pushed == ["README.md", "done.txt", "more.txt"]
 
 
-def test_a_patch_that_does_not_fit_is_dropped_and_said(at_work: tuple[Api, Path], tmp_path: Path) -> None:
-    """In the log and to the agent, who goes on from the branch as it is now."""
+@pytest.mark.parametrize("moved", ["elsewhere", "in the same place", "rewritten"])
+def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path], tmp_path: Path, moved: str) -> None:
+    """It is merged; conflicts are marked and named; only where its base is gone it is dropped, and that is said."""
     api, bare = at_work
     run_id = api.begin("worker", instructions="write done.txt one")
     run = api.ended(run_id)
     continued(api, run_id, "write done.txt two; write half.txt half; fail")
     clone, identity = tmp_path / "clone", ("-c", "user.name=t", "-c", "user.email=t@t.example")
     git("clone", "--quiet", "--branch", run["branch_name"], str(bare), str(clone), cwd=tmp_path)
-    (clone / "done.txt").write_text("three\n")
-    git(*identity, "commit", "--quiet", "--all", "-m", "moved", cwd=clone)
-    git("push", "--quiet", cwd=clone)
-    done = continued(api, run_id, "write more.txt more", "patch")
-    report, text = told(turns_of(api, run_id)[2]), "What turn 2 changed does not fit the branch any longer"
+    if moved == "rewritten":
+        git("checkout", "--quiet", "--orphan", "other", cwd=clone)
+        (clone / "done.txt").unlink()
+    (clone / ("done.txt" if moved == "in the same place" else "other.txt")).write_text("three\n")
+    git("add", "--all", cwd=clone)
+    git(*identity, "commit", "--quiet", "-m", "moved", cwd=clone)
+    git("push", "--quiet", "--force", "origin", f"HEAD:{run['branch_name']}", cwd=clone)
+    done = continued(api, run_id, "write more.txt more")
+    report = told(turns_of(api, run_id)[2])
+    text = git("show", f"{done['branch_name']}:done.txt", cwd=bare) if moved != "rewritten" else ""
 
-    assert report["begun"]["text"].startswith(f"{text}, and its changes were dropped")
-    assert (report["begun"]["from"], report["files"]) == ("branch", ["done.txt"])
-    assert text in api.log(run_id, 3)
-    assert git("show", f"{done['branch_name']}:done.txt", cwd=bare) == "three"
+    if moved == "rewritten":
+        assert report["begun"]["text"].startswith("What turn 2 changed does not fit the branch any longer, and its")
+        assert (report["begun"]["from"], report["files"]) == ("branch", ["other.txt"])
+    else:
+        assert report["begun"]["from"] == "patch"
+        assert "half.txt" in report["files"]
+        is_marked = moved == "in the same place"
+        assert ("resolve the conflicts marked in done.txt" in report["begun"]["text"]) == is_marked
+        assert ("<<<<<<<" in text) == is_marked
+        assert text == "two" or is_marked
 
 
 def test_a_turn_whose_set_up_failed_left_nothing_that_could_be_dropped(
@@ -273,5 +285,5 @@ def test_an_agent_without_the_document_is_told_in_its_instructions(
     done = continued(api, run_id, "go on")
     told = git("show", f"{done['branch_name']}:told.txt", cwd=bare)
 
-    assert told == ("Turn 1 was not finished, and its changes were dropped: the checkout is as the branch is.\n\ngo on")
+    assert told == ("Turn 1 was not finished: what it changed is in the checkout, and not committed yet.\n\ngo on")
     assert turns_of(api, run_id)[1]["instructions"] == "go on"

@@ -60,6 +60,16 @@ def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> Non
     assert (headless.default_branch, set(headless.branches)) == (None, {"next"})
 
 
+@pytest.mark.parametrize(("branch", "beside"), [("next/x", "next"), ("a", "a/b"), ("next", None), ("other/x", None)])
+def test_a_branch_that_git_cannot_make_names_the_one_in_its_way(
+    mirror: RepositoryMirror, repository: Path, branch: str, beside: str | None
+) -> None:
+    """Git keeps branches as files and folders."""
+    git("branch", "a/b", "main", cwd=repository)
+
+    assert mirror.fetch(branch).beside == beside
+
+
 def test_only_a_lock_that_cannot_be_held_is_broken(mirror: RepositoryMirror, repository: Path) -> None:
     """A fresh one is an error and stays; one that is older than any command of ours was left by a power cut."""
     mirror.fetch("main")

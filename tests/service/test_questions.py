@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service.findings.question import in_words
-from tests.service.conftest import Api
-from tests.service_process import git
+from service.findings.question import offer
+from tests.service.conftest import UNBOXED, Api
+from tests.service_process import demo_setup, git
 from tests.waiting import eventually
 
 ASKER = """
@@ -139,11 +139,104 @@ def test_a_cancelled_turn_asks_nothing(asker: Api) -> None:
     assert run_id not in {one["run_id"] for one in open_questions(asker)}
 
 
-def test_last_words_are_a_question_by_their_mark() -> None:
-    """Nothing else is guessed from them."""
-    assert in_words("I looked.\n\nWhich one? \n", str) is not None
-    for words in ("Done.", None, "Which one? I took the first."):
-        assert in_words(words, str) is None
+ASKING = (
+    "No problems found in the change. Shall I look at the tests too?",
+    "I cannot decide between SQLite and PostgreSQL. Please confirm the schema before I go on.",
+    "Which database shall I use? I will wait for your answer.",
+    "Which one should I use?\n\n1. SQLite\n2. PostgreSQL",
+    "**Which database shall I use?**",
+    'Before I go on: "Which database shall I use?"',
+    "どのデータベースを使いますか\uff1f",
+    "أي قاعدة بيانات أستخدم؟",
+    "Two ways are possible. Which do you prefer?\n\n- Rename the field\n- Keep both",
+    "Should I also delete the old endpoint? (yes/no)",
+    "The migration is ready. Let me know if I should run it on staging as well.",
+    "I found three candidates. Tell me which one to keep.",
+    "Done. If you'd like, I can add tests for the parser.",
+    "I can split this into two commits if you want.",
+    "Please choose:\n\nA) keep\nB) remove",
+    "Soll ich auch die Tests anpassen?",
+    "¿Quieres que también actualice la documentación?",
+    "Voulez-vous que je continue ?",
+    "要不要我也更新文档\uff1f",
+    "I stopped here. I need a decision on the licence.",
+    "Awaiting your go-ahead before the force push.",
+    "Kindly advise how to proceed.",
+    "Would you like me to continue with step 2?",
+    "*Shall I proceed?*",
+    "`Should I use tabs?`",
+    "That is your call.",
+    "Is that what you meant? Please let me know.",
+    "I will continue if you confirm the plan.",
+    "Ready to merge. OK to go ahead?",
+    "### Open question\n\nDo we support Python 3.9?",
+)
+"""Ends of last messages that ask or offer something."""
+TELLING = (
+    "There is nothing to change.",
+    "Done.",
+    "All tests pass.",
+    "Which one? I took the first.",
+    "Everything is in order. Why was it written twice? Because of history, so there is nothing to do here.",
+    "I renamed `is_ok?` to `ok`.",
+    'Fixed the FAQ section "How do I install it?" in the README.',
+    'The function now answers the question "who called?" correctly.',
+    "",
+    "   ",
+    "- added a test\n- fixed the bug",
+    "1. Read the code\n2. Fixed it",
+    "Summary:\n\n| a | b |\n|---|---|\n| 1 | 2 |",
+    "See https://example.com/search?q=x for details.",
+    "The regex is `a?`.",
+    "No changes were needed; the API already returns 404.",
+    "問題はありませんでした。",
+    "لا توجد مشاكل.",
+    "Keine Probleme gefunden.",
+    "I added the `?` operator.",
+    "You asked: is it safe? Yes, it is.",
+    'Removed the TODO "do we need this?" because we do not.',
+    "Reviewed 12 files, no findings.",
+    "Updated the docs. Nothing else to do.",
+    "The user is asked for a name, then greeted.",
+    "It waits 5 s between attempts.",
+    'The button text is now "Delete?" instead of "Remove?".',
+    "The change lets callers confirm an order.",
+    "I chose PostgreSQL because the tests need it.",
+    "Finished!",
+)
+"""Ends that only report."""
+
+
+@pytest.mark.parametrize(("words", "asks"), [*((one, True) for one in ASKING), *((one, False) for one in TELLING)])
+def test_a_last_message_that_asks_is_an_offer(words: str, *, asks: bool) -> None:
+    """In any script, before its choices, or in words; a question that was answered at once is none."""
+    assert (offer(words) is not None) == asks
+    assert offer(None) is None
+
+
+OFFERING = """#!/bin/sh
+cat >/dev/null
+[ -e src ] && echo x > changed.txt
+echo '{"type":"result","subtype":"success","result":"No problems found. Shall I look at the tests too?"}'
+"""
+
+
+def test_an_offer_fails_no_turn(start: Callable[..., Api], tmp_path: Path) -> None:
+    """Whether anything changed or not, the run is completed with the offer beside it; nobody has to answer."""
+    program = tmp_path / "claude"
+    program.write_text(OFFERING)
+    program.chmod(0o755)
+    setup = demo_setup(tmp_path)
+    entry = {"name": "offering", "preset": "claude-code", "argv": [str(program)], "environment": ["ANTHROPIC_API_KEY"]}
+    api = start(settings=UNBOXED, setup=setup | {"agents": [entry]}, environment={"ANTHROPIC_API_KEY": "sk-x"})
+    for path, is_changed in (("acme/web", False), ("acme/api", True)):
+        run_id = api.begin("offering", path, instructions="Review it.")
+        run = api.ended(run_id)
+        (turn,) = turns_of(api, run_id)
+
+        assert (run["status"], turn["outcome"], turn["question"]) == ("completed", "completed", None), turn["reason"]
+        assert (turn["offer"], turn["commit"] is not None) == ("Shall I look at the tests too?", is_changed)
+    assert open_questions(api) == []
 
 
 def test_the_newest_cancelled_runs_are_told_beside_the_questions(asker: Api, tmp_path: Path) -> None:

@@ -19,7 +19,18 @@ SETTINGS: Final = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s =
 HASTY: Final = SETTINGS.replace("3600", "3")
 TURN_FIELDS: Final = {
     *("number", "instructions", "caller", "state", "started_at", "ended_at", "outcome", "reason", "commit", "summary"),
-    *("failure_kind", "from_turn", "question", "choices", "files", "additions", "deletions", "usage", "findings"),
+    *(
+        "failure_kind",
+        "from_turn",
+        "question",
+        "choices",
+        "offer",
+        "files",
+        "additions",
+        "deletions",
+        "usage",
+        "findings",
+    ),
     "inputs",
 }
 
@@ -185,6 +196,18 @@ def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenan
     assert said(other.follow(run_id, "mine now")) == (404, "run_not_found")
     assert list(other.runs()) == []
     assert "mine now" not in str(api.service.admin("run", run_id))
+
+
+def test_a_large_change_that_was_not_pushed_can_be_read(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+    """The patch is its only copy: it is returned where a pushed one names git as the way."""
+    api, _ = own()
+    api.add_agent(tmp_path, "large", "open('large.txt', 'w').write('0123456789abcde\\n' * 600_000); exit(3)")
+    run_id = api.begin("large", instructions="go")
+    api.ended(run_id)
+    answer = api.get(f"/external/runs/{run_id}/turns/1/diff")
+
+    assert (answer.status_code, len(answer.content) > 9 << 20) == (200, True)
+    assert answer.content == DataFolder(api.service.data_dir).turn_diff(run_id, 1).read_bytes()
 
 
 def test_what_was_pruned_or_is_too_large_says_so(api: Api) -> None:

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from sqlite3 import Connection
 from subprocess import PIPE
@@ -18,23 +18,11 @@ from storage.cache import opening, store_runs
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action, Repository, Run
+from tests.lab import Clock
 from tests.program import Program
 
 NOON: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 Connections = tuple[Connection, Connection]
-
-
-class _Clock:
-    """Only moves when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = NOON
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
 
 
 def store(writer: Connection, runs: Sequence[Run]) -> None:
@@ -53,14 +41,14 @@ def connected(folder: Path, runs: Iterable[Run] = ()) -> Iterator[Connections]:
 
 
 @pytest.fixture
-def clock() -> _Clock:
-    return _Clock()
+def clock() -> Clock:
+    return Clock(NOON)
 
 
 @pytest.fixture
-def forward(clock: _Clock) -> Callable[[float], None]:
+def forward(clock: Clock) -> Callable[[float], None]:
     """Moves the databases' clock by some seconds; backwards too."""
-    return clock.forward
+    return lambda seconds: clock.move(seconds=seconds)
 
 
 def make_run(
@@ -91,13 +79,13 @@ def ledger_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def cache(cache_path: Path, clock: _Clock) -> AsyncIterator[Cache]:
+async def cache(cache_path: Path, clock: Clock) -> AsyncIterator[Cache]:
     async with await Cache.open(cache_path, clock=clock) as opened:
         yield opened
 
 
 @pytest.fixture
-async def ledger(ledger_path: Path, clock: _Clock) -> AsyncIterator[Ledger]:
+async def ledger(ledger_path: Path, clock: Clock) -> AsyncIterator[Ledger]:
     async with await Ledger.open(ledger_path, clock=clock) as opened:
         yield opened
 

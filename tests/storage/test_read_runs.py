@@ -319,3 +319,14 @@ async def test_branches_are_those_of_the_newest_runs_within_the_filter(cache: Ca
 
     assert await cache.branches(RunFilter()) == ("elsewhere", "new", "old")
     assert await cache.branches(RunFilter(repositories=("acme/api",))) == ("new", "old")
+
+
+async def test_a_run_that_is_gone_is_not_active(cache: Cache) -> None:
+    """It stays in the list of all runs, and is counted apart."""
+    await cache.store_runs([make_run(1), make_run(2), make_run(3, "queued"), make_run(4, "failed")], asked_at=NOON)
+    await cache.set_presence(["run_0001", "run_0003"], "lost")
+
+    assert await cache.gone() == {"working": 1, "queued": 1}
+    assert (await cache.count(RunFilter()), await cache.count(RunFilter(active=True))) == (4, 1)
+    rows = await cache.rows(RunFilter(active=True), RunSort(), offset=0, limit=9)
+    assert [row.run_id for row in rows] == ["run_0002"]

@@ -45,6 +45,25 @@ async def test_the_newest_answer_wins_whatever_its_times_say(cache: Cache, updat
     assert (await held(cache)).run == make_run(1, "failed", updated_at=updated_at or NOON)
 
 
+@pytest.mark.parametrize(
+    ("shown_at", "counts"),
+    [(NOON - SECOND, False), (NOON, True), (NOON + SECOND / 2, True), (NOON + SECOND, True), (None, True)],
+    ids=["older", "whole seconds", "same", "newer", "unreadable"],
+)
+async def test_an_older_answer_never_undoes_a_write(cache: Cache, shown_at: datetime | None, counts: bool) -> None:
+    """A list may lag behind the answer to a write, even after it once showed a newer state."""
+    written_at = NOON + SECOND / 2
+    await cache.store_runs([make_run(1, "completed", updated_at=NOON - SECOND)], asked_at=NOON)
+    await cache.store_runs([make_run(1, "queued", updated_at=written_at)], NOON + SECOND, is_of_write=True)
+
+    listed = make_run(1, "failed", updated_at=shown_at)
+    changes = [await cache.store_runs([listed], NOON + n * SECOND) for n in (2, 3)]
+    await cache.store_runs([make_run(1, "working", updated_at=NOON + 9 * SECOND)], NOON + 9 * SECOND)
+    late = await cache.store_runs([listed], NOON + 10 * SECOND)
+
+    assert [len(changed.transitions) for changed in (*changes, late)] == ([1, 0, 1] if counts else [0, 0, 0])
+
+
 async def test_an_answer_that_was_overtaken_changes_and_confirms_nothing(cache: Cache) -> None:
     """It was asked for earlier, and arrived later."""
     done = make_run(1, "completed", updated_at=NOON + SECOND, branch="agent/final")

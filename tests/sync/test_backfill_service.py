@@ -1,8 +1,5 @@
-"""Fetching history from the real service, killed, limited and told to fail on the way."""
+"""Fetching history from the real service, limited and told to fail on the way."""
 
-import contextlib
-import signal
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,6 @@ import pytest
 
 from tests.cli.conftest import CommandLine, Inside
 from tests.service_process import RunningService, start_service
-from tests.waiting import eventually
 
 RUNS = 1_200
 
@@ -44,30 +40,6 @@ def line(tmp_path: Path, service: RunningService) -> CommandLine:
 
 def ids(line: CommandLine, *options: str) -> set[str]:
     return {run["run_id"] for run in line("runs", "list", "--all", "--json", *options).json()["runs"]}
-
-
-def stored(line: CommandLine) -> int:
-    """How many runs the cache holds, asked while another process fills it."""
-    for file in line.home.glob("data/*/cache.sqlite3"):
-        with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(file)) as connection:
-            return int(connection.execute("SELECT count(*) FROM runs").fetchone()[0])
-    return 0
-
-
-def test_a_command_killed_in_the_middle_goes_on_where_it_was(line: CommandLine) -> None:
-    """Killed with -9, again and again: in the end every run of the service is held, and few were fetched twice."""
-    fetched = [0]
-    for _ in range(2):
-        process = line.begin("runs", "sync", "--days", "100", "--json")
-        eventually(lambda: stored(line) > fetched[-1], "more runs are held")
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        fetched.append(len(ids(line, "--cached")))
-    last = line("runs", "sync", "--days", "100", "--json").json()
-
-    assert last["held"] == RUNS
-    assert last["fetched"] <= RUNS - fetched[-1]
-    assert ids(line, "--cached") == ids(line)
 
 
 def test_faults_on_the_way_are_told_and_cost_nothing_that_came_before(

@@ -15,6 +15,7 @@ from app.engine.events import Event, LinkChanged, RunsChanged
 from app.sync.walk import RunQuery
 from storage.records import LinkState, RunFilter
 from storage.records.service_traits import BudgetState
+from storage.values import utc_now
 from tests.lab import OMITTED, Respond, Step
 from tests.sync.conftest import MINUTE, Desk, seconds, unreadable
 from tests.waiting import until
@@ -217,10 +218,13 @@ def test_a_run_that_ended_out_of_sight_is_found_and_one_that_is_gone_is_lost(des
     desk.poll()
     desk.peer.move("run_ended", "completed")
     desk.peer.runs.pop("run_gone")
-    desk.poll(2)
+    desk.poll()
+    missing = held(desk)["run_gone"]["observed"]["state"]
+    desk.poll(clock=lambda: utc_now() + MINUTE)
     shown = held(desk)
     ended, gone = shown["run_ended"], shown["run_gone"]
 
+    assert missing == "unconfirmed", "nothing is lost that was shown in the last minute"
     assert (ended["status"], ended["observed"]["state"]) == ("completed", "current")
     assert (gone["status"], gone["observed"]["state"]) == ("working", "lost")
 

@@ -51,7 +51,7 @@ def test_what_was_there_stays(tmp_path: Path) -> None:
     assert mode(file) == 0o600
 
 
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(
     name=line.map(str.strip).filter(lambda name: name_problem(name) is None), source=sources, read_only=st.booleans()
 )

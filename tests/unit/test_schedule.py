@@ -52,13 +52,17 @@ async def test_a_job_runs_at_once_and_then_as_its_work_says(schedule: Schedule) 
 
 
 async def test_a_job_that_breaks_is_told_and_tried_again(schedule: Schedule, caplog: pytest.LogCaptureFixture) -> None:
-    """One broken run is not the end of the job."""
-    worker = Worker(fault=RuntimeError("no luck"))
+    """One broken run is not the end of the job, and it stays known as broken until it works."""
+    worker, problems = Worker(fault=RuntimeError("no luck")), list[str]()
     with caplog.at_level(logging.ERROR):
-        schedule.add(job(worker))
+        schedule.add(Job("job", worker.work, 60.0, 0.0, problems.append))
         await worker.ran(2)
 
     assert "job broke" in caplog.text
+    assert schedule.broken["job"].startswith("It broke (RuntimeError: no luck)")
+    assert problems[0] == f"Job: {schedule.broken['job']}"
+    worker.fault = None
+    await until(lambda: not schedule.broken, "it works again")
 
 
 async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -> None:
@@ -73,6 +77,7 @@ async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -
     schedule.add(Job("job", hang, 0.01, after_crash_s=0.0))
 
     await until(lambda: len(calls) > 1, "a second run begins")
+    assert "did not end within" in schedule.broken["job"]
 
 
 async def test_run_now_brings_the_next_run_forward(schedule: Schedule) -> None:

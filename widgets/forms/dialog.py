@@ -169,5 +169,6 @@ def _button(verb: FormButton) -> Button:
     label = Content.assemble(verb.label, " ", (verb.key, "dim"))
     name = f"verb-{verb.name}"
     action = f"screen.{verb.action}"
-    look = "-main" if verb.is_primary else ""
+    # Textual adds this class by itself, but only to a mounted button, whose styles it then computes again.
+    look = f"{'-main' if verb.is_primary else ''} -style-default"
     return Button(label, id=name, action=action, classes=look, compact=True)

@@ -63,21 +63,22 @@ class FactList(Vertical):
     def __init__(self, *, classes: str | None = None) -> None:
         super().__init__(classes=classes)
         self._facts: tuple[tuple[str, Content], ...] = ()
+        self._rows: list[tuple[Horizontal, Static, Static]] = []
 
     def show(self, facts: tuple[tuple[str, Content], ...]) -> None:
-        """Show the facts: our names, possibly foreign values. Only what changed is repainted."""
+        """Show the facts: our names, possibly foreign values. Only what changed is repainted; no row is made twice."""
         before, self._facts = self._facts, facts
         self.display = bool(facts)
-        if [name for name, _ in before] == [name for name, _ in facts]:
-            values = self.query(".fact-list--value").results(Static)
-            for value, (_, old), (_, new) in zip(values, before, facts, strict=False):
-                if old != new:
-                    value.update(new)
-            return
-        self.remove_children()
-        for name, fact in facts:
-            label = Static(Content(name), classes="fact-list--name")
-            self.mount(Horizontal(label, Static(fact, classes="fact-list--value")))
+        for number, (row, label, value) in enumerate(self._rows):
+            row.display = number < len(facts)
+            if row.display and facts[number : number + 1] != before[number : number + 1]:
+                name, fact = facts[number]
+                label.update(Content(name))
+                value.update(fact)
+        for name, fact in facts[len(self._rows) :]:
+            label, value = Static(Content(name), classes="fact-list--name"), Static(fact, classes="fact-list--value")
+            self._rows.append((Horizontal(label, value), label, value))
+            self.mount(self._rows[-1][0])
 
 
 class FormNotice(Static):
@@ -109,15 +110,19 @@ class FormChoice(Widget, can_focus=True):
     class Changed(Message):
         """An option was chosen."""
 
-    def __init__(self, labels: Sequence[str]) -> None:
+    def __init__(self, labels: Sequence[str], keys: str = "") -> None:
+        """Show the labels; `keys` chooses among them, a letter each, instead of digits, and is shown."""
         super().__init__()
         self._labels = labels
+        self._keys = keys
 
     def render(self) -> Content:
         """One line per option."""
         return Content("\n").join(
             Content.assemble(
-                ("◉ " if at == self.chosen else "○ ", "$primary"), (label, "bold" if at == self.chosen else "")
+                ("◉ " if at == self.chosen else "○ ", "$primary"),
+                (f"{self._keys[at : at + 1]}  " if self._keys else "", "bold $primary"),
+                (label, "bold" if at == self.chosen else ""),
             )
             for at, label in enumerate(self._labels)
         )
@@ -138,10 +143,11 @@ class FormChoice(Widget, can_focus=True):
         self.chosen = (here + step) % len(self._labels)
 
     def on_key(self, event: events.Key) -> None:
-        """Choose by digit."""
-        if event.character is not None and event.character in "123456789"[: len(self._labels)]:
+        """Choose by digit, or by letter."""
+        keys = self._keys or "123456789"[: len(self._labels)]
+        if event.character is not None and event.character in keys:
             event.stop()
-            self.chosen = int(event.character) - 1
+            self.chosen = keys.index(event.character)
 
     def on_click(self, event: events.Click) -> None:
         """Choose the clicked option."""

@@ -44,8 +44,12 @@ class FormField(Widget):
     FormField {
         layout: horizontal;
         height: auto;
-        .form-field--label { width: 15; color: $foreground 70%; padding-left: 1; }
-        &.-focused .form-field--label { color: $foreground; text-style: bold; }
+        .form-field--label {
+            width: 15;
+            color: $foreground 70%;
+            padding-left: 1;
+            &.-focused { color: $foreground; text-style: bold; }
+        }
         .form-field--body { height: auto; width: 1fr; }
         .form-field--message {
             height: 1;
@@ -172,11 +176,11 @@ class FormField(Widget):
 
     def on_descendant_focus(self) -> None:
         """Highlight the label of the focused field."""
-        self.add_class("-focused")
+        self.query_one(".form-field--label").add_class("-focused")
 
     def on_descendant_blur(self) -> None:
         """Counts a field with a value as touched when it is left."""
-        self.remove_class("-focused")
+        self.query_one(".form-field--label").remove_class("-focused")
         self._is_typing = False
         for control in self.query(Input):
             control.select_on_focus = True

@@ -24,9 +24,13 @@ def printable(text: str) -> str:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for at, line in enumerate(lines):
         if safe_text(line, limit=len(line) + 1) != line:
-            parts = ("".join(char for char in part if safe_text(char) == char) for part in line.split("\t"))
-            lines[at] = "\t".join(safe_text(part, limit=len(part) + 1) for part in parts)
+            lines[at] = "\t".join(safe_text(_clean(part), limit=len(part) + 1) for part in line.split("\t"))
     return "\n".join(lines)
+
+
+def _clean(part: str) -> str:
+    # With its neighbours: a joiner stays only between letters or emoji.
+    return "".join(char for at, char in enumerate(part) if char in safe_text(part[max(0, at - 1) : at + 2]))
 
 
 @dataclass

@@ -23,12 +23,14 @@ class LineText(Widget):
         self._lines: Sequence[Content] = ()
 
     def show(self, lines: Sequence[Content]) -> None:
-        """Show these lines; lay out only if their number changed, and repaint only those that differ."""
+        """Show these lines; lay out only if that changes the height, and repaint only the lines that differ."""
         before, self._lines = self._lines, lines
-        if len(before) != len(lines):
+        if max(len(lines), self.container_size.height) != self.size.height:
             self.refresh(layout=True)
         else:
-            changed = [y for y, line in enumerate(lines) if not line.is_same(before[y])]
+            both = min(len(before), len(lines))
+            changed = [y for y in range(both) if not lines[y].is_same(before[y])]
+            changed += range(both, max(len(before), len(lines)))
             if changed:
                 self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
@@ -62,7 +64,8 @@ class LinePane(VerticalScroll, can_focus=True):
         scrollbar-gutter: stable; scrollbar-size-vertical: 1;
         scrollbar-background: $background; scrollbar-color: $panel;
     }
-    LinePane > LineText { height: auto; }
+    /* As high as the pane at least: fewer lines than before need no layout, which Textual does twice. */
+    LinePane > LineText { height: auto; min-height: 100%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "scroll_down", "down", show=False, id="pane.down"),

@@ -59,6 +59,8 @@ class RunView(Struct, frozen=True):
     """How long a run counts as live after the service confirmed it."""
     agent: str | None = None
     """The name of the agent that works on it; None: not known."""
+    retried: str | None = None
+    """The run that retries this failure; None: it was not retried from here."""
 
     def is_live(self, now: datetime) -> bool:
         """Whether the service confirmed it lately."""
@@ -129,7 +131,9 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
     facts.append(("seen", roughly_ago(detail.last_seen_at, now)))
     if view.continues is not None:
         facts.append(("continues", safe_text(view.continues, limit=FIELD_LIMIT)))
-    lines = [part for name, value in facts for part in _field(name, value, width)]
+    if view.retried is not None:
+        facts.append(("retried as", safe_text(view.retried, limit=FIELD_LIMIT)))
+    lines = [found for name, value in facts for found in _field(name, value, width)]
     doubts = {
         "lost": "The service no longer shows this run: this is its last known state.",
         "unconfirmed": "Missing from the last answer; looking it up. Its status may be old.",

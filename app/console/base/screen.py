@@ -51,8 +51,8 @@ class KeyAction(Struct, frozen=True):
     """A sentence about the action."""
 
 
-def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
-    """All of our keys on a screen, those of the focused widget first."""
+def key_actions(screen: Screen[Any], *, only_shown: bool = False) -> tuple[KeyAction, ...]:
+    """All of our keys on a screen, or those that the bottom line shows; those of the focused widget first."""
     groups: dict[tuple[KeyScope, str], list[Any]] = {}
     for active in screen.active_bindings.values():
         scope: KeyScope = "here" if active.node is screen else "in the list"
@@ -74,6 +74,7 @@ def key_actions(screen: Screen[Any]) -> tuple[KeyAction, ...]:
             group[0].binding.tooltip,
         )
         for (scope, action), group in groups.items()
+        if group[0].binding.show or not only_shown
     )
 
 
@@ -82,9 +83,8 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
     focused = screen.focused
     return tuple(
         KeyHint(each.keys[0], each.does, each.action, each.enabled, at_end=each.does == "help")
-        for each in key_actions(screen)
-        if each.shown
-        and not (focused and len(each.keys[0]) == 1 and focused.check_consume_key(each.keys[0], each.keys[0]))
+        for each in key_actions(screen, only_shown=True)
+        if not (focused and len(each.keys[0]) == 1 and focused.check_consume_key(each.keys[0], each.keys[0]))
     )
 
 

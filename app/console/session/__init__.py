@@ -11,6 +11,7 @@ from textual.signal import Signal
 
 from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
 from app.console.session.troubles import own_failure_text
+from app.console.terminal.terminal import copy_out
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
@@ -194,9 +195,9 @@ class Session:
     def copy(self, text: str) -> None:
         """Copy foreign text as safe text and confirm it: pasted into a shell, it must not act."""
         safe = safe_text(text, limit=LONGEST_COPY)
-        self.copy_as_is(safe, f"Copied {safe}")
+        self.copy_as_is(safe, safe)
 
-    def copy_as_is(self, text: str, done: str) -> None:
-        """Copy text that is safe already."""
-        self.app.copy_to_clipboard(text)
-        self.notify(done)
+    def copy_as_is(self, text: str, what: str) -> None:
+        """Copy text that is safe already; `what` names it in the confirmation."""
+        how = copy_out(self.app, text)
+        self.notify(f"{what} {how}.", severity="warning" if how.startswith("not") else "information")

@@ -1,6 +1,9 @@
 """The terminal: its title, its mouse, its state before the console, and the last frame for the next start."""
 
+import os
+import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +26,10 @@ KEEP_TITLE: Final = "\x1b[22;2t"
 """Asks the terminal to store its title; a terminal without this feature ignores it."""
 GIVE_TITLE_BACK: Final = "\x1b[23;2t"
 LONGEST: Final = 120
+TMUX_S: Final = 2.0
+"""How long tmux may take to store a text."""
+SENT: Final = "sent to the terminal's clipboard"
+"""Whether it arrives there, no terminal says."""
 TERMINAL_BINDINGS: Final = (
     Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="Resume with fg", id="app.suspend"),
 )
@@ -33,6 +40,23 @@ LOOK_S: Final = 2.0
 EVERY_S: Final = 30.0
 """Seconds between two frames; rendering one takes about as long as answering a key."""
 _DIM: Final = Style(dim=True)
+
+
+def copy_out(app: App[Any], text: str) -> str:
+    """Send text to the clipboard; return how far it certainly came, as the end of a sentence about it."""
+    if os.environ.get("TMUX"):
+        # By default tmux takes no clipboard sequence from a program. Before version 3.2 it knows no -w.
+        for arguments, how in ((["-w"], f"copied to tmux and {SENT}"), ([], "copied to tmux")):
+            with suppress(OSError, subprocess.SubprocessError):
+                argv = ["tmux", "load-buffer", *arguments, "-"]
+                octets = text.encode("utf-8", "replace")
+                subprocess.run(argv, input=octets, capture_output=True, check=True, timeout=TMUX_S)
+                return how
+        return "not copied: tmux did not take it"
+    if os.environ.get("STY"):
+        return "not copied: GNU screen does not pass it on"
+    app.copy_to_clipboard(text)
+    return SENT
 
 
 def title_of(vitals: "Vitals") -> str:

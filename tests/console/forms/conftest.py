@@ -88,6 +88,8 @@ class Post:
             return self.steps.pop(0)
         if (told := self.turns.get(request.path.rpartition("/")[2])) is not None:
             return told if isinstance(told, Step) else Respond(200, told)
+        if request.path.endswith("invitations"):
+            return Respond(404, {"message": "Not Found"})
         return Respond(
             200, {"code_hosting": {}} if request.path.endswith("health") else {"runs": [], "next_token": None}
         )

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from app.actions.drafts import Drafts
 from app.engine.engine import Engine
 from app.profiles import data_folder
-from tests.console.quiet import lines, quiet
+from tests.console.quiet import key_event, lines, quiet
 
 CREATED = {
     "run_id": "run_01J8",
@@ -45,8 +45,9 @@ async def opened(
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:
     """Presses keys, and waits until all of it is done."""
-    await pilot.press(*keys)
-    await settle(pilot)
+    for key in keys:
+        pilot.app.post_message(key_event(key))
+        await settle(pilot)
 
 
 async def write(pilot: Pilot[Any], text: str) -> None:

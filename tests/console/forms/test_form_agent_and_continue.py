@@ -78,7 +78,7 @@ async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, 
             blocked = words(app)
             if text == "second":
                 await press(pilot, "v")
-                await press(pilot, "2", "ctrl+s")
+                await press(pilot, "n", "ctrl+s")
                 values = app.screen.values
                 await press(pilot, "ctrl+s", "ctrl+s")
                 done = words(app)

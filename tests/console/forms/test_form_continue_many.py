@@ -124,7 +124,7 @@ async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(
         await sent(pilot)
         await press(pilot, "ctrl+s")
         assert len(post.requests) == 1
-        await press(pilot, "v", "2", "ctrl+s")
+        await press(pilot, "v", "n", "ctrl+s")
         await press(pilot, "ctrl+s")
 
         assert "1 of 2 runs continued" in words(app)
@@ -221,17 +221,6 @@ async def test_what_others_asked_is_retried_as_the_service_tells_it(
     first, second = post.requests
     assert (first.json()["instructions"], first.json()["branch_name"]) == ("Fix \x1b[2J it", "agent/1")
     assert (second.path, second.json()["inputs"]) == ("/v1/external/agents/audit/runs", {"depth": 2})
-
-
-async def test_one_run_has_no_others(stage: Any, clock: Any, engine: Engine, post: Any) -> None:
-    """The preview of a retry does not mention others."""
-    await started(engine, post, "Fix one.")
-    run = a_run(clock, 1)
-    form = ManyForm(engine, retried([run], await known(engine, run)), cap=25)
-    app = stage(lambda _: form)
-    async with opened(app, "", "ctrl+s", size=(100, 34)):
-        assert "Fix one." in words(app)
-        assert "others" not in words(app)
 
 
 async def test_after_a_failure_the_service_is_asked_no_more(clock: Any, engine: Engine, post: Any) -> None:

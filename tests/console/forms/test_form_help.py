@@ -30,20 +30,14 @@ async def seen(engine: Engine, clock: Any) -> None:
     await engine.cache.store_runs([*runs, a_run(clock, 4, "evil\x1b[2J")], asked_at=clock())
 
 
-@pytest.mark.parametrize(
-    ("typed", "offered", "others"),
-    [("\tacme/api", "fix/login, main", "only/tools"), ("reviewer\tacme/tools", "only/tools", "fix/login")],
-)
-async def test_branches_of_the_repository_are_offered(
-    stage: Any, seen: None, typed: str, offered: str, others: str
-) -> None:
+async def test_branches_of_the_repository_are_offered(stage: Any, seen: None) -> None:
     """As soon as it is named; what cannot be shown is not offered, and down takes one."""
     app = stage(lambda engine: NewRunForm(engine, focus="name"))
-    async with opened(app, typed) as pilot:
-        assert f"↓ {offered}" in painted(app)
-        assert others not in painted(app)
+    async with opened(app, "\tacme/api") as pilot:
+        assert "↓ fix/login, main" in painted(app)
+        assert "only/tools" not in painted(app)
         await press(pilot, "tab", "down")
-        assert app.screen.values["branch_name"] == offered.split(", ", maxsplit=1)[0]
+        assert app.screen.values["branch_name"] == "fix/login"
 
 
 async def test_what_is_missing_is_a_hint_while_typing_and_a_mistake_once_left(stage: Any, seen: None) -> None:

@@ -75,9 +75,9 @@ async def test_a_person_links_what_was_created(stage: Any, engine: Engine, post:
     """Nothing is chosen beforehand, and the id is asked for: until both are there nothing changes."""
     action = await unknown_attempt(engine, post)
     unchosen, what = await resolve(stage, action)
-    _, which = await resolve(stage, action, "1")
+    _, which = await resolve(stage, action, "y")
     assert (await ledger_action(engine, action.action_id)).state == "unknown"
-    app, _ = await resolve(stage, action, "1", typed="org_found")
+    app, _ = await resolve(stage, action, "y", typed="org_found")
 
     assert "Choose one of the three." in what
     assert not unchosen.ended
@@ -89,9 +89,9 @@ async def test_sending_again_has_to_be_confirmed_by_typing_the_address(stage: An
     """Anything else sends nothing; afterwards the old attempt points to the new one."""
     action = await unknown_attempt(engine, post)
     post.next(Respond(201, CREATED))
-    _, refused = await resolve(stage, action, "3", typed="ada@globex.exampl")
+    _, refused = await resolve(stage, action, "a", typed="ada@globex.exampl")
     before = len(post.requests)
-    app, _ = await resolve(stage, action, "3", typed="ada@globex.example")
+    app, _ = await resolve(stage, action, "a", typed="ada@globex.example")
 
     assert "Type ada@globex.example to confirm." in refused
     assert before == 1
@@ -105,7 +105,7 @@ async def test_an_attempt_resolved_elsewhere_is_reported(stage: Any, engine: Eng
     """The first word stands."""
     action = await unknown_attempt(engine, post)
     await engine.actions.resolve_not_created(action.action_id)
-    app, text = await resolve(stage, action, "1", typed="org_found")
+    app, text = await resolve(stage, action, "y", typed="org_found")
 
     assert "not possible from there" in text
     assert not app.ended

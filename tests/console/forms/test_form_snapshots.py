@@ -53,19 +53,17 @@ def still(app: Any) -> str:
 
 RUN = Run(f"run_{HOSTILE}", "failed", HOSTILE, Repository.parse("acme/web"), None, None, "{}")
 SCENES: dict[str, tuple[Any, ...]] = {
-    "new-run-empty": (NewRunForm, ""),
     "new-run-problems": (NewRunForm, "acme\tfix..x\tFix it.\tdepth=3\ndepth=4", "ctrl+s"),
     "new-run-preview": (NewRunForm, "acme/web\tfix/x\tFix the \u202eflaky\ntest. " + "Long. " * 40, "ctrl+s"),
     "continue-hostile": (lambda engine: ContinueRunForm(engine, RUN), "Go on."),
     "agent": (lambda engine: NewRunForm(engine, focus="name"), "security-review\tacme\tmain\t\tdepth=full\nlimit=3"),
     "organization-blocked": (OrganizationForm, "carl@hooli.example", "ctrl+s", "ctrl+s"),
-    "templates": (NewRunForm, "", "ctrl+t"),
 }
 
 
 @pytest.mark.parametrize("name", SCENES)
 async def test_a_form_looks_as_it_was_accepted(stage: Any, picture: Any, name: str) -> None:
-    """Empty, wrong, previewed, blocked, hostile."""
+    """Wrong, previewed, blocked, hostile."""
     make, *typed = SCENES[name]
     app = stage(make)
     async with opened(app, *typed) as pilot:
@@ -77,5 +75,5 @@ async def test_resolving_looks_as_it_was_accepted(stage: Any, engine: Engine, pi
     """Sending again asks for the address."""
     action, *_ = await engine.ledger.organizations()
     app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app, "", "3"):
+    async with opened(app, "", "a"):
         assert still(app) == picture

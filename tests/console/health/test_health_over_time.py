@@ -77,6 +77,7 @@ async def test_uptime_is_of_what_was_seen(staged: Staged, lived: Lived, picture:
         assert len(drawn) > scene.app.size.width - 10
 
         await scene.sync()
+        await scene.ring()
         assert scene.app.export_screenshot() == picture(name="140x40")
 
 

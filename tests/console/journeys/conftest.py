@@ -37,9 +37,9 @@ def board(service: Service) -> Service:
     return service
 
 
-@pytest.fixture(params=[Hand, Mouse], ids=["hand", "mouse"])
+@pytest.fixture
 def walked(request: pytest.FixtureRequest, staged: Staged) -> Walked:
-    """A journey is walked twice: without the mouse, and without a key but to type into a field."""
+    """Opens a console for one hand: without the mouse, or without a key except to type into a field."""
 
     @asynccontextmanager
     async def walk(size: tuple[int, int] = WIDE, **how: Any) -> AsyncIterator[Hand]:

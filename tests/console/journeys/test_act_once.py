@@ -77,7 +77,7 @@ async def test_an_unknown_outcome_is_in_sight_in_every_tab_until_it_is_resolved(
         assert isinstance(hand.scene.app.screen, ActivityScreen)
         await hand.see("Check whether it took effect", action.action_id)
         await hand.do("v", "v resolve")
-        await hand.do("2", "It did not take effect")
+        await hand.do("n", "It did not take effect")
         await hand.do("ctrl+s", "Resolve it ^s")
         await hand.see("⊘ not created")
         assert "unknown" not in hand.scene.lines[0]

@@ -47,7 +47,7 @@ async def test_twenty_are_created_once_each_though_an_answer_is_lost(
         await hand.point(LOST)
         await hand.do("v", "v resolve")
         await hand.see("Resolve an unknown outcome", LOST)
-        await hand.do("1", "It took effect")
+        await hand.do("y", "It took effect")
         await hand.fill("evidence", "org_found")
         await hand.do("ctrl+s", "Resolve it ^s")
         await hand.see("✓ 19 created", "Nothing is left to create.")

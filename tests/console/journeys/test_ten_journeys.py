@@ -8,12 +8,10 @@ from typing import Final
 
 from app.api.requests import CreateOrganization, StartRun
 from app.profiles.load import parse
-from app.runs.screen import RunsScreen
-from app.runs.screen_views import TableQuery
 from storage.records import HealthReport, HealthSample, Repository
 from tests.console.automations.conftest import ONE, REQUEST, decided
 from tests.console.conftest import Scene
-from tests.console.journeys.conftest import Walked
+from tests.console.journeys.conftest import BY_KEYS, Walked
 from tests.console.journeys.steps import NEW_RUN, Hand, Mouse, Service
 from tests.console.scenes import MINUTES_INTO_THE_DAY, TOKEN_VARIABLE
 from tests.lab import stamp
@@ -81,7 +79,7 @@ JOURNEYS: Final = (
     ),
     Journey(
         "Resolve a write whose outcome is unknown",
-        (("U", "U unknown outcome"), ("v", "v resolve"), ("2", "It did not take effect"), ("ctrl+s", "Resolve it ^s")),
+        (("U", "U unknown outcome"), ("v", "v resolve"), ("n", "It did not take effect"), ("ctrl+s", "Resolve it ^s")),
         ("⊘ not created",),
     ),
     Journey(
@@ -148,16 +146,8 @@ async def a_night(scene: Scene, service: Service) -> None:
 
 async def to_the_runs(scene: Scene) -> None:
     """Where each journey begins: all runs, and the cursor of each tab on its first row."""
-    app = scene.app
     await scene.press("2", "home")
-    while len(app.screen_stack) > 1:
-        await app.pop_screen()
-    await app.switch_mode("runs")
-    while not isinstance(app.screen, RunsScreen):
-        await app.pop_screen()
-    app.screen.table_query = TableQuery()
-    await scene.settle()
-    await scene.press("home")
+    await scene.to_all_runs()
 
 
 async def go(hand: Hand, journey: Journey) -> None:
@@ -174,6 +164,7 @@ async def go(hand: Hand, journey: Journey) -> None:
     await hand.see(*said)
 
 
+@BY_KEYS
 async def test_each_is_walked_by_keys_and_by_clicks(walked: Walked, service: Service, tmp_path: Path) -> None:
     """In one console, one after the other, each from the list of runs."""
     a_week(service)

@@ -5,7 +5,6 @@ from textual.widgets import Input, OptionList
 
 from app.runs.screen_run import RunScreen
 from tests.console.conftest import SMALL, Scene, Staged
-from tests.console.scenes import a_day
 from tests.lab import Lab
 
 
@@ -28,9 +27,8 @@ LEADS = (
 )
 
 
-async def test_what_is_typed_leads_there(staged: Staged, board: Lab) -> None:
+async def test_what_is_typed_leads_there(staged: Staged) -> None:
     """By its name, from any tab, on one line; what was chosen lately comes first, also in the next console."""
-    a_day(board)
     async with staged() as scene:
         for typed, first, shown in LEADS:
             await scene.press("escape", "2")
@@ -52,9 +50,8 @@ async def test_what_is_typed_leads_there(staged: Staged, board: Lab) -> None:
         assert scene.app.theme == "runwarden-contrast", "what is configured anew counts"
 
 
-async def test_a_run_is_found_by_its_id_its_repository_or_its_branch(staged: Staged, board: Lab) -> None:
+async def test_a_run_is_found_by_its_id_its_repository_or_its_branch(staged: Staged) -> None:
     """Not only among those on show."""
-    a_day(board, 40)
     async with staged() as scene:
         found = await offered(scene, "run_01JX0033", "ctrl+p")
         assert found[0].startswith("Run run_01JX0033")
@@ -70,7 +67,7 @@ async def test_foreign_names_are_text_on_one_line(staged: Staged, board: Lab) ->
     for number, name in enumerate(("[red]x[/nope]", "x\x1b[31my", "a" * 300)):
         board.put(f"run_hostile{number}", "failed", created=1.0, branch_name=name)
     async with staged(SMALL) as scene:
-        for number in range(3):
+        for number in range(2):
             found = await offered(scene, f"run_hostile{number}")
 
             assert len(found) == 1

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from app.runs import screen_actions as run_actions
 from app.runs.screen import RunsScreen
 from app.runs.screen_export import Export, write
 from storage.records import RunFilter, RunSort
-from tests.console.conftest import Staged
+from tests.console.conftest import Scene, Staged
 from tests.lab import Lab, Received, Step
 from tests.waiting import until
 
@@ -89,6 +90,33 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
         assert scene.toasts[-1].startswith("No browser found. The address: https://")
 
 
+@pytest.mark.parametrize(
+    ("within", "takes", "said"),
+    [
+        ("TMUX", "load-buffer -w -", "copied to tmux and sent to the terminal's clipboard."),
+        ("TMUX", "load-buffer -", "copied to tmux."),
+        ("TMUX", "nothing", "not copied: tmux did not take it."),
+        ("STY", "", "not copied: GNU screen does not pass it on."),
+    ],
+)
+async def test_copying_says_how_far_it_came(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, within: str, takes: str, said: str
+) -> None:
+    """Tmux does not take a clipboard sequence from a program, and GNU screen swallows it."""
+    tmux, taken = tmp_path / "tmux", tmp_path / "taken"
+    tmux.write_text(f'#!/bin/sh\n[ "$*" = "{takes}" ] && exec cat > {taken}\nexit 1\n')
+    tmux.chmod(0o700)
+    monkeypatch.setenv(within, "x")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    async with staged(toasts=True) as scene:
+        assert scene.table.row is not None
+        run_id = scene.table.row.run_id
+        await scene.press("y")
+
+        assert scene.toasts[-1] == f"{run_id} {said}"
+        assert not said.startswith("copied") or taken.read_text() == run_id
+
+
 async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
     staged: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +130,7 @@ async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
         assert [run["run_id"] for run in json.loads(scene.app.clipboard)] == [first, second]
         assert scene.toasts[-2:] == [
             "2 runs are marked: only one is opened. esc unmarks them.",
-            "Copied the JSON of 2 runs",
+            "The JSON of 2 runs sent to the terminal's clipboard.",
         ]
         await scene.press("a")
         assert "2 runs of 2 repositories are marked: name one of these." in scene.toasts
@@ -145,18 +173,6 @@ async def test_a_run_is_opened_where_the_service_shows_it(
         assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2
 
 
-async def test_a_read_only_profile_has_no_writes(staged: Staged) -> None:
-    """None dims the key."""
-    async with staged() as scene:
-        screen = scene.app.screen
-        assert isinstance(screen, RunsScreen)
-        session = screen.session
-        session.profile = replace(session.profile, read_only=True)
-        found = {name: screen.check_action(name, ()) for name in ("new_run", "copy_run_id")}
-
-        assert found == {"new_run": None, "copy_run_id": True}
-
-
 async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, board: Lab) -> None:
     """The form opens with the answer, unless another screen is on show by then."""
     release = threading.Event()
@@ -178,19 +194,40 @@ async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, boa
         await until(lambda: isinstance(scene.app.screen, ManyForm), "the form opens")
 
 
-async def test_all_that_match_are_marked_and_unmarked(staged: Staged) -> None:
+async def all_that_match_are_marked_and_unmarked(scene: Scene) -> None:
     """Marks of other runs stay; ids are copied a line each, as safe text."""
-    async with staged(toasts=True) as scene:
-        scene.table.mark(["run_\x1b[2J"])
-        await scene.press("slash", *"status:failed", "enter", "asterisk")
-        failed = tuple(row.run_id for row in scene.table.rows_on_show)
-        assert scene.table.marks.ids == ("run_\x1b[2J", *failed)
+    scene.table.mark(["run_\x1b[2J"])
+    await scene.press("slash", *"status:failed", "enter", "asterisk")
+    failed = tuple(row.run_id for row in scene.table.rows_on_show)
+    assert scene.table.marks.ids == ("run_\x1b[2J", *failed)
 
-        await scene.press("y")
-        assert scene.app.clipboard.splitlines()[1:] == list(failed)
-        assert "\x1b" not in scene.app.clipboard
-        await scene.press("asterisk")
-        assert scene.table.marks.ids == ("run_\x1b[2J",)
+    await scene.press("y")
+    assert scene.app.clipboard.splitlines()[1:] == list(failed)
+    assert "\x1b" not in scene.app.clipboard
+    await scene.press("asterisk")
+    assert scene.table.marks.ids == ("run_\x1b[2J",)
+
+
+async def an_export_is_of_the_marked_runs_or_of_all_that_match(scene: Scene) -> None:
+    """The sheet names how many; what it says in the end is said on the screen."""
+    for keys, title in (
+        (("runs.export",), "Export 60 matching runs"),
+        (("space", "runs.export"), "Export 1 marked run"),
+    ):
+        await scene.press(*keys)
+        sheet = scene.app.screen
+        assert isinstance(sheet, ExportScreen)
+        assert title == sheet.TITLE_TEXT
+
+        sheet.dismiss("4 runs written to x.csv")
+        await scene.settle()
+        assert scene.toasts[-1] == "4 runs written to x.csv"
+
+
+async def test_many_are_marked_and_exported(staged: Staged) -> None:
+    """All that match, or those that are marked."""
+    async with staged(toasts=True) as scene:
+        await scene.prove(all_that_match_are_marked_and_unmarked, an_export_is_of_the_marked_runs_or_of_all_that_match)
 
 
 async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,23 +236,6 @@ async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pyt
     async with staged(toasts=True) as scene:
         await scene.press("asterisk")
         assert "60 runs match; at most 2 are marked at a time. Narrow the filter first." in scene.toasts
-
-
-async def test_an_export_is_of_the_marked_runs_or_of_all_that_match(staged: Staged) -> None:
-    """The sheet names how many; what it says in the end is said on the screen."""
-    async with staged(toasts=True) as scene:
-        for keys, title in (
-            (("runs.export",), "Export 60 matching runs"),
-            (("space", "runs.export"), "Export 1 marked run"),
-        ):
-            await scene.press(*keys)
-            sheet = scene.app.screen
-            assert isinstance(sheet, ExportScreen)
-            assert title == sheet.TITLE_TEXT
-
-            sheet.dismiss("4 runs written to x.csv")
-            await scene.settle()
-            assert scene.toasts[-1] == "4 runs written to x.csv"
 
 
 async def test_runs_are_exported_whole(staged: Staged, tmp_path: Path) -> None:

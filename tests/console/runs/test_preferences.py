@@ -1,6 +1,7 @@
 """Preferences survive, are private, and never keep the console from starting."""
 
 import json
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -8,7 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from app.profiles import ViewSettings
-from app.runs.screen_views import Preferences, PreferencesError, PreferencesFile, PreferencesWriter
+from app.profiles.load import parse
+from app.runs.screen_views import (
+    LastQuery,
+    Preferences,
+    PreferencesError,
+    PreferencesFile,
+    PreferencesWriter,
+    first_query,
+    this_terminal,
+)
 from storage.records import RunSort
 from widgets.runs.columns import ColumnChoice
 
@@ -44,6 +54,21 @@ def test_what_another_console_saved_stays(tmp_path: Path) -> None:
 
     assert [view.query for view in other.read().views] == ["b", "again"]
     assert other.change(lambda known: known.without_view("b")).views == (ViewSettings("a", "again"),)
+
+
+def test_each_terminal_opens_what_it_showed_last(tmp_path: Path) -> None:
+    """A terminal that showed nothing yet opens what was shown last anywhere; the oldest ones are forgotten."""
+    file = PreferencesFile(tmp_path / "console.json")
+    settings = parse(tmp_path / "config.toml", "")
+    panes = {name: this_terminal({"TMUX_PANE": name}) for name in ("%1", "%2", "%3")}
+    for name, view in (("%1", "Failed 24h"), ("%2", "Active")):
+        file.change(lambda known, name=name, view=view: known.shown(panes[name], LastQuery(view)))
+
+    shown = {name: first_query(settings, file.read(), terminal).view.name for name, terminal in panes.items()}
+    many = reduce(lambda known, number: known.shown(f"{number}", LastQuery()), range(100), file.read())
+
+    assert shown == {"%1": "Failed 24h", "%2": "Active", "%3": "Active"}
+    assert len(many.last) == 20
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from tests.console.conftest import Scene, Staged
 from tests.console.quiet import wheel
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.lab import Lab
-from widgets.kit.cursor_view import HEADER
 
 
 def marked(scene: Scene) -> list[str]:
@@ -37,14 +36,6 @@ async def test_marks_stay_on_their_runs(staged: Staged, board: Lab) -> None:
         await scene.press("slash", *"tools", "enter")
         assert "■ 2 marked" in scene.text
         assert scene.table.marks.ids == before
-
-
-async def test_marks_by_mouse(staged: Staged) -> None:
-    """Control and a click mark one."""
-    async with staged() as scene:
-        await scene.pilot.click("RunTable", offset=(20, HEADER + 2), control=True)
-        await scene.settle()
-        assert len(marked(scene)) == 1
 
 
 async def test_columns_are_chosen_moved_and_stretched(staged: Staged) -> None:

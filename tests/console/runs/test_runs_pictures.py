@@ -2,9 +2,7 @@
 
 from syrupy.assertion import SnapshotAssertion
 
-from app.runs.screen import RunsScreen
-from app.runs.screen_views import TableQuery
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Staged
 
 KEYS = {
     "runs": ("j", "j"),
@@ -17,18 +15,8 @@ KEYS = {
 }
 
 
-LARGE = ("runs", "query", "groups")
+LARGE = ("runs", "query")
 THEMES = ("runwarden-light", "runwarden-colour-blind", "runwarden-contrast")
-
-
-async def to_all_runs(scene: Scene) -> None:
-    """As the console began: the whole list, nothing marked, the cursor on the newest run."""
-    while not isinstance(scene.app.screen, RunsScreen):
-        await scene.app.pop_screen()
-    scene.app.screen.table_query = TableQuery()
-    scene.table.mark(scene.table.marks.ids, is_marked=False)
-    scene.table.focus()
-    await scene.press("left", "home")
 
 
 async def test_runs_by_keys(staged: Staged, picture: SnapshotAssertion) -> None:
@@ -40,7 +28,7 @@ async def test_runs_by_keys(staged: Staged, picture: SnapshotAssertion) -> None:
             for name in names:
                 await scene.press(*KEYS[name])
                 assert scene.app.export_screenshot() == picture(name=f"{name}-{size[0]}x{size[1]}"), name
-                await to_all_runs(scene)
+                await scene.to_all_runs()
         await scene.pilot.resize_terminal(*SMALL)
         for theme in THEMES:
             scene.app.theme = theme

@@ -32,34 +32,91 @@ async def answered(scene: Scene, action: str, sheet: type, result: Any) -> Table
     return runs(scene).table_query
 
 
-async def test_clearing_undoes_the_line_first_and_then_the_view(staged: Staged) -> None:
+async def clearing_undoes_the_line_first_and_then_the_view(scene: Scene) -> None:
     """The order stays."""
-    async with staged() as scene:
-        await scene.press("]", "]", "runs.order", "enter")
-        runs(scene).set_line("status:failed api")
+    await scene.press("]", "]", "runs.order", "enter")
+    runs(scene).set_line("status:failed api")
 
-        await scene.press("escape")
-        assert runs(scene).table_query.line == "status:failed since:24h"
-        await scene.press("escape")
-        assert runs(scene).table_query == TableQuery(sort=RunSort("started", descending=False))
+    await scene.press("escape")
+    assert runs(scene).table_query.line == "status:failed since:24h"
+    await scene.press("escape")
+    assert runs(scene).table_query == TableQuery(sort=RunSort("started", descending=False))
 
 
-async def test_what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end(staged: Staged) -> None:
+async def what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end(scene: Scene) -> None:
     """While it is typed, `repo:acme/p` finds what contains it; enter keeps the line, which then means what it says."""
+    await scene.press("slash", *"repo:acme/payment")
+    assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
+    await scene.press("enter")
+    assert runs(scene).table_query == TableQuery(line="repo:acme/payment")
+    assert not scene.table.count
+
+    await scene.press("escape", "slash", *"repo:acme/payment-service", "enter")
+    assert runs(scene).table_query.line == "repo:acme/payment-service"
+    assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
+    assert scene.app.focused is scene.table
+
+    await scene.press("escape", "slash", *"stauts:fa", "enter")
+    assert runs(scene).table_query.line == "stauts:fa"
+
+
+async def active_runs_can_be_kept_on_top(scene: Scene) -> None:
+    """The order of the sheet; the untouched cursor is on the newest of them, and the next start has it again."""
+    await scene.press("runs.order")
+    assert "active first, each newest first" in scene.text
+    await scene.press("4")
+
+    assert [row.is_final for row in scene.table.rows_on_show[:5]] == [False] * 4 + [True]
+    assert scene.table.row == scene.table.rows_on_show[0]
+    assert runs(scene).preferences.now.sort == RunSort("active", descending=False)
+
+
+async def the_branch_of_the_run_under_the_cursor(scene: Scene) -> None:
+    """All runs on it, in its repository."""
+    row = scene.table.row
+    assert row is not None
+    await scene.press("runs.same_branch")
+
+    assert runs(scene).table_query.line == f"repo:{row.repository} branch:{row.branch_name}"
+    assert {each.branch_name for each in scene.table.rows_on_show} == {row.branch_name}
+
+
+async def a_line_that_is_left_by_the_mouse_means_what_it_says(scene: Scene) -> None:
+    """As after enter: nothing goes on standing for all that contain it."""
+    await scene.press("slash", *"repo:acme/payment")
+    assert scene.table.count
+    await scene.pilot.click("RunTable", offset=(20, 4))
+    await scene.settle()
+
+    assert runs(scene).table_query == TableQuery(line="repo:acme/payment")
+    assert not scene.table.count
+    assert scene.app.focused is scene.table
+
+
+async def a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed(scene: Scene) -> None:
+    """What was typed in short, or in quotes, is not written out."""
+    for line, keys in (
+        ("repo:api status:Failed", ("runs.repositories", "s")),
+        ('repo:"acme/api" since:7d', ("runs.repositories", "t")),
+        ("branch:agent/*,main", "B"),
+    ):
+        runs(scene).set_line(line)
+        for key in keys:
+            await scene.press(key, "enter")
+            assert runs(scene).table_query.line == line, key
+
+
+async def test_each_way_to_change_the_query(staged: Staged) -> None:
+    """By keys, by typing, by the mouse and by sheets."""
     async with staged() as scene:
-        await scene.press("slash", *"repo:acme/payment")
-        assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
-        await scene.press("enter")
-        assert runs(scene).table_query == TableQuery(line="repo:acme/payment")
-        assert not scene.table.count
-
-        await scene.press("escape", "slash", *"repo:acme/payment-service", "enter")
-        assert runs(scene).table_query.line == "repo:acme/payment-service"
-        assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
-        assert scene.app.focused is scene.table
-
-        await scene.press("escape", "slash", *"stauts:fa", "enter")
-        assert runs(scene).table_query.line == "stauts:fa"
+        await scene.prove(
+            clearing_undoes_the_line_first_and_then_the_view,
+            what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end,
+            active_runs_can_be_kept_on_top,
+            the_branch_of_the_run_under_the_cursor,
+            a_line_that_is_left_by_the_mouse_means_what_it_says,
+            a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed,
+        )
 
 
 async def test_keys_about_rows_do_nothing_while_the_rows_are_replaced(
@@ -109,29 +166,6 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
         assert (await answered(scene, "views", ViewPicker, (ALL, False))).view.name == "All"
 
 
-async def test_active_runs_can_be_kept_on_top(staged: Staged) -> None:
-    """The order of the sheet; the untouched cursor is on the newest of them, and the next start has it again."""
-    async with staged() as scene:
-        await scene.press("runs.order")
-        assert "active first, each newest first" in scene.text
-        await scene.press("4")
-
-        assert [row.is_final for row in scene.table.rows_on_show[:5]] == [False] * 4 + [True]
-        assert scene.table.row == scene.table.rows_on_show[0]
-        assert runs(scene).preferences.now.sort == RunSort("active", descending=False)
-
-
-async def test_the_branch_of_the_run_under_the_cursor(staged: Staged) -> None:
-    """All runs on it, in its repository."""
-    async with staged() as scene:
-        row = scene.table.row
-        assert row is not None
-        await scene.press("runs.same_branch")
-
-        assert runs(scene).table_query.line == f"repo:{row.repository} branch:{row.branch_name}"
-        assert {each.branch_name for each in scene.table.rows_on_show} == {row.branch_name}
-
-
 async def test_views_are_counted_from_indexes(staged: Staged) -> None:
     """A search of all runs is not made for a tab, until it is on show."""
     views = (ViewSettings("Words", "main"), ViewSettings("Web", "repo:acme/web"), ViewSettings("Branch", "branch:main"))
@@ -167,19 +201,6 @@ def test_a_day_is_one_of_the_local_calendar(
     assert since.astimezone().isoformat(timespec="minutes").startswith("2026-04-28T00:00")
 
 
-async def test_a_line_that_is_left_by_the_mouse_means_what_it_says(staged: Staged) -> None:
-    """As after enter: nothing goes on standing for all that contain it."""
-    async with staged() as scene:
-        await scene.press("slash", *"repo:acme/payment")
-        assert scene.table.count
-        await scene.pilot.click("RunTable", offset=(20, 4))
-        await scene.settle()
-
-        assert runs(scene).table_query == TableQuery(line="repo:acme/payment")
-        assert not scene.table.count
-        assert scene.app.focused is scene.table
-
-
 async def test_a_line_with_a_mistake_is_not_kept_as_a_view(staged: Staged) -> None:
     """Nor while it is typed; the notice says why. A correct line is kept as it was typed."""
     mistakes = {"status:exploded": "the status 'exploded'", "status:": "lacks its value", "agent:fixer": "no agent:"}
@@ -194,17 +215,3 @@ async def test_a_line_with_a_mistake_is_not_kept_as_a_view(staged: Staged) -> No
         assert [(view.name, view.query) for view in runs(scene).preferences.now.views] == [
             ("Mine", "repo:acme/payment")
         ]
-
-
-async def test_a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed(staged: Staged) -> None:
-    """What was typed in short, or in quotes, is not written out."""
-    async with staged() as scene:
-        for line, keys in (
-            ("repo:api status:Failed", ("runs.repositories", "s")),
-            ('repo:"acme/api" since:7d', ("runs.repositories", "t")),
-            ("branch:agent/*,main", "B"),
-        ):
-            runs(scene).set_line(line)
-            for key in keys:
-                await scene.press(key, "enter")
-                assert runs(scene).table_query.line == line, key

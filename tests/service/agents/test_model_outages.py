@@ -24,7 +24,7 @@ from tests.waiting import eventually
 ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
 AWAY = Respond(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
 VARIABLES = {"MODEL_KEY": "sk-the-key", "RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"}
-SINCE = re.compile(r"waiting for 127\.0\.0\.1:\d+ since \d\d:\d\d UTC")
+SINCE = re.compile(r"waiting for 127\.0\.0\.1:\d+ since \d{4}-\d\d-\d\d \d\d:\d\d UTC")
 
 
 def settings(patience_s: float) -> str:
@@ -160,7 +160,9 @@ def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
     turn = last_turn(api, run_id)
     notes = git("show", f"{run['branch_name']}:notes.txt", cwd=repository)
 
-    assert re.fullmatch(r"resumes \d\d:\d\d UTC: .* answered 429 for m: Slow down; raise the limits.*", told[-1])
+    assert re.fullmatch(
+        r"resumes \d{4}-\d\d-\d\d \d\d:\d\d UTC: .* answered 429 for m: Slow down; raise the limits.*", told[-1]
+    )
     assert (run["status"], turn["reason"], turn["usage"]["requests"]) == ("completed", None, 3), api.log(run_id)
     assert notes.count("Ask twice.") == 2, "it remembers what it was told before"
     assert "what it changed is in the checkout" in api.log(run_id)
@@ -265,7 +267,7 @@ def test_a_turn_that_gave_its_place_back_begins_when_it_is_due(database: Databas
         turns.mark_dispatched(connection, [(run.id, 1)], NOW)
         turn = turns.claim(connection, run.id, 1, "worker", NOW)
         assert turn is not None
-        paused = turns.TurnPause(NOW + DAY_MICROS, "resumes", None, is_counted=False)
+        paused = turns.TurnPause(NOW + DAY_MICROS, "resumes", is_counted=False)
         done = [turns.pause(connection, turn, paused, NOW) for _ in range(2)]
         early = next_turns(connection, 5, None, NOW + DAY_MICROS - 1)
         due = next_turns(connection, 5, None, NOW + DAY_MICROS)

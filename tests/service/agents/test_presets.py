@@ -27,7 +27,7 @@ from service.execution.disk import SharedDisk
 from service.execution.rehearsal import Rehearsal
 from service.execution.sandbox import Sandbox
 from service.execution.workspace import Workspace
-from service.findings.question import in_words
+from service.findings.question import offer
 from service.settings import AgentLimits, ExecutionSettings
 from service.store.agents import Agent
 from tests.lab import Drop, Hang, Respond
@@ -481,4 +481,4 @@ def test_each_program_s_turn_ends_with_a_reason_that_a_person_understands(
     assert not re.search(r"[{}]|IncompleteRead|fetch failed|exited with status", str(done.failure))
     assert f"b/{WRITTEN[0]}" in done.diff or not server.writes
     assert {name for name, _, _ in done.used} <= {MODELS[provider]}, "a model of its own choice"
-    assert (in_words(done.result.summary, str) is not None) == (ending == "a question")
+    assert (offer(done.result.summary) is not None) == (ending == "a question")

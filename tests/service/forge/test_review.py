@@ -129,6 +129,24 @@ def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Forge, monkeypa
     assert len(pull.threads) + pull.bodies[0].count("- [ ]") == 2
 
 
+def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> None:
+    """At first it is tried again; if the forge keeps failing at it, the finding goes into the text."""
+
+    def fails(one: Received) -> bool:
+        is_comment = "discussions" in one.target or b'"path"' in one.body
+        return one.method == "POST" and is_comment and b"finding b" in one.body
+
+    pull = Pull(forge)
+    forge.branches["agent/fix-1"] = HEADS[0]
+    forge.before = lambda one: Respond(500, {"message": "Oops"}) if fails(one) else None
+    report = Report("claude", HEADS[0], (A, B, C), "Run `run_1`, turn 1.")
+    with pytest.raises(ForgeError):
+        bring_up_to_date(pull.client, pull.number, report)
+    bring_up_to_date(pull.client, pull.number, report, is_lasting=True)
+
+    assert "finding b" in pull.bodies[0]
+
+
 def test_two_agents_and_forgers_leave_each_other_alone(forge: Forge) -> None:
     """A mark counts in comments of our own account, and for its own agent."""
     pull, other = Pull(forge), Pull(forge, "cl-aude")

@@ -1,0 +1,183 @@
+"""A turn's commit: merges that the agent made, and a branch that moved while it worked."""
+
+import contextlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from service.execution.git import GitCommandError, GitRunner
+from service.execution.mirror import RepositorySnapshot
+
+EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+# With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
+COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
+KEPT: Final = "the change is kept as a patch; continue the run to let the agent apply it to the branch as it is now"
+TRAILER: Final = "Runwarden-Run"
+"""The key of the line that marks a turn's commits."""
+_CONFLICT: Final = 1
+"""The exit status of `git merge-tree` when files are in conflict."""
+_MOST_COMMITS: Final = 1000
+_MOST_LINKS: Final = 5
+_LARGEST_REFS: Final = 1 << 20
+_ID: Final = re.compile("[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFiles:
+    """The files that differ between two trees, including those that only one of them has."""
+
+    names: tuple[str, ...]
+    before: tuple[str, ...]
+    """The mode and id of each in the base, as the index of git has them; zeros: it is not there."""
+    blobs: frozenset[str]
+    """The ids of their contents, before and after."""
+    new: frozenset[str]
+    """Those of their contents after."""
+
+
+def changed_between(git: GitRunner, git_dir: Path, base: str | None, tree: str) -> ChangedFiles:
+    """Return the files that differ between a base (None: the empty tree) and a commit or tree."""
+    listing = git(*COMPARE, "-z", "--raw", base or EMPTY_TREE, tree, git_dir=git_dir).split("\0")[:-1]
+    # Entries alternate: modes, object ids and status, then the path.
+    entries = [entry.removeprefix(":").split() for entry in listing[::2]]
+    before = tuple(f"{entry[0]} {entry[2]}" for entry in entries)
+    new = frozenset(entry[3] for entry in entries)
+    return ChangedFiles(tuple(listing[1::2]), before, new | {entry[2] for entry in entries}, new)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCommit:
+    """A commit of a turn's changes, or the last of several."""
+
+    sha: str
+    tree: str
+    base: str | None
+    """The branch's commit that it goes on top of; None: the branch is new in an empty repository."""
+    merged: tuple[str, ...]
+    """Commits of the repository that the agent merged."""
+    is_plain: bool
+    """Whether it is one commit with the base as its only parent."""
+    compared: str | None
+    """What its change is measured against: the base, or its automatic merge with `merged`; None: the empty tree."""
+    files: ChangedFiles
+    fault: str | None = None
+    """Why it must not be pushed: files that git could not store, or that belong into Git LFS; None: it may be."""
+
+
+def commit_tree(git: GitRunner, git_dir: Path, tree: str, parents: Sequence[str], message: str) -> str:
+    """Make a commit, and return its id."""
+    given = [word for parent in parents for word in ("-p", parent)]
+    return git.feed(message, "commit-tree", tree, *given, "-F", "-", git_dir=git_dir).strip()
+
+
+def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the commit that git makes of several, for comparison only, and the files that are in conflict in it."""
+    if not parents:
+        return None, ()
+    merged, conflicts = parents[0], list[str]()
+    for other in parents[1:]:
+        options = ("--write-tree", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories")
+        try:
+            printed = git("merge-tree", *options, merged, other, git_dir=git_dir)
+        except GitCommandError as error:
+            if error.status != _CONFLICT:
+                raise
+            printed = error.printed
+        tree, *names = printed.rstrip("\0").split("\0")
+        conflicts += names
+        merged = commit_tree(git, git_dir, tree, (merged, other), "Merge")
+    return merged, tuple(dict.fromkeys(conflicts))
+
+
+def commit_of(git: GitRunner, git_dir: Path, sha: str, trailer: str) -> TurnCommit:
+    """Read a turn's commit; those before it that have its trailer belong to it."""
+    form = f"--format=%H %T %P%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
+    listed = git("log", "--first-parent", f"--max-count={_MOST_COMMITS}", form, sha, "--", git_dir=git_dir)
+    entries = [line.partition("\t") for line in listed.splitlines()]
+    own = [entry.split() for entry, _, marks in entries if trailer in marks.split(",")]
+    tree, base = own[0][1], next(iter(own[-1][2:3]), None)
+    merged: list[str] = []
+    for other in (parent for entry in own for parent in entry[3:]):
+        marks = git("log", "--max-count=1", form, other, "--", git_dir=git_dir).partition("\t")[2]
+        # Its own commit, merged with commits that others had pushed.
+        is_own = trailer in marks.split(",")
+        merged += commit_of(git, git_dir, other, trailer).merged if is_own else [other]
+    compared, _ = auto_merge(git, git_dir, tuple(filter(None, (base, *merged))))
+    files = changed_between(git, git_dir, compared, tree)
+    is_plain = len(own) == 1 and own[0][2:] == ([] if base is None else [base])
+    return TurnCommit(sha, tree, base, tuple(merged), is_plain, compared, files)
+
+
+def moved(git: GitRunner, git_dir: Path, commit: TurnCommit, head: str, branch: str) -> TurnCommit:
+    """Return a turn's commit on top of the commits that others pushed to its branch while the agent worked.
+
+    Raises:
+        GitCommandError: The branch no longer has the commits that the agent started from, or the changes conflict.
+    """
+    try:
+        if commit.base is not None:
+            git("merge-base", "--is-ancestor", commit.base, head, git_dir=git_dir)
+    except GitCommandError as error:
+        raise GitCommandError(f"the branch {branch} was rewritten while the agent worked; {KEPT}") from error
+    whole, conflicts = auto_merge(git, git_dir, (head, commit.sha))
+    if conflicts:
+        named = ", ".join(conflicts[:_MOST_LINKS]) + (" …" if len(conflicts) > _MOST_LINKS else "")
+        text = f"others pushed to {branch} while the agent worked, and its change conflicts with theirs in {named}"
+        raise GitCommandError(f"{text}; {KEPT}")
+    # A merge stays one, and several commits stay several.
+    parents = (head,) if commit.is_plain else (head, commit.sha)
+    message = git("log", "--max-count=1", "--format=%B", commit.sha, "--", git_dir=git_dir)
+    tree = git("rev-parse", f"{whole}^{{tree}}", git_dir=git_dir)
+    sha = commit_tree(git, git_dir, tree, parents, f"{message.strip()}\n")
+    compared, _ = auto_merge(git, git_dir, (head, *commit.merged))
+    files = changed_between(git, git_dir, compared, tree)
+    return TurnCommit(sha, tree, head, commit.merged, commit.is_plain, compared, files)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentHistory:
+    """The commits and merges of an agent in its checkout."""
+
+    made: tuple[tuple[str, ...], ...] = ()
+    """Its own commits, each followed by its parents, the oldest first; empty also if they do not build on the base."""
+    merged: tuple[str, ...] = ()
+    """The commits of the repository that it merged into the base, or moved its checkout to."""
+
+
+def history_of(git: GitRunner, theirs: Path, snapshot: RepositorySnapshot, base: str | None) -> AgentHistory:
+    """Read an agent's history; `theirs` is a git-dir of the service that borrows the objects of the agent's."""
+    head = _head(theirs.parent / "history.git")
+    if base is None or head is None or head == base:
+        return AgentHistory()
+    known = {base, *snapshot.branches.values()}
+    order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MOST_COMMITS}")
+    listed = git("rev-list", *order, head, *(f"^{one}" for one in known), git_dir=theirs)
+    made = [tuple(line.split()) for line in listed.splitlines()]
+    reached = ({head} | {parent for one in made for parent in one[1:]}) - {one[0] for one in made}
+    apart = git("merge-base", "--independent", base, *sorted(reached), git_dir=theirs).split()
+    return AgentHistory(tuple(made) if base in reached else (), tuple(one for one in apart if one != base))
+
+
+def _head(git_dir: Path) -> str | None:
+    """Return the commit of HEAD in a git-dir in which an agent may have changed anything; None: there is none."""
+    name = "HEAD"
+    for _ in range(_MOST_LINKS):
+        text = _read(git_dir / name).strip()
+        if _ID.fullmatch(text):
+            return text
+        if not text.startswith("ref: refs/") or ".." in text:
+            break
+        name = text.removeprefix("ref: ")
+    packed = (line.partition(" ") for line in _read(git_dir / "packed-refs").splitlines())
+    return next((sha for sha, _, ref in packed if ref == name and _ID.fullmatch(sha)), None)
+
+
+def _read(file: Path) -> str:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as opened:
+            return opened.read(_LARGEST_REFS).decode("utf-8", "replace")
+    return ""

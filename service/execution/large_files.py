@@ -1,0 +1,128 @@
+"""Git LFS: the repository holds pointers, the code host the contents. git-lfs runs outside the sandbox, with the token.
+
+The contents are kept next to the repository's mirror. The agent's own git gets the filter, without a way to the host.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from service.execution.git import GitCommandError, GitRunner
+
+_POINTER: Final = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n(?:ext-.*\n)*oid sha256:([0-9a-f]{64})\nsize [0-9]+\n?"
+)
+_LONGEST_POINTER: Final = 1024
+_PIECE: Final = 1 << 20
+FILTER: Final = (
+    '[filter "lfs"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge --skip -- %f\n'
+    "\tprocess = git-lfs filter-process --skip\n\trequired = true\n"
+)
+"""For the agent's git: it makes pointers of large files, and leaves those alone whose content it does not have."""
+
+
+def tracked(git: GitRunner, git_dir: Path, tree: str, names: Sequence[str] | None = None) -> list[str]:
+    """Return the files of a tree that its attributes give to Git LFS, of those named; `git_dir` gets its index."""
+    git("read-tree", tree, git_dir=git_dir)
+    listed = git("ls-files", "-z", git_dir=git_dir) if names is None else "".join(f"{name}\0" for name in names)
+    found = git.feed(listed, "check-attr", "--cached", "-z", "--stdin", "filter", git_dir=git_dir).split("\0")
+    return [name for name, value in zip(found[::3], found[2::3], strict=False) if value == "lfs"]
+
+
+def object_in(file: Path) -> str | None:
+    """Return the id of the object that a file of a checkout points to; None: it is no pointer."""
+    with suppress(OSError):
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as opened:
+            found = _POINTER.fullmatch(opened.read(_LONGEST_POINTER))
+            return None if found is None else found[1].decode()
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class LargeFiles:
+    """The large files of one repository."""
+
+    git: GitRunner
+    url: str
+    mirror: Path
+
+    def fill(self, tree: Path, names: Iterable[str], commit: str) -> list[str]:
+        """Put the contents in place of the pointers in a new checkout of a commit; return the names of the files.
+
+        Raises:
+            GitCommandError: The code host does not give them.
+        """
+        wanted = {name: oid for name in names if (oid := object_in(tree / name)) is not None}
+        if any(not self._file(oid).exists() for oid in wanted.values()):
+            self._lfs("fetch", "origin", commit)
+        for name, oid in wanted.items():
+            if not self._file(oid).exists():
+                raise GitCommandError(f"the code host does not have the content of {name} (Git LFS, sha256 {oid})")
+            descriptor = os.open(tree / name, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
+            with os.fdopen(descriptor, "wb") as target, self._file(oid).open("rb") as source:
+                shutil.copyfileobj(source, target, _PIECE)
+        return [*wanted]
+
+    def take(self, tree: Path, names: Iterable[str]) -> dict[str, str]:
+        """Keep the contents of an agent's files, and return their pointers by name."""
+        pointers = {}
+        for name in names:
+            if object_in(tree / name) is not None or (tree / name).is_symlink() or not (tree / name).is_file():
+                continue
+            digest, size = hashlib.sha256(), 0
+            new = self.mirror / f"lfs/incoming-{os.getpid()}-{hashlib.sha256(os.fsencode(tree / name)).hexdigest()}"
+            new.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(tree / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with os.fdopen(descriptor, "rb") as source, new.open("wb") as target:
+                for piece in iter(lambda: source.read(_PIECE), b""):
+                    digest.update(piece)
+                    size += target.write(piece)
+            file = self._file(digest.hexdigest())
+            file.parent.mkdir(parents=True, exist_ok=True)
+            new.replace(file)
+            pointers[name] = f"version https://git-lfs.github.com/spec/v1\noid sha256:{file.name}\nsize {size}\n"
+        return pointers
+
+    def upload(self, git_dir: Path, blobs: Iterable[str]) -> None:
+        """Send the contents of pointers to the code host, of those that are kept here.
+
+        Raises:
+            GitCommandError: The code host does not take them.
+        """
+        found = (_POINTER.fullmatch(self._blob(git_dir, blob)) for blob in blobs)
+        oids = {one[1].decode() for one in found if one is not None}
+        if mine := sorted(oid for oid in oids if self._file(oid).exists()):
+            self._lfs("push", "--object-id", "origin", *mine)
+
+    def _blob(self, git_dir: Path, blob: str) -> bytes:
+        try:
+            if int(self.git("cat-file", "-s", blob, git_dir=git_dir)) > _LONGEST_POINTER:
+                return b""
+            return self.git.feed(None, "cat-file", "blob", blob, git_dir=git_dir).encode("utf-8", "surrogateescape")
+        except GitCommandError:
+            # A submodule's commit.
+            return b""
+
+    def _file(self, oid: str) -> Path:
+        return self.mirror / "lfs/objects" / oid[:2] / oid[2:4] / oid
+
+    def _lfs(self, *arguments: str) -> None:
+        # These settings come before those of a `.lfsconfig` in the repository, which could name another host.
+        settings = {"remote.origin.url": self.url, "lfs.url": f"{self.url.removesuffix('/')}/info/lfs"}
+        settings |= {"lfs.storage": str(self.mirror / "lfs"), "lfs.locksverify": "false"}
+        if not self.url.startswith(("http://", "https://")):
+            del settings["lfs.url"]
+        given = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        try:
+            self.git(*given, "lfs", *arguments, git_dir=self.mirror)
+        except GitCommandError as error:
+            if "is not a git command" in str(error):
+                raise GitCommandError("git-lfs is missing on this machine: install it, or remove lfs = true") from error
+            raise

@@ -1,0 +1,43 @@
+"""The commands of git that talk to a code host: slow ones go on while they report progress."""
+
+from pathlib import Path
+
+import pytest
+
+from service.execution.git import GitCommandError, GitRunner
+
+SLOW = """#!/bin/sh
+for part in 1 2 3 4 5 6; do sleep 0.5; printf 'Receiving objects: %s0%%\\r' $part >&2; done
+echo done
+"""
+SILENT = """#!/bin/sh
+printf 'Receiving objects: 10%%\\r' >&2
+sleep 1000
+"""
+
+
+def runner(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: list[str]) -> GitRunner:
+    (folder / "git").write_text(source)
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return GitRunner(folder, 1.5, progress=told.append)
+
+
+def test_a_slow_fetch_takes_as_long_as_it_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice its time limit here; what it reports is passed on."""
+    told: list[str] = []
+
+    assert runner(tmp_path, monkeypatch, SLOW, told)("fetch", "url") == "done"
+    assert told[0] == "Receiving objects: 10%"
+    assert len(told) >= 4
+
+
+@pytest.mark.parametrize(("command", "passes"), [("fetch", True), ("write-tree", False)])
+def test_a_silent_command_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, *, passes: bool
+) -> None:
+    """Of a fetch the code host is the cause, which may pass; of a command without a host it is not."""
+    with pytest.raises(GitCommandError) as raised:
+        runner(tmp_path, monkeypatch, SILENT, [])(command)
+
+    assert raised.value.is_passing == passes

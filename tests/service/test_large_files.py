@@ -1,0 +1,180 @@
+"""Git LFS with the real git-lfs, submodules, and names that differ in case alone: nothing is lost without a word."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import Received, Respond, Step
+from tests.service.conftest import Api
+from tests.service.git_hosts import GitHttpHost
+from tests.service_process import git, make_repository
+
+NEEDS_LFS = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
+IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@t.example")
+WORKER = "import json, os, pathlib, shutil, subprocess, sys\ntask = json.load(sys.stdin)\nexec(task['instructions'])"
+CHANGES = """
+print("content:", pathlib.Path("old.bin").read_text())
+if "lfs" in str(pathlib.Path(os.environ["GIT_DIR"], "config").read_text()):
+    print(subprocess.run(["git", "status", "--short"], capture_output=True))
+pathlib.Path("old.bin").write_text("changed")
+pathlib.Path("new.bin").write_text("new")
+pathlib.Path("plain.txt").write_text("plain")
+"""
+
+
+def pointer(content: bytes) -> str:
+    digest = hashlib.sha256(content).hexdigest()
+    return f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {len(content)}\n"
+
+
+class LfsHost:
+    """A code host over HTTP with a repository whose `*.bin` are in Git LFS."""
+
+    def __init__(self, folder: Path) -> None:
+        self.objects = {hashlib.sha256(one).hexdigest(): one for one in (b"old", b"same")}
+        files = {".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n"}
+        self.bare = make_repository(
+            folder / "lfs" / "api", files | {"old.bin": pointer(b"old"), "same.bin": pointer(b"same")}
+        )
+        self.host = GitHttpHost(folder / "lfs")
+        self.host.fault = self._answer
+
+    def _answer(self, request: Received) -> Step | None:
+        oid = request.path.rpartition("/")[2]
+        if request.path.endswith("/info/lfs/objects/batch"):
+            asked = request.json()
+            listed = [self._object(one, asked["operation"]) for one in asked["objects"]]
+            kind = {"Content-Type": "application/vnd.git-lfs+json"}
+            return Respond(200, json.dumps({"transfer": "basic", "objects": listed}).encode(), kind)
+        if "/objects-of-lfs/" not in request.path:
+            return None
+        if request.method == "PUT":
+            self.objects[oid] = request.body
+        return Respond(200, self.objects[oid])
+
+    def _object(self, asked: dict[str, Any], operation: str) -> dict[str, Any]:
+        is_there = asked["oid"] in self.objects
+        answer = {"oid": asked["oid"], "size": asked["size"], "authenticated": True}
+        if operation == "download" and not is_there:
+            return answer | {"error": {"code": 404, "message": "there is no such object"}}
+        actions = {operation: {"href": f"{self.host.url}/objects-of-lfs/{asked['oid']}"}}
+        return answer | ({} if operation == "upload" and is_there else {"actions": actions})
+
+
+@pytest.fixture
+def lfs(tmp_path: Path) -> Any:
+    made = LfsHost(tmp_path)
+    yield made
+    made.host.close()
+
+
+def worked(tenant: Callable[..., Api], folder: Path, url: str, words: str, **setup: Any) -> tuple[Api, dict[str, Any]]:
+    """Let a worker do a turn in a repository, and return the turn with its run's id and log."""
+    repository = {"name": "api", "platform": "github", "path": "acme/api", "url": url, "setup": setup}
+    api = tenant(repositories=[repository])
+    api.add_agent(folder, "worker", WORKER, "--org", api.organization["slug"])
+    run_id = api.begin("worker", instructions=words)
+    run = api.ended(run_id)
+    (turn,) = api.get(f"/external/runs/{run_id}").json()["turns"]
+    return api, turn | {"branch": run["branch_name"], "run_id": run_id, "log": api.log(run_id)}
+
+
+@NEEDS_LFS
+def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(
+    tenant: Callable[..., Api], tmp_path: Path, lfs: LfsHost
+) -> None:
+    """Changed and new ones are sent to the host's LFS server before the push; others stay as they are."""
+    _, turn = worked(tenant, tmp_path, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
+    shown = {
+        name: git("show", f"{turn['branch']}:{name}", cwd=lfs.bare) for name in ("old.bin", "new.bin", "plain.txt")
+    }
+
+    assert turn["outcome"] == "completed", turn["reason"]
+    assert "content: old" in turn["log"]
+    assert "stdout=b''" in turn["log"], "git status shows no change before the agent makes one"
+    assert "Git LFS: 2 files" in turn["log"]
+    assert shown == {
+        "old.bin": pointer(b"changed").strip(),
+        "new.bin": pointer(b"new").strip(),
+        "plain.txt": "plain",
+    }
+    assert {b"changed", b"new"} <= set(lfs.objects.values())
+    assert git("diff", "--name-only", "main", turn["branch"], cwd=lfs.bare).split() == [
+        "new.bin",
+        "old.bin",
+        "plain.txt",
+    ]
+
+
+def test_large_files_are_refused_by_name_unless_they_are_allowed(
+    tenant: Callable[..., Api], tmp_path: Path, lfs: LfsHost
+) -> None:
+    """Their contents would otherwise become ordinary files of the repository."""
+    _, turn = worked(tenant, tmp_path, str(lfs.bare), CHANGES)
+
+    assert (turn["outcome"], turn["files"]) == ("failed", 3)
+    assert turn["reason"].startswith(
+        "the agent changed files that the repository keeps in Git LFS: new.bin, old.bin; allow"
+    )
+    assert git("branch", "--list", turn["branch"], cwd=lfs.bare) == ""
+
+
+@NEEDS_LFS
+@pytest.mark.parametrize(("lie", "said"), [(b"lie", "old.bin"), (None, "old.bin")], ids=["other content", "no content"])
+def test_a_server_that_does_not_give_a_large_file_is_an_error(
+    tenant: Callable[..., Api], tmp_path: Path, lfs: LfsHost, lie: bytes | None, said: str
+) -> None:
+    """The agent is not started with a pointer in place of the file, nor with anything else."""
+    oid = hashlib.sha256(b"old").hexdigest()
+    lfs.objects.pop(oid)
+    if lie is not None:
+        lfs.objects[oid] = lie
+    _, turn = worked(tenant, tmp_path, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
+
+    assert turn["outcome"] == "failed"
+    assert oid[:10] in turn["reason"] or said in turn["reason"], turn["reason"]
+    assert "content:" not in turn["log"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("pathlib.Path('x.txt').write_text('x')", None),
+        ("shutil.rmtree('vendor'); pathlib.Path('x.txt').write_text('x')", None),
+        ("pathlib.Path('vendor/lib/code.c').write_text('x')", "files in submodules are not committed: vendor/lib"),
+    ],
+    ids=["looks", "removes the folder", "works inside"],
+)
+def test_a_submodule_stays_as_it_is(tenant: Callable[..., Api], tmp_path: Path, words: str, said: str | None) -> None:
+    """The log says that it is not fetched, and that work inside it is not committed; its link is never lost."""
+    library = make_repository(tmp_path / "lib", {"code.c": "x"})
+    bare = make_repository(tmp_path / "api", {"README.md": "x"})
+    clone = tmp_path / "clone"
+    git("clone", "--quiet", str(bare), str(clone), cwd=tmp_path)
+    git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "vendor/lib", cwd=clone)
+    git(*IDENTITY, "commit", "--quiet", "-m", "submodule", cwd=clone)
+    git("push", "--quiet", "origin", "main", cwd=clone)
+    _, turn = worked(tenant, tmp_path, str(bare), words)
+    tree = git("ls-tree", "-r", turn["branch"] if turn["commit"] else "main", cwd=bare)
+
+    assert turn["outcome"] == "completed", turn["reason"]
+    assert "submodules are not fetched: vendor/lib" in turn["log"]
+    assert said is None or said in turn["log"]
+    assert "160000 commit" in tree
+    assert ("x.txt" in tree) == (said is None)
+
+
+def test_names_that_are_alike_elsewhere_are_remarked_on(tenant: Callable[..., Api], tmp_path: Path) -> None:
+    """They are pushed, for some projects need them; the log names them."""
+    bare = make_repository(tmp_path / "api", {"README.md": "x"})
+    words = "[pathlib.Path(name).write_text('x') for name in ('readme.md', 'n\\u00fc.txt', 'nu\\u0308.txt', 'other')]"
+    _, turn = worked(tenant, tmp_path, str(bare), words)
+
+    assert turn["outcome"] == "completed"
+    line = next(line for line in turn["log"].splitlines() if "as on macOS and Windows: " in line)
+    assert {*line.partition("Windows: ")[2].split(", ")} == {"README.md", "readme.md", "nu\u0308.txt", "n\u00fc.txt"}
