@@ -56,6 +56,13 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
         setup_fix="Is it the service's base address?",
         concerns="link",
     ),
+    "mishandled": ErrorKind(
+        8,
+        "Runwarden failed",
+        "Runwarden cannot use the service's answers",
+        "It is a mistake of Runwarden itself: the log has more. Please report it.",
+        concerns="link",
+    ),
     "server_failed": ErrorKind(
         8,
         "service fails",
@@ -108,12 +115,6 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
         concerns="request",
     ),
     "rejected": ErrorKind(2, "request rejected", "The service rejected the request", concerns="request"),
-    "mishandled": ErrorKind(
-        8,
-        "Runwarden failed",
-        "Runwarden cannot use the service's answer",
-        "Please report this, with the message.",
-    ),
     "database_busy": ErrorKind(passes=True),
     "not_offered": ErrorKind(7),
     "waited_too_long": ErrorKind(3),
