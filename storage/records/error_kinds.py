@@ -19,8 +19,8 @@ class ErrorKind(Struct, frozen=True):
     """While polling; empty: nothing is known to help."""
     write_fix: str = "Change it and send it again."
     """Of a write that the service rejected."""
-    setup_fix: str = "Is the address right?"
-    """While a profile is set up."""
+    setup_fix: str = ""
+    """While a profile is set up; empty: the error's own message says more than the title."""
     passes: bool = False
     """Whether the same request may succeed later, without a fix."""
     concerns: Literal["link", "token", "request", "anything"] = "anything"
