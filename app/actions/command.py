@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 import click
 
 from app.actions.command_writes import DRY_RUN_OPTION, advice, print_request, print_write, settled
+from app.actions.reconciliation import LISTED
 from app.api.requests import request_of
 from app.cli import Format
 from app.cli.context import Invocation
@@ -131,9 +132,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
     proposal = None
     async with invocation.engine(needs_token=candidates) as engine:
         action = await _named(engine.ledger, action_id)
-        is_listed = (
-            WRITE_KINDS[action.kind].is_listed or action.kind == "organization.create"
-        ) and action.sending_at is not None
+        is_listed = action.kind in LISTED and action.sending_at is not None
         if candidates and not is_listed:
             message = "Only runs and organizations are listed by the service: nothing else can be looked up."
             raise failed("usage", message, action_id=action.action_id)

@@ -21,6 +21,8 @@ from storage.ledger import Ledger
 from storage.records import UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunDetail, RunFilter
 from storage.records.results import Invitation
 
+LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE_KINDS.items() if kind.is_listed)})
+"""Kinds of writes whose results a service may list: runs, and invitations to organizations."""
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
 """An id has a digit, or a prefix."""
 LIMIT: Final = 50

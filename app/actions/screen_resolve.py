@@ -11,6 +11,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
 from app.actions.candidates import Candidate, Proposal, request_sent
+from app.actions.reconciliation import LISTED
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, NotOfferedError
 from app.api.requests import CancelRun, ResendInvitation, StartRun
@@ -37,9 +38,8 @@ Resolution = Literal["created", "not_created", "send_again"]
 RESOLUTIONS: Final[tuple[Resolution, ...]] = ("created", "not_created", "send_again")
 """In the order of `WriteKind.answers`."""
 _LETTERS: Final = "yna"
-"""The keys of the three answers; digits pick candidates."""
+"""The keys of the three choices; digits pick candidates."""
 _NUMBERED: Final = 9
-_LISTED: Final = (*(kind for kind, row in WRITE_KINDS.items() if row.is_listed), "organization.create")
 HEIGHTS: Final = [(0, "-short"), (34, "-tall")]
 _ID_CELLS: Final = 16
 """Cells of a candidate's id; the field has it in full once the candidate is chosen."""
@@ -108,7 +108,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._best = request.run_id
         elif isinstance(request, ResendInvitation):
             self._best = request.invitation_id
-        if action.kind in _LISTED:
+        if action.kind in LISTED:
             found = FormFact("candidates", self._found)
         else:
             found = FormFact("check", safe_text(self._kind.id_source))
@@ -132,7 +132,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._doubt(None)
         self._evidence.display = False
         self._choice.focus()
-        if self._action.kind in _LISTED:
+        if self._action.kind in LISTED:
             self._find_candidates()
 
     def on_unmount(self) -> None:

@@ -40,11 +40,11 @@ EXIT_BY_KIND: Final = {kind: Exit(row.exit_code) for kind, row in ERROR_KINDS.it
 
 EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "service": (
-        *("anyio", "fastapi", "uvicorn", "h11", "sqlalchemy", "dbos", "email_validator", "alembic", "pydantic"),
+        *("anyio", "fastapi", "uvicorn", "h11", "sqlalchemy", "dbos", "email_validator", "alembic"),
         *("prometheus_client", "structlog", "ruff", "detect_secrets", "jinja2", "markdown_it", "nh3", "pygments"),
     ),
     "metrics": ("prometheus_client",),
-    "mcp": ("mcp", "pydantic"),
+    "mcp": ("mcp",),
 }
 """The optional parts of the distribution, and the packages that each needs."""
 

@@ -134,7 +134,7 @@ def _about(run_id: str, repository: str, status: str) -> dict[str, str]:
 
 
 def _link_down(link: LinkState, since: datetime, now: datetime, profile: str, *, is_refused: bool) -> Alert:
-    title = _OWN_FAULT if link.error_kind == InternalError.kind else "No link to the service"
+    title = error_kind(InternalError.kind).title if link.error_kind == InternalError.kind else "No link to the service"
     note = "no code host is blamed for it"
     if is_refused:
         title = error_kind(link.error_kind).title

@@ -29,7 +29,6 @@ from app.profiles.load import mistakes, read_text, toml_values
 from app.profiles.settings import NOTIFY_SUBJECTS, ConsoleSettings, NotifySettings
 from app.profiles.table import KeyPath, Table, line_of
 from app.profiles.token import FileToken, TokenError
-from storage.errors import StorageError
 from storage.records import CANCELLED, STATUS_ORDER
 
 _EDITING: Final = {
@@ -120,6 +119,7 @@ def check(invocation: Invocation) -> int:
 async def _statuses(settings: Settings) -> frozenset[str]:
     """The statuses that the specification names, and those that runs of any profile have had."""
     from storage.cache.cache import Cache
+    from storage.errors import StorageError
 
     known = {*STATUS_ORDER, CANCELLED}
     for file in (data_folder(settings, profile) / CACHE_FILE for profile in settings.profiles):

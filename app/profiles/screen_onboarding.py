@@ -28,7 +28,7 @@ from app.profiles import ConfigError, Profile
 from app.profiles.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource
 from app.profiles.values import base_address, is_loopback
 from app.profiles.write import add_profile, keep_token, name_problem
-from storage.records.error_kinds import ERROR_KINDS, error_kind
+from storage.records.error_kinds import error_kind
 from widgets.forms.facts import FormChoice
 from widgets.forms.field import FormField, LineField, SecretField
 from widgets.kit.badges import STYLES, Tone
@@ -159,9 +159,11 @@ async def check(new: Profile, pasted: str) -> CheckResult:
         await client.list_runs(page_size=1)
     except ApiError as error:
         kind = error_kind(error.kind)
-        what = f"{kind.title}." if error.kind in ERROR_KINDS else safe_text(error.message, limit=200)
+        text = f"{kind.title}. {kind.setup_fix}"
+        if not kind.setup_fix:
+            text = f"{safe_text(error.message, limit=200)} Is the address right?"
         is_token = kind.concerns == "token"
-        return CheckResult(is_good=False, text=f"{what} {kind.setup_fix}", token_is_at_fault=is_token)
+        return CheckResult(is_good=False, text=text, token_is_at_fault=is_token)
     finally:
         await client.aclose()
     return CheckResult(is_good=True, text="The service accepts the token.")

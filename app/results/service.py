@@ -17,7 +17,7 @@ _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", 
 _MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
 _NUMBER: Final = re.compile(r"(?:^|/)(\d{1,9})/?$")
 _GREATEST: Final = 1_000_000_000
-NOT_OFFERED: Final = Unavailable("This service has no results of runs (it is asked again tomorrow).")
+NOT_OFFERED: Final = Unavailable("This service does not report results of runs. It is asked again tomorrow.")
 
 
 class ServiceExtension(Struct, frozen=True):

@@ -19,8 +19,8 @@ class ErrorKind(Struct, frozen=True):
     """While polling; empty: nothing is known to help."""
     write_fix: str = "Change it and send it again."
     """Of a write that the service rejected."""
-    setup_fix: str = "Is the address right?"
-    """While a profile is set up."""
+    setup_fix: str = ""
+    """While a profile is set up; empty: the error's own message says more than the title."""
     passes: bool = False
     """Whether the same request may succeed later, without a fix."""
     concerns: Literal["link", "token", "request", "anything"] = "anything"
@@ -54,6 +54,13 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
         "The service's answer cannot be used",
         "Something that is not the service may be answering: check base_url.",
         setup_fix="Is it the service's base address?",
+        concerns="link",
+    ),
+    "mishandled": ErrorKind(
+        8,
+        "Runwarden failed",
+        "Runwarden cannot use the service's answers",
+        "It is a mistake of Runwarden itself: the log has more. Please report it.",
         concerns="link",
     ),
     "server_failed": ErrorKind(
@@ -108,12 +115,6 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
         concerns="request",
     ),
     "rejected": ErrorKind(2, "request rejected", "The service rejected the request", concerns="request"),
-    "mishandled": ErrorKind(
-        8,
-        "Runwarden failed",
-        "Runwarden cannot use the service's answer",
-        "Please report this, with the message.",
-    ),
     "database_busy": ErrorKind(passes=True),
     "not_offered": ErrorKind(7),
     "waited_too_long": ErrorKind(3),

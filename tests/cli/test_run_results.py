@@ -243,7 +243,7 @@ def test_a_service_without_results_says_so(faulty: CommandLine, server: Server) 
     second, cancelled = faulty("runs", "log", "run_1"), faulty("runs", "cancel", "run_1", "--json")
 
     assert (first.code, second.code, cancelled.code) == (7, 7, 7)
-    assert "This service has no results of runs" in first.err
+    assert "This service does not report results of runs" in first.err
     assert (cancelled.json()["state"], cancelled.json()["error"]["kind"]) == ("rejected", "not_offered")
     assert asked == 1
     assert len([request for request in server.requests if request.path.endswith("/run_1")]) == 1

@@ -90,7 +90,7 @@ def test_a_folder_without_a_service_is_not_made_into_one_by_looking(data: Path, 
     (data / "service.sqlite").write_bytes(damaged)
 
     assert not (tmp_path / "typo").exists()
-    assert "not a database; see that" in refusal(data, "status")
+    assert "not a database; check its server" in refusal(data, "status")
     assert "restore the back-up" in refusal(data, "org", "create", "Other")
     assert (data / "service.sqlite").read_bytes() == damaged
 
