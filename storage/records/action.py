@@ -95,8 +95,8 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
         check="Check whether the organization exists, or whether the invitation arrived, then resolve this. Until then "
         "its address is blocked: a second attempt could create a second organization.",
         id_name="an organization's id",
-        id_source="This service lists no organizations. If the invitation mail arrived, it was created: its id is in the "
-        "new organization's settings.",
+        id_source="This service lists no organizations. If the invitation mail arrived, it was created: "
+        "its id is in the new organization's settings.",
     ),
     "gitlab.onboard": WriteKind(
         words="onboard project",

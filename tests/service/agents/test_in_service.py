@@ -52,16 +52,17 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     turn = api.get(f"/external/runs/{refused}").json()["turns"][0]
 
     assert (first["status"], second["status"]) == ("completed", "completed"), api.log(run_id)
-    assert notes.split() == ["Remember", "alfa.", "And", "bravo."]
+    assert notes.startswith("Remember alfa.")
+    assert "And bravo." in notes
     assert [(one["requests"], one["input_tokens"], one["output_tokens"]) for one in told] == [(1, INPUT, OUTPUT)] * 2
     assert (held, kept, pruned) == (b"", True, True)
     assert all((folder.sessions / one).exists() for one in (*quiet, dear, refused))
     assert turn["reason"].endswith(" answered 401 for m: no; set MODEL_KEY to a valid key"), "not an exit status"
     assert turn["failure_kind"] == "no_key"
-    assert [(one["failure_kind"], one["outcome"], one["question"]) for one in odd] == [
-        ("refused", "failed", None),
-        ("needs_answer", "needs_answer", "Which one?"),
-        ("needs_answer", "needs_answer", "This one?"),
+    assert [(one["failure_kind"], one["outcome"], one["question"], one.get("offer")) for one in odd] == [
+        ("refused", "failed", None, None),
+        (None, "completed", None, "Which one?"),
+        ("needs_answer", "needs_answer", "This one?", None),
     ]
     assert (ended["status"], spent["failure_kind"], spent["commit"]) == ("failed", "out_of_budget", None)
     assert spent["reason"].endswith("is spent (budget.run_usd); the agent's last answer passed it")
