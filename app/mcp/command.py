@@ -11,7 +11,6 @@ from functools import partial
 from io import BytesIO, StringIO, TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-import anyio
 import click
 from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, validate_call
@@ -294,6 +293,8 @@ async def _answering(read: Any, write: Any) -> AsyncIterator[tuple[Any, Any]]:
 
     Here that happens only when every request has been answered, or was cancelled by the client.
     """
+    import anyio  # part of the optional extra
+
     asked, settled = set[Any](), asyncio.Event()
     to_server, from_client = anyio.create_memory_object_stream[Any]()
     to_client, from_server = anyio.create_memory_object_stream[Any]()

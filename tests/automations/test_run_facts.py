@@ -38,7 +38,7 @@ async def started(place: Place, run_id: str, key: str = "k", **metadata: str) ->
         ({}, "no reason given"),
         ({"reason": "  the tests do not pass\n"}, "the tests do not pass"),
         ({"reason": "", "error": {"code": 7, "message": "no such branch"}}, "no such branch"),
-        ({"error": ["odd"], "message": 7, "failure_reason": "x" * 5000}, "x" * 1000),
+        ({"error": ["odd"], "message": 7, "failure_reason": "x" * 5000}, "x" * 999 + "…"),
     ],
 )
 async def test_the_reason_of_a_failure_is_what_the_service_says(

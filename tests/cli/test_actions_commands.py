@@ -153,7 +153,7 @@ def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     resolve = ("actions", "resolve", action_id, "--json")
 
     for doubtful, said in (
-        ("hello", "does not look like an organization's id. No endpoint lists organizations."),
+        ("hello", "does not look like an organization's id. This service lists no organizations."),
         ("org_1", "org_1 is what act_"),
         ("run_2", "is a run's id"),
     ):

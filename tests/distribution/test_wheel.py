@@ -195,7 +195,7 @@ def test_without_its_extra_a_command_says_the_cure(wheel: Path, tmp_path: Path) 
         ("mcp", "mcp"),
     ):
         done = installation.run(command)
-        assert (done.returncode, done.stdout) == (2, "")
+        assert (done.returncode, done.stdout) == (2, ""), done.stderr
         assert f"pipx install --force 'runwarden-console[{extra}]'" in done.stderr
         assert "Traceback" not in done.stderr
 

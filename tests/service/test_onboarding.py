@@ -198,7 +198,7 @@ def test_what_cannot_be_onboarded_is_told(api: Any, tenant: Callable[..., Any]) 
     for path in ("alone", ""):
         assert ask(api, project_path=path).status_code == 400, path
     assert (nowhere.status_code, nowhere.json()["error_code"]) == (404, "no_code_host")
-    assert "host connect" in nowhere.json()["message"]
+    assert "ask the operator of the service to connect one" in nowhere.json()["message"]
 
 
 def host_at(gitlab: GitLabForge, **options: str) -> dict[str, str]:

@@ -138,7 +138,7 @@ def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
     answer = ask(api)
 
     assert said(answer) == (400, "unknown_repository")
-    assert "repository add" in answer.json()["message"]
+    assert "ask the operator of the service to add it" in answer.json()["message"]
     assert said(api.get("/external/installation/health")) == (404, "no_code_host")
 
 

@@ -250,7 +250,7 @@ def test_files_below_too_long_a_path_are_told(
         assert (turn["failure"], committed) == (None, ["good.txt"])
     else:
         assert turn["failure"].startswith("the agent left files that git cannot store: d")
-        assert "…; nothing was pushed; see the rest" in turn["failure"]
+        assert "…; nothing was pushed; see the change with: runwarden runs diff" in turn["failure"]
         assert len(turn["failure"]) < 400
         assert "+good" in turn["diff"]
         assert turn["diff"].count("new file") == 1 + stored

@@ -140,7 +140,7 @@ async def test_a_rate_limit_is_waited_for_and_said(begun: Staged, monkeypatch: p
         with monkeypatch.context() as patch:
             patch.setattr("app.sync.backfill.Backfill.fetch_older", refused)
             await scene.press("G")
-            await pressed(scene, "enter", shows="waiting until 22:01:12: rate limited · esc stop")
+            await pressed(scene, "enter", shows="waiting until 22:01:12: rate limit · esc stop")
             await scene.press("escape")
         assert TAIL in scene.text
 
