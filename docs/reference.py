@@ -11,6 +11,9 @@ from service.cli import main as service
 
 PAGE: Final = Path(__file__).with_name("use") / "command-reference.md"
 EVERYWHERE: Final = {"--json", "--output", "--data-dir", "--database"}
+LONG: Final = 80
+"""Characters of a help text from which on only its first clause is shown."""
+TYPES: Final = {"TEXT", "INTEGER", "FLOAT"}
 HEAD: Final = """# Command reference
 
 `make reference` generates this page from the commands. `runwarden COMMAND --help` explains each option, and
@@ -18,40 +21,43 @@ HEAD: Final = """# Command reference
 
 Every command takes `--config`, `--profile`, `--data-dir`, `--read-only`, `--token-stdin`, `--verbose` and `--log-file`.
 Commands that print facts take `--json` and `--output`. Those of `runwarden service` take `--data-dir`, `--database`,
-`--json` and `--output`.
+`--json` and `--output`. An option with `=` takes a value.
 """
 
 
 def reference() -> str:
-    """The page: a table for each group, with a row for each command."""
+    """The page: a list for each group, with a line for each command."""
     parts = [HEAD]
     for title, group in (("runwarden", root), ("runwarden service", service)):
-        parts += [f"## {title}\n", "| command | |\n|---|---|\n" + "".join(rows(group))]
+        parts += [f"## {title}\n", "".join(lines(group))]
     return "\n".join(parts)
 
 
-def rows(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[str]:
-    """Each command with its arguments, its options and the first sentence of its help."""
+def lines(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[str]:
+    """Each command with its arguments, its options and the first statement of its help."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if isinstance(command, click.Group):
-            yield from rows(command, (*words, name))
+            yield from lines(command, (*words, name))
         elif command is not None:
             usage = " ".join([*words, name, *filter(None, map(usage_of, command.params))])
-            cells = (f"`{usage}`", command.get_short_help_str(200))
-            yield "".join(f"| {cell.replace('|', chr(92) + '|')} " for cell in cells) + "|\n"
+            said = command.get_short_help_str(200)
+            said = said if len(said) <= LONG else said.partition(";")[0].removesuffix(".") + "."
+            yield f"- `{usage}`: {said}\n"
 
 
 def usage_of(param: click.Parameter) -> str:
-    """A parameter as the usage line shows it; nothing for one that every command takes."""
+    """A parameter as in the usage line, without the type of its value; nothing for one that every command takes."""
     value = param.make_metavar(click.Context(root)).replace("INTEGER RANGE", "N")
     if not isinstance(param, click.Option):
         return value
     name = max(param.opts, key=len)
     if param.hidden or name in EVERYWHERE:
         return ""
-    shown = name if param.is_flag or param.count else f"{name} {value}"
+    value = "" if value.split()[0] in TYPES else value
+    flag = param.is_flag or param.count
+    shown = name if flag else f"{name}={value}" if name.startswith("--") else f"{name} {value}"
     return shown if param.required else f"[{shown}]"
 
 
