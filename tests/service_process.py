@@ -82,8 +82,14 @@ def make_repository(
     stream = [_commit("main", "First commit", files, None)]
     stream += [_commit(name, f"Work on {name}", more, "main") for name, more in (branches or {}).items()]
     bare = folder.with_suffix(".git")
-    shutil.copytree(_repository_of("".join(stream)), bare, dirs_exist_ok=True)
+    shutil.copytree(_repository_of("".join(stream)), bare, copy_function=_replace, dirs_exist_ok=True)
     return bare
+
+
+def _replace(source: str, target: str) -> None:
+    # Git's objects are read-only: only root could write over those of an earlier call.
+    Path(target).unlink(missing_ok=True)
+    shutil.copy2(source, target)
 
 
 def put_hook(repository: Path, name: str, script: str) -> Path:
