@@ -26,7 +26,6 @@ LINK: Final = "link:runs"
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 _LEAST_FAILURES: Final = 2
 """A single lost answer is not reported."""
-_OWN_FAULT: Final = "Runwarden cannot use the service's answers"
 LISTED: Final = 5
 """Repositories that one message names."""
 _FOLLOW_UPS: Final[Mapping[Outcome, tuple[Level, str]]] = {
