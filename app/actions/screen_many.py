@@ -144,7 +144,7 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
             return await what_began(engine.ledger, tell, detail)
         except ApiError as error:
             failures.append(error)
-            return Unavailable(f"The service could not be asked: {error.message}")
+            return Unavailable(f"The service could not be asked: {failures[0].message}")
 
     answers = await asyncio.gather(*map(ask, details))
     return {detail.run.run_id: answer for detail, answer in zip(details, answers, strict=True)}
