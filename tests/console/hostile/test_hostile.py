@@ -43,7 +43,7 @@ bell = false
 "runs.repositories" = "R"
 "runs.views" = "V"
 "runs.columns" = "C"
-"runs.order" = "o"
+"runs.order" = "O"
 "run.copy_json" = "Y"
 """
 OURS = re.compile(r"\]2;.*|\]22;[a-z-]+")
@@ -234,7 +234,7 @@ PAGE_DOWN = "\x1b[6~"
 TABS = ("2", "3", "4", "5", "6", "7", "1")
 ROWS = (*"jjjjjjjjj", "\r", PAGE_DOWN, ESCAPE, "f", "F", ESCAPE, " ")
 """Each run beside the list, one of them alone; followed, and marked."""
-SHEETS = tuple(key for sheet in ("s", "b", "t", "n", "a", "c") for key in (sheet, ESCAPE))
+SHEETS = tuple(key for sheet in ("s", "R", "b", "t", "V", "C", "O", "n", "a", "c", "E") for key in (sheet, ESCAPE))
 """Whatever is chosen from, and the forms that begin with the run under the cursor."""
 OVER_ALL = ("?", "q", ":", ESCAPE, ESCAPE, ESCAPE)
 
