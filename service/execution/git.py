@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from service.errors import ServiceError
+from service.network import CLIENT_CERT_VARIABLE, PROXY_VARIABLES
 from service.reference import without_login
 from service.text import printable
 
@@ -32,7 +33,10 @@ _HARDENING: Final = (
     *("-c", "safe.directory=*"),
     *("-c", "advice.addEmbeddedRepo=false"),
 )
-_PASSED_ON: Final = ("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_EXEC_PATH", "GIT_SSL_CAINFO")
+_PASSED_ON: Final = (
+    *("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_EXEC_PATH", "GIT_SSL_CAINFO"),
+    *PROXY_VARIABLES,
+)
 _SHOWN_OUTPUT: Final = 2000
 _PIECE: Final = 1 << 16
 _LONGEST_FETCH_S: Final = 6 * 3600.0
@@ -44,8 +48,8 @@ _PROGRESS: Final = re.compile(
     r"|Total \d+ .*|Delta compression using .*)"
 )
 _REFUSED: Final = re.compile(
-    r"returned error: [34](?!08|29)\d\d | HTTP\ [34](?!08|29)\d\d | certificate | permission\ denied"
-    r" | authentication\ failed | declined",
+    r"(returned\ error:|HTTP|HTTP\ code|tunnel\ failed,\ response)\ [34](?!08|29)\d\d | certificate"
+    r" | permission\ denied | authentication\ failed | declined",
     re.IGNORECASE | re.VERBOSE,
 )
 """Messages that the same command would give again, whatever else git says with them."""
@@ -80,22 +84,34 @@ def is_passing(message: str) -> bool:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return git's variables; of the user's, only those that lead to programs, certificates and ssh keys."""
-    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {
-        "HOME": str(home),
-        "LC_ALL": "C.UTF-8",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_ATTR_NOSYSTEM": "1",
-        # No samples of hooks: each turn would write and remove dozens of files.
-        "GIT_TEMPLATE_DIR": "",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "true",
-        "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20",
-        "GIT_ALLOW_PROTOCOL": ALLOWED_PROTOCOLS,
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_LFS_FORCE_PROGRESS": "1",
+    """Return git's variables; of the user's, only those that lead to programs, proxies, certificates and ssh keys."""
+    certificate = os.environ.get(CLIENT_CERT_VARIABLE, "")
+    own = {
+        "GIT_SSL_CAINFO": os.environ.get("SSL_CERT_FILE", ""),
+        "GIT_SSL_CERT": certificate,
+        "GIT_SSL_KEY": certificate,
     }
+    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    return (
+        {name: value for name, value in own.items() if value}
+        | {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        | {
+            "no_proxy": f"{direct},localhost,127.0.0.1,::1".strip(","),
+            "HOME": str(home),
+            "LC_ALL": "C.UTF-8",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            # No samples of hooks: each turn would write and remove dozens of files.
+            "GIT_TEMPLATE_DIR": "",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "true",
+            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20",
+            "GIT_ALLOW_PROTOCOL": ALLOWED_PROTOCOLS,
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_LFS_FORCE_PROGRESS": "1",
+        }
+    )
 
 
 def login(url: str, token: str | None) -> dict[str, str]:
