@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote
 
 from service.errors import ServiceError
@@ -53,6 +53,7 @@ _REFUSED: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 """Messages that the same command would give again, whatever else git says with them."""
+_UNAUTHORIZED: Final = re.compile(r"authentication failed|returned error: 40[13]", re.IGNORECASE)
 _PASSING: Final = re.compile(
     r"""returned\ error:\ (5\d\d|408|429) | HTTP\ (5\d\d|408|429) | internal\ server\ error | service\ unavailable
     | could\ not\ resolve\ host | temporary\ failure | name\ resolution | (failed|couldn't|could\ not)\ connect
@@ -145,8 +146,18 @@ def _split_logins(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return clean_arguments, variables
 
 
+class Login(Protocol):
+    """Logs git in at a code host."""
+
+    def variables(self) -> dict[str, str]:
+        """Return git's variables for the login at this moment."""
+
+    def renew(self) -> bool:
+        """Return whether there is another login, since this one was refused."""
+
+
 class GitRunner:
-    """Runs git commands under one time limit; `extra` holds variables such as a login."""
+    """Runs git commands under one time limit; `extra` holds variables, `login` logs in at one code host."""
 
     def __init__(
         self,
@@ -154,8 +165,10 @@ class GitRunner:
         timeout_s: float,
         extra: Mapping[str, str] | None = None,
         progress: Callable[[str], None] = lambda _: None,
+        login: Login | None = None,
     ) -> None:
         """`progress` gets git's lines about the progress of a fetch or push, as often as git prints them."""
+        self._login = login
         self._environment = environment(home) | dict(extra or {})
         self.timeout_s = timeout_s
         """How long one command may take; for a fetch or push, how long it may be silent."""
@@ -177,9 +190,30 @@ class GitRunner:
         Raises:
             GitCommandError: It failed or took too long.
         """
+        try:
+            return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
+        except GitCommandError as error:
+            if not (_UNAUTHORIZED.search(str(error)) and self._has_another_login(error)):
+                raise
+        return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
+
+    def _has_another_login(self, refusal: GitCommandError) -> bool:
+        try:
+            return self._login is not None and self._login.renew()
+        except ServiceError as error:
+            raise GitCommandError(f"{refusal}; {error}", is_passing=True) from error
+
+    def _run(self, text: str | None, *arguments: str, git_dir: Path | None, work_tree: Path | None) -> str:
         options = [f"--git-dir={git_dir}"] if git_dir else []
         options += [f"--work-tree={work_tree}"] if work_tree else []
         clean_arguments, variables = _split_logins(arguments)
+        name = next(word for at, word in enumerate(arguments) if word != "-c" and arguments[at - 1 : at] != ("-c",))
+        is_remote = name in _REMOTE
+        if is_remote and self._login is not None:
+            try:
+                variables |= self._login.variables()
+            except ServiceError as error:
+                raise GitCommandError(str(error), is_passing=True) from error
         try:
             process = subprocess.Popen(
                 ["git", *_HARDENING, *options, *clean_arguments],
@@ -195,8 +229,6 @@ class GitRunner:
             raise GitCommandError(f"git cannot be started ({error}); install git on this machine") from error
         except OSError as error:
             raise GitCommandError(f"git cannot be started ({error})") from error
-        name = next(word for at, word in enumerate(arguments) if word != "-c" and arguments[at - 1 : at] != ("-c",))
-        is_remote = name in _REMOTE
         with process:
             try:
                 if is_remote:

@@ -22,11 +22,15 @@ class GitHttpHost:
         self.fault: Callable[[Received], Step | None] = lambda _: None
         """Returns what to answer instead, if anything."""
         self._folder = folder
-        credentials = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-        self._expected = None if token is None else f"Basic {credentials}"
+        self.accept(token)
         self.server = Server(tls=tls).start()
         self.server.otherwise = self.serve
         self.url = self.server.origin
+
+    def accept(self, token: str | None) -> None:
+        """Accept this token alone; None: nobody needs one."""
+        credentials = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+        self._expected = None if token is None else f"Basic {credentials}"
 
     def close(self) -> None:
         self.server.close()
