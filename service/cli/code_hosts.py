@@ -1,5 +1,6 @@
 """`host` and `repository`: the code hosts an organization connected, and the repositories it configured."""
 
+import logging
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
@@ -85,6 +86,8 @@ def check(admin: AdminContext, slug: str) -> None:
         known = repositories.of(connection, organization.id)
     if not connected:
         raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
+    # The table says what a service would log.
+    logging.getLogger("service").addHandler(logging.NullHandler())
     with closing(HealthProbes(admin.folder.settings().probing)) as probes:
         found = probes.ask(connected, known)
     documents = [
