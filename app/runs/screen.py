@@ -619,7 +619,7 @@ class RunsScreen(RunActions):
             self.bar.line.put(query.line, 0)
         self.table.sort = query.sort
         self._show_views()
-        self.bar.facets.facets = facets(query.line, condition)
+        self.bar.facets.facets = facets(condition)
         self._show_remark()
 
     @on(RunsLoader.ViewsCounted)
@@ -703,19 +703,12 @@ def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
     return safe_text(f"■ {count:,} marked{capped}{keys}")
 
 
-def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
-    """The filter's status, repository, branch and time, a word each."""
-
-    def facet(name: str, action: str, shown: Iterable[str], excluded: Iterable[str] = ()) -> Facet:
-        values = [*shown, *(f"not {value}" for value in excluded)]
-        more = f" +{len(values) - 1}" if len(values) > 1 else ""
-        return Facet(name, safe_text(f"{values[0]}{more}" if values else "any", limit=60), bool(values), action)
-
-    states = [state for state in STATES if getattr(condition, state)]
-    times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
+def facets(condition: RunFilter) -> tuple[Facet, ...]:
+    """The filter's status, repository, branch and time; the line has their values."""
+    status = (*condition.statuses, *condition.not_statuses, *(state for state in STATES if getattr(condition, state)))
     return (
-        facet("status", "pick_statuses", [*states, *condition.statuses], condition.not_statuses),
-        facet("repository", "pick_values('repo')", condition.repositories, condition.not_repositories),
-        facet("branch", "pick_values('branch')", condition.branches, condition.not_branches),
-        facet("started", "pick_dates", times),
+        Facet("status", bool(status), "pick_statuses"),
+        Facet("repository", bool(condition.repositories or condition.not_repositories), "pick_values('repo')"),
+        Facet("branch", bool(condition.branches or condition.not_branches), "pick_values('branch')"),
+        Facet("started", bool(condition.since or condition.until), "pick_dates"),
     )

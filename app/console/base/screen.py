@@ -17,7 +17,7 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from app.console.guard import guarded_event
-from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
+from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.troubles import READ_ONLY
 from app.profiles import Profile
@@ -291,10 +291,6 @@ class BaseScreen(Screen[None]):
         bar.show_set_up(vitals.set_up)
         bar.show_count(INBOX, f"{vitals.inbox:,}" if vitals.inbox else "")
         self.show_trouble()
-
-    @on(HeaderBar.UnknownClicked)
-    def _unknown_clicked(self) -> None:
-        self.post_message(GoToTab("activity", FIRST_UNKNOWN))
 
     @on(HeaderBar.Picked)
     def _header_picked(self, message: HeaderBar.Picked) -> None:
