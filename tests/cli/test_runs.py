@@ -100,6 +100,20 @@ def test_instructions_come_from_a_file_stdin_or_an_editor(real: CommandLine) -> 
     assert "Look at web\\nthoroughly" in bodies.pop()
 
 
+def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) -> None:
+    """Its run has the execution's id; it fails, and so does the next one, which is another."""
+    start = ("agents", "start", "scribe", "-R", "acme/web", "--input", "instructions=fail", "--wait", "--json")
+
+    failed = real(*start).json()
+    retried = real("runs", "retry", "--yes", "--json", "--wait", failed["execution"]["execution_id"])
+
+    assert (failed["run"]["status"], failed["run"]["run_id"]) == ("failed", failed["execution"]["execution_id"])
+    [row] = retried.json()["rows"]
+    assert (row["outcome"], row["result_id"] != row["run_id"]) == ("sent", True)
+    assert (row["run"]["run_id"], row["run"]["status"]) == (row["result_id"], "failed")
+    assert (retried.code, retried.json()["error"]["kind"]) == (1, "run_failed")
+
+
 def test_a_run_the_service_does_not_know_is_not_found(real: CommandLine) -> None:
     """Exit code 7, for every command that names one."""
     for arguments in (["show", "run_none"], ["continue", "run_none", "go on"], ["wait", "run_none"]):
@@ -284,8 +298,11 @@ def test_every_format_says_what_was_left_out(boarded: CommandLine, board: Lab, w
     assert "Left out 2 entries" in result.err
 
 
-def test_a_live_answer_does_not_need_the_cache(boarded: CommandLine, board: Lab) -> None:
+def test_a_live_answer_does_not_need_the_cache(
+    boarded: CommandLine, board: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another process holds it: the answer is shown all the same, and not kept."""
+    monkeypatch.setattr("storage.database.BUSY_WAIT_S", 0.05)
     board.put("run_1", created=0)
     board.health = {"github": {"status": "ok"}}
     boarded("runs", "list")
