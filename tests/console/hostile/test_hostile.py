@@ -194,7 +194,7 @@ def _toml(text: str) -> str:
 TABS = ("2", "4", "5", "7", "1")
 ROWS = (*"jjj", "\r", "\x1b[6~", ESCAPE, "f", "F", ESCAPE, " ")
 """Runs next to the list, one of them alone; followed, and marked."""
-SHEETS = tuple(key for sheet in ("s", "R", "B", "V", "n", "a", "c", "E") for key in (sheet, ESCAPE))
+SHEETS = tuple(key for sheet in ("s", "R", "b", "V", "n", "a", "c", "E") for key in (sheet, ESCAPE))
 """Every list of choices, and the forms that begin with the run under the cursor."""
 OVER_ALL = ("?", "q", ":", ESCAPE, ESCAPE, ESCAPE)
 
@@ -334,15 +334,15 @@ def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
         if run["status"] == "working":
             run.update(status="failed", updated_at=now())
     board.health = {"github": {"status": SEQUENCES[0], "host": "".join(SEQUENCES[:6])}}
-    terminal.press("r")
+    terminal.press("\x12")
     terminal.wrote(b"\x1b]777;notify;")
     terminal.read_until(lambda: _has_lines(folder / "told"))
     # A branch of a megabyte; then the service refuses, and says so with sequences.
     board.put("run_yyy_long", "working", created=598.0, branch_name=max(SEQUENCES, key=len))
-    terminal.press("1", "r")
+    terminal.press("1", "\x12")
     body = {"message": "".join(SEQUENCES[:12]) + "refused-by-the-service", "error_code": SEQUENCES[0]}
     board.otherwise = lambda _: Respond(403, body)
-    terminal.press("r")
+    terminal.press("\x12")
     terminal.shows("403")
     terminal.press(*TABS)
     assert terminal.process.poll() is None, terminal.seen[-2000:]
