@@ -67,10 +67,15 @@ class TurnCommit:
     """Why it must not be pushed: files that git could not store, or that belong into Git LFS; None: it may be."""
 
 
-def commit_tree(git: GitRunner, git_dir: Path, tree: str, parents: Sequence[str], message: str) -> str:
-    """Make a commit, and return its id."""
+def commit_tree(
+    git: GitRunner, git_dir: Path, tree: str, parents: Sequence[str], message: str, *, is_signed: bool = True
+) -> str:
+    """Make a commit, signed if the service has a key, and return its id."""
     given = [word for parent in parents for word in ("-p", parent)]
-    return git.feed(message, "commit-tree", tree, *given, "-F", "-", git_dir=git_dir).strip()
+    key, command = git.signing_key if is_signed else None, ["commit-tree"]
+    if key is not None:
+        command = ["-c", "gpg.format=ssh", "-c", f"user.signingKey={key}", "commit-tree", "-S"]
+    return git.feed(message, *command, tree, *given, "-F", "-", git_dir=git_dir).strip()
 
 
 def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
@@ -88,7 +93,7 @@ def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[s
             printed = error.printed
         tree, *names = printed.rstrip("\0").split("\0")
         conflicts += names
-        merged = commit_tree(git, git_dir, tree, (merged, other), "Merge")
+        merged = commit_tree(git, git_dir, tree, (merged, other), "Merge", is_signed=False)
     return merged, tuple(dict.fromkeys(conflicts))
 
 
