@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot
+from service.text import one_line
 
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
@@ -76,6 +78,22 @@ def commit_tree(
     if key is not None:
         command = ["-c", "gpg.format=ssh", "-c", f"user.signingKey={key}", "commit-tree", "-S"]
     return git.feed(message, *command, tree, *given, "-F", "-", git_dir=git_dir).strip()
+
+
+def check_signing(key: Path) -> None:
+    """Sign nothing with an ssh key.
+
+    Raises:
+        GitCommandError: It cannot sign.
+    """
+    command = ["ssh-keygen", "-Y", "sign", "-n", "git", "-f", str(key)]
+    try:
+        done = subprocess.run(command, input=b"", capture_output=True, start_new_session=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise GitCommandError(f"commits cannot be signed: {error}; install ssh-keygen") from error
+    if done.returncode:
+        said = one_line(done.stderr.decode("utf-8", "replace"))
+        raise GitCommandError(f"commits cannot be signed with {key}: {said}; it must be readable, without passphrase")
 
 
 def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
