@@ -102,7 +102,7 @@ async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(st
         for key in "127":
             await scene.press(key)
             assert f"7 Inbox {len(found)}" in scene.lines[1]
-        await scene.press(*"jjjjj", "d", "d", "r")
+        await scene.press(*"jjjjj", "facts.toggle", "facts.toggle", "f5")
         assert keys(scene) == found
         await scene.press("1")
         await scene.pilot.click(TabBar, offset=(scene.lines[1].index("7 Inbox"), 0))
