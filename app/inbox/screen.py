@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from app.console.base.screen import INBOX, BaseScreen
 from app.console.leads import runs_lead
-from app.console.messages import GoToTab, OpenRun
+from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session, mark_of
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ChoiceSheet
@@ -202,9 +202,10 @@ class InboxScreen(BaseScreen):
             return
         self.session.inbox.ask()
         if action.state == "confirmed":
-            self.session.notify("Answered: the run continues.")
+            self.session.notify("Answered: the run continues.", opens=OpenRun(run.run_id))
         elif action.state == "unknown":
-            self.session.notify("Whether the answer arrived is unknown: see Activity.", severity="warning")
+            said = "Whether the answer arrived is unknown: see Activity."
+            self.session.notify(said, severity="warning", opens=GoToTab("activity", FIRST_UNKNOWN))
         else:
             why = "" if action.error is None else f" {action.error.message}"
             self.session.notify(f"Not answered.{safe_text(why)}", severity="error")

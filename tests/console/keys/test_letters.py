@@ -31,6 +31,7 @@ MEANINGS: Final = {
     "L": ("open the file in a pager", {"pager"}),
     "m": ("mute", {"mute"}),
     "n": ("something new", {"new", "new file", "new organization", "new run"}),
+    "N": ("open what the last notice is about", {"notice"}),
     "o": ("open in the browser", {"open in browser"}),
     "p": ("connect a project", {"onboard project"}),
     "P": ("pause or resume", {"pause/resume"}),
