@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.forge.client import wait_of
 from service.hosts.http import HostUnreachableError, ask
-from service.network import Address, Host, HostError, is_public, port_of, resolve
+from service.network import Address, Host, HostError, is_public, port_of, proxy_of, resolve
 from service.settings import EventSettings
 from service.store import events
 from service.store.database import Database
@@ -44,8 +44,14 @@ def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
     except (ValueError, KeyError) as error:
         raise EndpointError("the address must read https://host/path, without login or fragment") from error
     try:
-        resolved = resolve(Host.parse(name), port)
-    except (OSError, HostError):
+        host = Host.parse(name)
+        resolved = resolve(host, port)
+    except HostError:
+        resolved = []
+    except OSError:
+        if parts.scheme == "https" and proxy_of("https", host, port) is not None:
+            # Only the proxy can look it up, and decides.
+            return [(host.text, port)]
         resolved = []
     ips = {one: ipaddress.ip_address(one[0].partition("%")[0]) for one in resolved}
     usable = [one for one in resolved if any(ips[one] in network for network in allowed)]
