@@ -1,6 +1,7 @@
 """Delivery of outgoing events: signed as in Standard Webhooks, and retried until delivered or given up."""
 
 import base64
+import contextlib
 import hmac
 import ipaddress
 import logging
@@ -43,16 +44,15 @@ def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
         name, port = parts.hostname or "", port_of(parts)
     except (ValueError, KeyError) as error:
         raise EndpointError("the address must read https://host/path, without login or fragment") from error
-    try:
+    resolved: list[Address] = []
+    with contextlib.suppress(HostError):
         host = Host.parse(name)
-        resolved = resolve(host, port)
-    except HostError:
-        resolved = []
-    except OSError:
-        if parts.scheme == "https" and proxy_of("https", host, port) is not None:
-            # Only the proxy can look it up, and decides.
-            return [(host.text, port)]
-        resolved = []
+        try:
+            resolved = resolve(host, port)
+        except OSError:
+            if parts.scheme == "https" and proxy_of("https", host, port) is not None:
+                # Only the proxy can look it up, and decides.
+                return [(host.text, port)]
     ips = {one: ipaddress.ip_address(one[0].partition("%")[0]) for one in resolved}
     usable = [one for one in resolved if any(ips[one] in network for network in allowed)]
     if parts.scheme == "https":
