@@ -239,15 +239,14 @@ BAD: dict[str, tuple[Callable[[Path], bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_what_is_damaged_or_forged_changes_nothing(backup: Path, tmp_path: Path, name: str) -> None:
+def test_what_is_damaged_or_forged_changes_nothing(backup: Path, tmp_path: Path) -> None:
     """With --force over a service: that one stays as it was, and nothing comes of it elsewhere."""
-    make, message = BAD[name]
-    (tmp_path / "forged").write_bytes(make(backup))
     before = command(tmp_path / "data", "org", "list")
-    done = attempt("restore", str(tmp_path / "forged"), "--force", "--data-dir", str(tmp_path / "data"))
+    for name, (make, message) in BAD.items():
+        (tmp_path / "forged").write_bytes(make(backup))
+        done = attempt("restore", str(tmp_path / "forged"), "--force", "--data-dir", str(tmp_path / "data"))
 
-    assert (done.exit_code, message in done.stderr) == (2, True), done.output
+        assert (done.exit_code, message in done.stderr) == (2, True), (name, done.output)
     assert command(tmp_path / "data", "org", "list") == before
     assert len(list((tmp_path / "data" / "runs").iterdir())) == 3
     assert not list(tmp_path.rglob("*evil*"))

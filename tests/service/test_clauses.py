@@ -1,6 +1,5 @@
 """Clauses of the specification that concern every endpoint, and those that no other test is about."""
 
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -13,7 +12,7 @@ from service.execution.git import GitCommandError
 from service.settings import DataFolder
 from service.store import organizations, tokens
 from service.store.database import Database
-from tests.service.conftest import BARE, OPERATIONS
+from tests.service.conftest import BARE, OPERATIONS, Make
 
 BODIES = {path: document for method, path, document, _ in OPERATIONS.values() if method == "POST"}
 ENDPOINTS = [(method, path) for method, path, *_ in OPERATIONS.values()]
@@ -110,7 +109,7 @@ def test_a_wrong_method_is_405_and_a_wrong_path_404(idle: Any) -> None:
     assert BARE.get(f"{root}/v1/external/runs", headers={"Authorization": f"bearer {idle.token}"}).status_code == 200
 
 
-def test_the_rate_limit_holds_at_each_endpoint(start: Callable[..., Any]) -> None:
+def test_the_rate_limit_holds_at_each_endpoint(start: Make) -> None:
     """429 with a failure body and whole seconds in Retry-After, wherever the next request goes (spec 7.2, 8)."""
     api = start(settings="[limits]\nrequests_per_minute = 1\n")
     assert api.get("/external/installation/health").status_code == 200

@@ -1,6 +1,5 @@
 """Places: organizations take turns at them, and none waits for the stuck runs of another."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from service.store import schema, turns
 from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.turns import TurnOutcome
-from tests.service.conftest import BOTH, Api, accepted, organization
+from tests.service.conftest import BOTH, Api, Make, accepted, organization
 from tests.service_process import demo_setup
 from tests.waiting import eventually
 
@@ -158,9 +157,7 @@ def two(tmp_path: Path) -> dict[str, Any]:
     return setup
 
 
-def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first(
-    start: Callable[..., Api], tmp_path: Path
-) -> None:
+def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first(start: Make, tmp_path: Path) -> None:
     """The first has six, none of which ends; a deactivated organization's are stopped, at work and waiting."""
     settings = '[execution]\nsandbox = "none"\nconcurrency = 2\ndrain_s = 0.1\n'
     api = start(setup=two(tmp_path), settings=settings)
@@ -178,7 +175,7 @@ def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first
         assert (turn["status"], turn["failure"]) == ("failed", "cancelled: the organization was deactivated")
 
 
-def test_an_organization_has_so_many_active_runs_and_no_more(start: Callable[..., Api], tmp_path: Path) -> None:
+def test_an_organization_has_so_many_active_runs_and_no_more(start: Make, tmp_path: Path) -> None:
     """Exactly, however many are asked for at once; another organization has its own."""
     api = start(setup=two(tmp_path), settings="[limits]\nactive_runs = 3\n", arguments=["--no-worker"])
     acme, other = (Api(api.service, one) for one in api.service.setup["organizations"])

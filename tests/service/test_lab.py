@@ -118,7 +118,7 @@ def test_a_made_up_run_says_that_no_agent_worked(lab: Any) -> None:
     order(lab)
     run_id = next(run["run_id"] for run in listed(lab) if run["status"] == "completed")
     log = lab.api.get(f"/external/runs/{run_id}/turns/1/log")
-    (turn,) = lab.api.get(f"/external/runs/{run_id}").json()["turns"]
+    (turn,) = lab.api.turns(run_id)
 
     assert (log.status_code, log.json()["message"]) == (410, turn["reason"])
     assert turn["reason"] == "the lab made this turn up: no agent worked, so it has no log and no change"
@@ -141,20 +141,6 @@ def test_reset_removes_what_was_made_up_and_nothing_else(lab: Any) -> None:
     assert lab.reset()["runs_removed"] == 300
     assert listed(lab) == []
     assert lab.api.run(real)["status"] == "completed"
-
-
-def test_an_organization_without_repositories_gets_made_up_ones(lab: Any) -> None:
-    """Names only: enough for lists and filters; an unknown organization is 404."""
-    lab.service.admin("org", "create", "Hollow", "--entitlement", "ServiceAPI")
-    value = lab.service.admin("token", "create", "--org", "hollow", "--scope", "admin")["value"]
-    order(lab, organization="hollow", runs=30, repositories=2)
-    headers = {"Authorization": f"Bearer {value}"}
-    runs = lab.api.get("/external/runs", headers=headers, params={"page_size": 30}).json()["runs"]
-    unknown = order(lab, organization="nobody")
-
-    assert {one["repository"]["data"]["owner"] for one in runs} == {"lab"}
-    assert len({one["repository"]["data"]["repo"] for one in runs}) == 2
-    assert (unknown.status_code, unknown.json()["error_code"]) == (404, "organization_not_found")
 
 
 def call(lab: Any, operation: str) -> httpx.Response:

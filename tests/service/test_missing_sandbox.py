@@ -2,7 +2,6 @@
 
 import platform
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from service.execution.sandbox import NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
 from tests import service_process
-from tests.service.conftest import BARE, NEEDS_SANDBOX, OPERATOR, Api
+from tests.service.conftest import BARE, NEEDS_SANDBOX, OPERATOR, Make
 from tests.service.test_page import Browser, text_of
 from tests.service_process import ROOT, command
 
@@ -40,7 +39,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @NEEDS_SANDBOX
 def test_runs_wait_until_bubblewrap_works(
-    start: Callable[..., Api], programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Make, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API works, no agent starts, and log, status, page and /readyz name the command; then the run is executed."""
     soon = "from service.execution import worker; worker.SANDBOX_PAUSE_S = 0.2"

@@ -357,64 +357,6 @@ def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person]
     assert not found, "\n".join(f"{name}: {one}"[:500] for name, faults in found.items() for one in faults)
 
 
-CRAWL = """
-const done = arguments[0], found = new Set(["/"]), forms = new Set();
-(async () => {
-  for (const path of found) {
-    const answer = await fetch(path);
-    if (!(answer.headers.get("content-type") || "").startsWith("text/html")) continue;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const one of page.querySelectorAll("a[href^='/']")) found.add(one.getAttribute("href").split("#")[0]);
-    for (const one of page.querySelectorAll("form[method=post]")) forms.add(one.getAttribute("action"));
-    for (const one of page.querySelectorAll("[data-log]")) found.add(one.dataset.log);
-  }
-  return [[...found], [...forms]];
-})().then(done);
-"""
-ASK = """
-const [paths, forms, done] = arguments, csrf = document.querySelector("[name=csrf]").value;
-(async () => {
-  const said = {};
-  for (const path of paths) { const answer = await fetch(path); said[path] = [answer.status, await answer.text()]; }
-  for (const path of forms) {
-    const body = new URLSearchParams({csrf, instructions: "x"});
-    const answer = await fetch(path, {method: "POST", body});
-    said["POST " + path] = [answer.status, await answer.text()];
-  }
-  return said;
-})().then(done);
-"""
-
-
-def test_no_address_of_an_organization_shows_anything_to_another(
-    site: Api, sit_down: Callable[[], Person], tmp_path: Path
-) -> None:
-    """Every address and form that one's pages lead to, tried in the other's browser as well as in their own."""
-    mine, other = (customer(site, tmp_path, name) for name in ("mine", "other"))
-    run_id = mine.start("something secret", "mine/api")
-    mine.ended(run_id)
-    people = [sit_down(), sit_down()]
-    for person, api in zip(people, (mine, other), strict=True):
-        person.open("/settings/members")
-        person.sign_in(api.token)
-        person.type("#email", f"jane@{api.organization['slug']}.example")
-        person.press("main form button")
-    paths, forms = people[0].driver.execute_async_script(CRAWL)
-    assert {f"/runs/{run_id}", f"/runs/{run_id}/changes", f"/runs/{run_id}/changes.patch"} <= set(paths)
-    assert {f"/runs/{run_id}/reply", f"/settings/tokens/{mine.organization['tokens'][0]['id']}/revoke"} <= set(forms)
-
-    forms = [one for one in forms if re.search(r"/(run|tok|mem)_", one)]
-    answered = people[1].driver.execute_async_script(ASK, paths, forms)
-    marks = ("something secret", "mine", run_id, mine.organization["tokens"][0]["id"])
-    for path, (status, text) in answered.items():
-        is_theirs = any(one in path for one in (run_id, "tok_", "mem_"))
-        assert not is_theirs or status == 404, path
-        # What the address itself says may be answered again.
-        assert not [one for one in marks if one in text and one not in path], path
-    assert people[0].driver.execute_async_script(ASK, [f"/runs/{run_id}"], [])[f"/runs/{run_id}"][0] == 200
-    assert len(mine.get(f"/external/runs/{run_id}").json()["turns"]) == 1
-
-
 def test_everything_but_following_works_without_scripts(
     site: Api, sit_down: Callable[[], Person], tmp_path: Path
 ) -> None:
@@ -470,4 +412,4 @@ def test_a_refused_reply_is_not_sent_by_itself(site: Api, sit_down: Callable[[],
     eventually(lambda: "completed" in person.attribute("#log", "textContent"), "the log is followed to its end")
 
     assert "these are my words" in person.text
-    assert len(api.get(f"/external/runs/{run_id}").json()["turns"]) == 2
+    assert len(api.turns(run_id)) == 2

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from service.execution import supervisor
 from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
-from tests.service.conftest import NEEDS_SANDBOX, Api
+from tests.service.conftest import NEEDS_SANDBOX, Api, Make
 from tests.service.processes import long_sleep, running
 from tests.waiting import eventually
 
@@ -44,7 +43,7 @@ def own_address() -> str | None:
 @NEEDS_SANDBOX
 @pytest.mark.parametrize("network", ["private", "host"])
 def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
-    start: Callable[..., Api], equipped: Any, tmp_path: Path, network: str
+    start: Make, equipped: Any, tmp_path: Path, network: str
 ) -> None:
     """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open."""
     if find(ExecutionSettings()).slirp is None:

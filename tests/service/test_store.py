@@ -1,7 +1,6 @@
 """The database, of either kind: whatever two processes do at once, each of them succeeds or is told why."""
 
 import contextlib
-import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +11,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from service import ids
 from service.clock import now_micros
@@ -104,20 +101,6 @@ def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
         assert (turn_files.log_size(connection, key), turn_files.log_size(connection, ("run_none", 1))) == (14, None)
         assert turn_files.content(connection, key, "diff") == b"second"
         assert turn_files.content(connection, key, "run.diff") is None
-
-
-@BOTH
-def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: Database) -> None:
-    """Who said good-bye counts as silent at once."""
-    clock = now_micros
-    with database.write() as connection:
-        for name in ("one", "two", "one", "two"):
-            workers.beat(connection, Worker(name, "host", "none", 1, 2, clock(), clock()), clock)
-        workers.sign_off(connection, "two")
-        living = workers.heard_within(connection, 60_000_000, clock)
-        known = workers.all_of(connection)
-
-    assert [(worker.executor, worker in living) for worker in known] == [("one", True), ("two", False)]
 
 
 @BOTH
@@ -217,22 +200,6 @@ def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Databa
         assert clock.limiter(database, 1).wait_s(owner) is None
         clock.pass_s(seconds)
         assert clock.limiter(database, 1).wait_s(owner) == 60
-
-
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 5)), max_size=80))
-def test_no_order_of_requests_gets_more_than_the_bucket_held(
-    database: Database, requests: list[tuple[int, float]]
-) -> None:
-    """Three processes, any order, any pauses: at most a minute's worth and what flowed in since."""
-    clock, owner = Clock(), secrets.token_hex(8)
-    processes = [clock.limiter(database, 30) for _ in range(3)]
-    passed = 0
-    for number, pause_s in requests:
-        clock.pass_s(pause_s)
-        passed += processes[number].wait_s(owner) is None
-
-    assert passed <= 30 + (clock.micros - NOW) / 1_000_000 * 30 / 60
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

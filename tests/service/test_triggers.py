@@ -114,7 +114,7 @@ def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: H
     answer = host.deliver("opened", sha, number=number, head=branch, at=1)
     run_id = answer.json()["runs"][0]
     ended = host.api.ended(run_id)
-    turn = host.api.get(f"/external/runs/{run_id}").json()["turns"][0]
+    turn = host.api.turns(run_id)[0]
     pushed = git("rev-parse", branch, cwd=host.repository)
     again = [
         host.deliver("synchronize", pushed, number=number, head=branch, at=2, sender=sender)
@@ -148,7 +148,7 @@ def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None
             change(branch)
         runs.append(host.deliver("opened", sha, number=number + 500 * at, head=branch, at=1).json()["runs"][0])
     ended = [host.api.ended(run_id)["status"] for run_id in runs]
-    reasons = [host.api.get(f"/external/runs/{run_id}").json()["turns"][0]["reason"] for run_id in runs]
+    reasons = [host.api.turns(run_id)[0]["reason"] for run_id in runs]
 
     assert ended == ["failed", "failed"]
     assert f"the branch moved-{number} is at" in reasons[0]
@@ -234,7 +234,7 @@ def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Hos
     approved = host.service.admin("trigger", "approve", waiting[-1]["id"])["run_id"]
     again = service_process.refused_start(host.service.data_dir, "trigger", "approve", waiting[-1]["id"])
     host.api.ended(approved)
-    without, other, done = (host.api.get(f"/external/runs/{one}").json()["turns"][0] for one in (bare, moved, approved))
+    without, other, done = (host.api.turns(one)[0] for one in (bare, moved, approved))
 
     assert (refused.status_code, first.json(), second.status_code) == (204, {"runs": [], "waiting": 1}, 202)
     assert [(one["commit"], one["number"]) for one in waiting] == [(newest, number)]
@@ -301,7 +301,7 @@ def test_a_comment_and_a_failed_check_start_runs_on_the_delivered_commit(host: H
     told = host.log(number)
 
     assert (answer.status_code, ended["status"], pushed != sha) == (202, "completed", True)
-    turn = host.api.get(f"/external/runs/{ended['run_id']}").json()["turns"][0]
+    turn = host.api.turns(ended["run_id"])[0]
     assert turn["instructions"].startswith(
         f"note this\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #{number}"
     )

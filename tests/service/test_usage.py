@@ -1,6 +1,5 @@
 """Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +17,7 @@ from service.store import deletions, organizations, turns, usage
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.usage import ModelUse, UsageFilters, totals
-from tests.service.conftest import BOTH, NOW, Api, accepted
+from tests.service.conftest import BOTH, NOW, Api, Make, accepted
 from tests.service.test_metrics import scraped
 
 WRITTEN: Final = "2027-01-15"
@@ -157,7 +156,7 @@ def test_metrics_count_usage_by_organization_and_agent(database: Database) -> No
     assert many["runwarden_model_tokens_total", OTHERS, "input", OTHERS] == 6
 
 
-def test_a_service_tells_its_usage(api: Api, tenant: Callable[..., Api], shared_service: Any) -> None:
+def test_a_service_tells_its_usage(api: Api, tenant: Make, shared_service: Any) -> None:
     """The run's turns carry it, the run list does not; the command line sums it, in each form."""
     acme = next(one for one in shared_service.setup["organizations"] if one["slug"] == "acme")
     client = Api(shared_service, acme)
@@ -168,7 +167,7 @@ def test_a_service_tells_its_usage(api: Api, tenant: Callable[..., Api], shared_
     database = Database(DataFolder(api.service.data_dir).database_url)
     used(database, run_id, 1200, 345_678, listed="2026-11-24")
     database.close()
-    turns_told = client.get(f"/external/runs/{run_id}").json()["turns"]
+    turns_told = client.turns(run_id)
     given = ["--org", "acme", "--from", WRITTEN, "--to", WRITTEN]
     document = client.service.admin("usage", *given, "--by", "agent")
     whole = client.service.admin("usage", *given, "--by", "day")

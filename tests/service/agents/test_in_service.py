@@ -12,14 +12,14 @@ from service.execution.retention import Pruner
 from service.settings import DataFolder
 from service.store.database import Database
 from tests.service.agents.model_server import INPUT, OUTPUT, ModelServer
-from tests.service.conftest import MODEL_KEY, NEEDS_SANDBOX, Api
+from tests.service.conftest import MODEL_KEY, NEEDS_SANDBOX, Make, Own
 from tests.service.test_traces import QUICK, Collector
 from tests.service_process import demo_setup, git
 
 
 @NEEDS_SANDBOX
 def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
-    own: Callable[..., tuple[Api, Path]], equipped: Any, server: ModelServer, stand_in: Callable[[str], Path]
+    own: Own, equipped: Any, server: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
     """Two turns, one session; usage by turn; the key in nothing that is kept; removed with what is pruned."""
     prices = {"claude-": {"input": 100, "output": 100}}
@@ -32,7 +32,7 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     first = api.ended(run_id)
     api.follow(run_id, "And bravo.")
     second = api.ended(run_id)
-    told = [turn["usage"] for turn in api.get(f"/external/runs/{run_id}").json()["turns"]]
+    told = [turn["usage"] for turn in api.turns(run_id)]
     notes = git("show", f"{first['branch_name']}:notes.txt", cwd=repository)
     folder = DataFolder(api.service.data_dir)
     held = subprocess.run(["grep", "-rlF", MODEL_KEY, str(folder.root)], capture_output=True, check=False).stdout
@@ -42,14 +42,14 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     pruned = not (folder.sessions / run_id).exists()
     words = ("say nothing", "ask me", "ask in a file, say nothing")
     quiet = [api.begin("helper", instructions=each) for each in words]
-    odd = [api.get(f"/external/runs/{api.ended(one)['run_id']}").json()["turns"][0] for one in quiet]
+    odd = [api.turns(api.ended(one)["run_id"])[0] for one in quiet]
     dear = api.begin("frugal", instructions="Remember charlie.")
     ended = api.ended(dear)
-    spent = api.get(f"/external/runs/{dear}").json()["turns"][0]
+    spent = api.turns(dear)[0]
     server.status = 401
     refused = api.begin("helper", instructions="go")
     api.ended(refused)
-    turn = api.get(f"/external/runs/{refused}").json()["turns"][0]
+    turn = api.turns(refused)[0]
 
     assert (first["status"], second["status"]) == ("completed", "completed"), api.log(run_id)
     assert notes.startswith("Remember alfa.")
@@ -70,9 +70,7 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
 
 
 @NEEDS_SANDBOX
-def test_what_a_program_says_of_itself_is_only_text(
-    own: Callable[..., tuple[Api, Path]], equipped: Any, tmp_path: Path
-) -> None:
+def test_what_a_program_says_of_itself_is_only_text(own: Own, equipped: Any, tmp_path: Path) -> None:
     """JSON can hold halves of characters and NUL, which no database takes: the turn ends as it did, once."""
     model, agents = {"provider": "anthropic", "key_env": "MODEL_KEY"}, []
     for name, is_error in (("failing", True), ("done", False)):
@@ -84,7 +82,7 @@ def test_what_a_program_says_of_itself_is_only_text(
         agents.append({"name": name, "preset": "claude-code", "argv": [str(program)], "model": model})
     api, _ = own(on=equipped, agents=agents)
     runs = [api.begin(name, instructions="go") for name in ("failing", "done")]
-    failed, done = (api.get(f"/external/runs/{api.ended(one)['run_id']}").json()["turns"][0] for one in runs)
+    failed, done = (api.turns(api.ended(one)["run_id"])[0] for one in runs)
 
     assert [one["outcome"] for one in (failed, done)] == ["failed", "completed"], (failed, done)
     assert (
@@ -97,7 +95,7 @@ def test_what_a_program_says_of_itself_is_only_text(
 
 @NEEDS_SANDBOX
 def test_calls_of_models_and_tools_are_traced_below_their_agent(
-    start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
+    start: Make, server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """As OpenTelemetry's conventions for generative AI say, with tokens and times, and without a word of the run."""
     program, real = tmp_path / "claude", stand_in("claude")

@@ -41,12 +41,6 @@ MODELS = {"anthropic": "claude-x", "openai": "gpt-x", "gemini": "gemini-x"}
 
 
 CLOUDS = {
-    "Vertex": (
-        "vertex",
-        "/v1/projects/acme/locations/here",
-        "/v1/projects/other/locations/there/publishers/anthropic/models/claude-x@20250929:rawPredict",
-        "/v1/projects/acme/locations/here/publishers/anthropic/models/claude-x@20250929:rawPredict",
-    ),
     "Vertex, streamed": (
         "vertex",
         "/v1/projects/acme/locations/here",
@@ -61,7 +55,6 @@ CLOUDS = {
         "/model/us.claude-x-v1:0/invoke-with-response-stream",
     ),
     "Azure": ("openai", "/openai/v1", "/v1/chat/completions", "/openai/v1/chat/completions"),
-    "Azure, streamed": ("openai", "/openai/v1", "/v1/responses", "/openai/v1/responses"),
 }
 CLOUD_MODELS = {"vertex": "claude-x@20250929", "bedrock": "us.claude-x-v1:0", "openai": "deployed"}
 
@@ -402,8 +395,6 @@ def test_an_answer_is_passed_back_and_counted_in_any_framing(ask: Make, server: 
     [
         (Raw(b"SSH-2.0-x\r\n\r\n"), "the server there does not speak HTTP"),
         (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), "does not speak HTTP"),
-        (Raw(b"HTTP/1.1 200 OK\r\n"), "the connection was cut before an answer"),
-        (Raw(b""), "the connection was cut before an answer"),
         (Raw(b"HTTP/1.1 200 OK\r\n\r\n"), "the connection was cut before an answer"),
     ],
 )
@@ -412,7 +403,7 @@ def test_what_is_no_answer_is_asked_for_again_until_patience_ends(
 ) -> None:
     """Then the program gets 502, and the turn ends with the reason."""
     server.otherwise = lambda _: step
-    done = ask("anthropic", *PATHS["anthropic"], patience=Patience(0.5, 0.01, 30, 30))
+    done = ask("anthropic", *PATHS["anthropic"], patience=Patience(0.2, 0.01, 30, 30))
 
     assert done.statuses == [502]
     assert words in str(done.failure)
@@ -450,10 +441,8 @@ def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: Mo
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("no answer", "cannot be reached for claude-x: the connection was cut before an answer; check"),
         ("silence", "took a request for claude-x and was silent for 0.5 s; continue the run"),
         ("overloaded", "answered 529 for claude-x: Overloaded; continue the run when it answers again"),
-        ("error page", "answered 502 for claude-x: 502 Bad Gateway; continue"),
         ("limit", "answered 429 for claude-x: slow down; raise the limits"),
     ],
 )
@@ -462,7 +451,7 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(
 ) -> None:
     """After the patience that is configured; in words, with the status, the provider, the model, and a cure."""
     server.otherwise = lambda _: AWAY[how]
-    done = ask("anthropic", *PATHS["anthropic streamed"], 2, Patience(1, 0.01, 0.5, 0.5))
+    done = ask("anthropic", *PATHS["anthropic streamed"], 2, Patience(0.6, 0.01, 0.5, 0.5))
 
     assert words in str(done.failure)
     assert done.reason == ("rate_limited" if how == "limit" else "model_unreachable")

@@ -1,6 +1,6 @@
 """From a run to its pull request, with the real service: pushed over HTTP, posted by the worker, and no token lost."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab import Drop, Received
 from tests.service.conftest import FORGE_TOKEN as TOKEN
-from tests.service.conftest import NEEDS_SANDBOX, UNBOXED, Api
+from tests.service.conftest import NEEDS_SANDBOX, UNBOXED, Api, Make
 from tests.service.forge.forges import GitHubServer
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
@@ -81,7 +81,7 @@ def posted(api: Api, run_id: str) -> bool:
 
 @NEEDS_SANDBOX
 def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
-    tenant: Callable[..., Api], equipped: Any, entry: dict[str, Any], forge: GitHubServer
+    tenant: Make, equipped: Any, entry: dict[str, Any], forge: GitHubServer
 ) -> None:
     """Neither in the environment, /proc, configuration, log, diff and commit, nor in what is told and posted."""
     api = tenant(on=equipped, **entry)
@@ -110,7 +110,7 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
 
 
 def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
-    start: Callable[..., Api], tenant: Callable[..., Api], entry: dict[str, Any], forge: GitHubServer
+    start: Make, tenant: Make, entry: dict[str, Any], forge: GitHubServer
 ) -> None:
     """Kill -9 before the answer to the request was heard: the next start finds it by its head."""
     settings = f"{UNBOXED}[forge]\nretry_s = 0.1\n"
@@ -134,7 +134,7 @@ def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_requ
 
 
 def test_two_runs_that_make_the_same_change_have_one_pull_request(
-    tenant: Callable[..., Api], equipped: Any, entry: dict[str, Any], forge: GitHubServer
+    tenant: Make, equipped: Any, entry: dict[str, Any], forge: GitHubServer
 ) -> None:
     """Both are pushed; the later one's results name the pull request that there is, and whose it is."""
     api = tenant(on=equipped, **entry)

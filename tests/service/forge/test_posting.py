@@ -226,7 +226,6 @@ def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
     ("change", "reason"),
     [
         ({"host": "elsewhere.example"}, "is on no connected host"),
-        ({"token_env": None}, "has no token"),
         ({"token_env": "FORGE_TOKEN_UNSET"}, "has no token"),
         ({"probe": "git", "api_url": None, "clone_url": "https://x.example/{path}.git"}, "has no API address"),
     ],
@@ -321,8 +320,6 @@ FORBIDDEN = {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessibl
         None,
         Respond(200, FORBIDDEN),
         Respond(200, ["not", "an", "object"]),
-        Respond(404, {"message": "Not Found"}),
-        Respond(403, {"message": "Resource not accessible by personal access token"}),
         Respond(500, {"message": "Oops"}),
     ],
 )
