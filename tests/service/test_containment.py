@@ -94,7 +94,7 @@ def inodes(count):
     forever()
 
 def disk():
-    for number in range(1000): pathlib.Path(str(number)).write_bytes(os.urandom(4 * MIB))
+    for number in range(1000): pathlib.Path(str(number)).write_bytes(bytes(4 * MIB))
 
 def chain():
     # Each process has one child, far deeper than a recursion goes.
@@ -106,21 +106,21 @@ def filling(*folders):
     # Together more than the limit, each less than it.
     for folder in folders:
         for number in range(4):
-            with open(f"{folder}/{number}", "wb") as file: file.write(os.urandom(8 * MIB))
+            with open(f"{folder}/{number}", "wb") as file: file.write(bytes(8 * MIB))
     forever()
 
 def hiding():
     kept = []
     for number in range(8):
         file = open(f"hidden{number}", "w+b"); os.unlink(file.name); kept.append(file)
-        file.write(os.urandom(8 * MIB)); file.flush()
+        file.write(bytes(8 * MIB)); file.flush()
     forever()
 
 def burying():
     for _ in range(300):
         os.mkdir("a-folder-with-a-long-name"); os.chdir("a-folder-with-a-long-name")
     for number in range(8):
-        with open(str(number), "wb") as file: file.write(os.urandom(8 * MIB))
+        with open(str(number), "wb") as file: file.write(bytes(8 * MIB))
     forever()
 
 def escaping():
@@ -139,7 +139,7 @@ def escaping():
 def huge():
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     with open("huge", "wb") as file:
-        while True: file.write(os.urandom(MIB)); file.flush()
+        while True: file.write(bytes(MIB)); file.flush()
 
 def painting():
     os.write(1, b"\\x1b]0;owned\\x07\\x1b[2Jdone\\n"); sys.exit(1)

@@ -1,4 +1,4 @@
-"""Ten hostile agents next to 200 honest turns of three other organizations, on a disk that really runs out."""
+"""Nine hostile agents next to 200 honest turns of three other organizations, on a disk that really runs out."""
 
 import json
 import threading
@@ -37,7 +37,6 @@ disk_reserve_files = 20000
 ENDS: Final = {
     "inodes 100000": "(disk_reserve_files)",
     "threads": "(processes)",
-    "chain": "(processes)",
     "sockets": "(sockets)",
     "disk": "(disk_reserve_bytes)",
     "hungry": "(memory_bytes)",

@@ -18,7 +18,7 @@ import pytest
 from tests import service_process
 from tests.lab import free_port
 from tests.program import ROOT
-from tests.service.conftest import UNBOXED, Api, http_client
+from tests.service.conftest import UNBOXED, Api
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
@@ -355,42 +355,6 @@ def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person]
     gate.touch()
 
     assert not found, "\n".join(f"{name}: {one}"[:500] for name, faults in found.items() for one in faults)
-
-
-def test_everything_but_following_works_without_scripts(
-    site: Api, sit_down: Callable[[], Person], tmp_path: Path
-) -> None:
-    """Without TLS on this machine too, under both of its names; the page of a working run reloads itself."""
-    api = customer(site, tmp_path, "scriptless")
-    person = sit_down()
-    person.cdp("Emulation.setScriptExecutionDisabled", value=True)
-    for name in ("localhost", "127.0.0.1"):
-        person.base_url = site.service.base_url.removesuffix("/v1").replace("127.0.0.1", name)
-        person.open("/runs/new")
-        person.sign_in(api.token)
-        assert person.path == "/runs/new"
-        gate = tmp_path / name
-        person.type("#repository", "scriptless/api")
-        person.type("#instructions", f"wait {gate}")
-        person.press("form[method=post] button:not(.link)")
-        assert "Cancel this run" in person.text
-        gate.touch()
-        person.reads("completed")
-    person.press("nav[aria-label=Run] a[href*='/log']")
-    assert "scribe at work on turn 1" in person.text
-    person.press("nav[aria-label=Run] a")
-    person.type("#instructions", f"wait {tmp_path / 'never'}")
-    person.press(".reply button:not([name])")
-    person.press("main form button.danger")
-    person.reads("⊘ cancelled")
-    person.press("header a[href='/settings/tokens']")
-    person.press("main form button")
-    shown = person.attribute("#value", "value")
-    assert http_client(shown, site.service.base_url).get("/external/runs").status_code == 200
-    assert curl(person.attribute("pre", "textContent")) == 200
-    person.press("main a.button")
-    person.press("header button")
-    assert person.path == "/sign-in"
 
 
 def test_a_refused_reply_is_not_sent_by_itself(site: Api, sit_down: Callable[[], Person], tmp_path: Path) -> None:

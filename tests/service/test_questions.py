@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.findings.question import offer
+from service.findings.question import asked, offer
 from tests.service.conftest import UNBOXED, Api, Make
 from tests.service_process import demo_setup, git
 from tests.waiting import eventually
@@ -21,10 +21,7 @@ pathlib.Path(f"{task['turn']}.txt").write_text("x\\n")
 folder = pathlib.Path(".runwarden")
 if task["turn"] == 1:
     folder.mkdir()
-    if inputs["how"] == "link": (folder / "question.json").symlink_to("/etc/hostname")
-    elif inputs["how"] == "folder": (folder / "question.json").mkdir()
-    elif inputs["how"] == "large": (folder / "question.json").write_text(json.dumps({"question": "x" * 10_000_000}))
-    else: (folder / "question.json").write_text(inputs["how"])
+    (folder / "question.json").write_text(inputs["how"])
 if inputs.get("leaks"): pathlib.Path("leaked.txt").write_text(os.environ["SECRET"])
 if inputs.get("ends") == "late":
     print("asked", flush=True)
@@ -50,7 +47,7 @@ def test_an_agent_asks_and_goes_on_with_the_answer(asker: Api) -> None:
     text = json.dumps({"question": "Which database?\nSay \x1b[31m one.", "choices": ["SQLite", "PostgreSQL"]})
     run_id = asker.begin("asker", how=text)
     run = asker.ended(run_id)
-    asked = asker.turns(run_id)[0]
+    told = asker.turns(run_id)[0]
     waiting = next(one for one in open_questions(asker) if one["run_id"] == run_id)
     asker.follow(run_id, "SQLite")
     done = asker.ended(run_id)
@@ -59,14 +56,14 @@ def test_an_agent_asks_and_goes_on_with_the_answer(asker: Api) -> None:
     pushed = git("ls-tree", "--name-only", done["branch_name"], cwd=asker.service.repositories["acme/api"]).split()
 
     assert (run["status"], set(run)) == ("failed", set(done)), "the list is the specification's"
-    assert (asked["state"], asked["outcome"], asked["failure_kind"]) == ("failed", "needs_answer", "needs_answer")
-    assert (asked["question"], asked["choices"]) == ("Which database?\nSay ␛[31m one.", ["SQLite", "PostgreSQL"])
-    assert asked["reason"].startswith("the agent asks: Which database?")
-    assert asked["reason"].endswith("(SQLite / PostgreSQL)")
+    assert (told["state"], told["outcome"], told["failure_kind"]) == ("failed", "needs_answer", "needs_answer")
+    assert (told["question"], told["choices"]) == ("Which database?\nSay ␛[31m one.", ["SQLite", "PostgreSQL"])
+    assert told["reason"].startswith("the agent asks: Which database?")
+    assert told["reason"].endswith("(SQLite / PostgreSQL)")
     assert (waiting["turn"], waiting["asked_at"]) == (1, first["ended_at"])
-    assert (waiting["question"], waiting["choices"]) == (asked["question"], asked["choices"])
+    assert (waiting["question"], waiting["choices"]) == (told["question"], told["choices"])
     assert [(past["question"], past["choices"]) for past in report["conversation"]] == [
-        (asked["question"], asked["choices"])
+        (told["question"], told["choices"])
     ]
     assert (second["outcome"], second["from_turn"], report["files"]) == ("completed", 1, ["1.txt"])
     assert {"1.txt", "2.txt"} < set(pushed)
@@ -87,18 +84,34 @@ ODD = {
 """What an agent leaves as its question, and what the log remarks on it."""
 
 
-def test_an_odd_question_loses_nothing(asker: Api) -> None:
-    """The log says what is wrong with it; the turn is not taken for done, and its work is kept."""
-    runs = {asker.begin("asker", how=how): remark for how, remark in ODD.items()}
-    for run_id, remark in runs.items():
-        asker.ended(run_id)
-        turn = asker.turns(run_id)[0]
+def test_an_odd_question_is_a_question_all_the_same(tmp_path: Path) -> None:
+    """The log says what is wrong with it."""
+    for number, (how, remark) in enumerate(ODD.items()):
+        file = tmp_path / str(number) / ".runwarden" / "question.json"
+        file.parent.mkdir(parents=True)
+        if how == "link":
+            file.symlink_to("/etc/hostname")
+        elif how == "folder":
+            file.mkdir()
+        else:
+            file.write_text(json.dumps({"question": "x" * 10_000_000}) if how == "large" else how)
+        remarks: list[str] = []
+        found = asked(tmp_path / str(number), str, remarks)
 
-        assert remark in asker.log(run_id)
-        assert (turn["outcome"], turn["files"]) == ("needs_answer", 1)
-        assert len(turn["question"]) <= 2000
-        assert len(turn["choices"]) <= 9
-        assert turn["question"].startswith(("something that cannot be read", "Which?", "www"))
+        assert remark in remarks[0]
+        assert found is not None
+        assert (len(found.question) <= 2000, len(found.choices) <= 9) == (True, True)
+        assert found.question.startswith(("something that cannot be read", "Which?", "www"))
+
+
+def test_a_turn_whose_question_cannot_be_read_loses_nothing(asker: Api) -> None:
+    """It is not taken for done, and its work is kept."""
+    run_id = asker.begin("asker", how="no json")
+    asker.ended(run_id)
+    turn = asker.turns(run_id)[0]
+
+    assert "question.json is not used: it is not JSON in UTF-8" in asker.log(run_id)
+    assert (turn["outcome"], turn["files"]) == ("needs_answer", 1)
 
 
 @pytest.mark.parametrize(

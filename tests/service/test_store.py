@@ -40,7 +40,7 @@ from service.store.database import Database
 from service.store.hosts import Host
 from service.store.rate_limits import RateLimiter
 from service.store.repositories import Repository
-from service.store.runs import Filters, RunCounter
+from service.store.runs import Filters
 from service.store.trials import Offer
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
@@ -130,31 +130,6 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
     assert (done, ended.status) == ([False, True, False], "completed")
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
-
-
-def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From a limit on they are counted once in a while, in proportion to their number; below it, each time."""
-    monkeypatch.setattr(runs, "EXACT_BELOW", 400)
-    now = [0.0]
-    counts = RunCounter(lambda: now[0])
-    owner = organization(database)
-    history.make(database, history.HistoryRequest(organization="acme", runs=400, span="1d", repositories=2), NOW)
-    every, failed = Filters(owner), Filters(owner, status="failed")
-    with asked_of(database) as asked, database.read() as connection:
-        connection.execute(sa.select(1))
-        asked.clear()
-        first = [counts.count(connection, every), counts.count(connection, every), len(asked)]
-        few = counts.count(connection, failed)
-        again = [counts.count(connection, failed) == few, len(asked)]
-        now[0] = 0.0021
-        later = [counts.count(connection, every), len(asked)]
-
-    assert first == [400, 400, 1]
-    assert 0 < few < 400
-    assert again == [True, 3]
-    assert later == [400, 4]
 
 
 @contextlib.contextmanager
@@ -291,24 +266,6 @@ def landscape(count: int) -> Setup:
     return Setup.model_validate(
         {"organizations": entries, "agents": [agent | {"organization": ids.slug(name)} for name in names]}
     )
-
-
-@BOTH
-def test_a_hundred_organizations_are_set_up_in_few_statements(database: Database, tmp_path: Path) -> None:
-    """One for each new token, and otherwise as many as for one organization; a second time changes nothing."""
-
-    def apply(count: int) -> int:
-        with asked_of(database) as asked, database.write() as connection:
-            apply_setup(connection, landscape(count), tmp_path, NOW)
-        return len(asked)
-
-    one, hundred, again = apply(1), apply(100), apply(100)
-    with database.read() as connection:
-        found = organizations.all_of(connection)
-
-    assert hundred - one <= 99 + 3
-    assert again < one
-    assert {entry.name for entry in found} == {entry.name for entry in landscape(100).organizations}
 
 
 def test_documents_that_are_applied_at_once_make_everything_once(contested: Database, tmp_path: Path) -> None:
