@@ -26,7 +26,7 @@ from tests.service.postgres import Cluster
 from tests.service_process import command, git, refused_start
 from tests.waiting import COLD_START_S, eventually
 
-SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 5\ndrain_s = 0.1\nconcurrency = 3\n'
+SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n'
 
 
 def attempt(*arguments: str) -> Result:

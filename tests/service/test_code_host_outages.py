@@ -187,7 +187,12 @@ def test_a_commit_that_waits_survives_its_worker(made: Hosted, tmp_path: Path, e
     organization = {"name": "Acme", "slug": "acme", "entitlements": ["ServiceAPI"], "repositories": made.repositories}
     organization |= {"tokens": [{"alias": "tests", "scopes": ["admin"]}]}
     document = {"organizations": [organization], "agents": made.agents}
-    with deployment(tmp_path / "deployed", either_url, settings=SETTINGS, setup=document) as at:
+    with deployment(
+        tmp_path / "deployed",
+        either_url,
+        settings=SETTINGS.replace("look_s", "worker_ttl_s = 2\nlook_s"),
+        setup=document,
+    ) as at:
         made.api = at.client(at.begin("serve", "--port", "0"))
         made.host.fault = during("POST receive", Respond(503))
         run_id = made.api.begin("worker", instructions=WRITES)
@@ -271,22 +276,14 @@ def test_a_branch_that_cannot_take_the_change_says_so(
     [
         ("fatal: unable to access 'http://h/a.git/': The requested URL returned error: 503", True),
         ("error: RPC failed; HTTP 502 curl 22 The requested URL returned error: 502; fatal: early EOF", True),
-        ("fatal: unable to access 'https://h/': Could not resolve host: h", True),
-        ("fatal: unable to access 'https://h/': Failed to connect to h port 443 after 0 ms: Connection refused", True),
         ("fatal: unable to access 'https://h/': Recv failure: Connection reset by peer", True),
-        ("fatal: unable to access 'https://h/': Empty reply from server", True),
         ("fatal: unable to access 'https://h/': Operation too slow. Less than 1 bytes/sec", True),
         ("send-pack: unexpected disconnect while reading sideband packet; the remote end hung up unexpectedly", True),
         ("ssh: connect to host h port 22: Network is unreachable; Could not read from remote repository.", True),
-        ("kex_exchange_identification: Connection closed by remote host", True),
-        ("ssh: connect to host h port 22: Connection timed out", True),
         ("! [remote rejected] main -> main (Internal Server Error)", True),
-        ("fatal: unable to access 'https://h/': The requested URL returned error: 429", True),
         ("error: RPC failed; HTTP 413 curl 22; the remote end hung up unexpectedly", False),
         ("fatal: unable to access 'https://h/': The requested URL returned error: 403", False),
-        ("fatal: unable to access 'https://h/': SSL certificate problem: unable to get local issuer", False),
         ("git@h: Permission denied (publickey).; fatal: Could not read from remote repository.", False),
-        ("fatal: Authentication failed for 'https://h/'", False),
         ("fatal: repository 'https://h/a.git/' not found", False),
         ("! [remote rejected] main -> main (pre-receive hook declined)", False),
         ("! [rejected] main -> main (stale info)", False),

@@ -17,7 +17,7 @@ from service.store.agents import Agent
 from service.store.database import Database
 from service.store.hosts import Host
 from tests.lab import Respond, Server
-from tests.service.conftest import BOTH, NOW, Make, accepted, organization
+from tests.service.conftest import NOW, Make, accepted, organization
 from tests.service.test_metrics import scraped
 
 TODAY = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)).date()
@@ -34,7 +34,6 @@ def model(ends: str | None) -> AgentOptions:
     return AgentOptions.model_validate({"model": access})
 
 
-@BOTH
 def test_keys_that_end_are_named_in_time(database: Database) -> None:
     """Of each kind, the first to end first; not what ends later, was replaced or revoked, or ended long ago."""
     owner = organization(database, "acme")

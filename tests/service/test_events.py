@@ -125,7 +125,6 @@ def test_an_event_is_stored_with_its_change_for_who_wants_it(desk: Desk) -> None
     assert desk.stored() == []
 
 
-@BOTH
 def test_health_and_invitations_are_told_once(desk: Desk) -> None:
     """Of two requests that see a host change at the same time, one stores it; a code is accepted once."""
     desk.add("https://a.example/")
@@ -234,7 +233,6 @@ def test_an_event_that_is_refused_holds_up_no_other(desk: Desk, receiver: Receiv
     assert desk.stored()[0].failure == "it answered 400"
 
 
-@BOTH
 def test_what_is_away_is_asked_for_one_event_at_a_time(desk: Desk, receiver: Receiver) -> None:
     """No answer, and a wait that was asked for, put off all that is due there; 410 ends it."""
     made = desk.add(receiver.origin)
@@ -390,7 +388,6 @@ def test_an_organization_has_so_many_endpoints_and_no_more(desk: Desk) -> None:
     desk.add("https://a.example/", owner=organization(desk.database, "other"))
 
 
-@BOTH
 def test_old_events_go(desk: Desk) -> None:
     """After thirty days, whatever became of them."""
     desk.add("https://a.example/")

@@ -80,7 +80,6 @@ def test_organizations_take_turns_however_much_one_of_them_asked_for(database: D
     assert queue.dispatch(12).count("D") == 2
 
 
-@BOTH
 def test_one_place_is_left_for_others_where_there_are_any(database: Database) -> None:
     """Who comes later finds it free; who is alone uses all of them; a share that is set holds."""
     queue = Queue(database)
@@ -93,7 +92,6 @@ def test_one_place_is_left_for_others_where_there_are_any(database: Database) ->
     assert queue.dispatch(6, share=1, ended=1) == ""
 
 
-@BOTH
 def test_a_new_organization_is_served_whatever_waits(database: Database) -> None:
     """With two places, about ten turns of twenty others come before its first on each place, and before its next."""
     queue = Queue(database)

@@ -140,19 +140,6 @@ def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path], tmp_path: 
         assert "<<<<<<<" in text
 
 
-def test_a_turn_whose_set_up_failed_left_nothing_that_could_be_dropped(own: Own, tmp_path: Path) -> None:
-    """Its agent did not begin, and the next one is told of no changes."""
-    flag = tmp_path / "flag"
-    api, _ = own(setup={"run": [f"test -e {flag}"]})
-    api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"])
-    run_id = ran(api, "write done.txt ok")
-    flag.touch()
-    continued(api, run_id, "write done.txt ok")
-    first, second = api.turns(run_id)
-
-    assert (first["failure_kind"], first["files"], told(second)["begun"]) == ("setup_failed", None, None)
-
-
 def test_a_branch_that_is_gone_is_said_to_be_gone(at_work: tuple[Api, Path]) -> None:
     """The agent may remember what it pushed there."""
     api, bare = at_work

@@ -47,26 +47,6 @@ def test_the_lab_refuses_to_listen_beyond_this_machine(tmp_path: Path) -> None:
     assert (ended.returncode, "only available on loopback" in ended.stderr) == (2, True)
 
 
-SENSELESS = [
-    ("/faults", {"operation": "sing", "kind": "reset"}, "operation"),
-    ("/faults", {"operation": "list_runs", "kind": "status"}, "status"),
-    ("/faults", {"operation": "list_runs", "kind": "reset", "status": 503}, "status"),
-    ("/faults", {"operation": "list_runs", "kind": "partial"}, "create_organization"),
-    ("/faults", {"operation": "list_runs", "kind": "status", "status": 429, "retry_after": "1\r\nX: y"}, "retry"),
-    ("/runs", {"organization": "acme", "runs": 1, "span": "long"}, "duration"),
-    ("/runs", {"organization": "acme", "runs": 1, "until": "1970-01-02T00:00:00Z"}, "1970"),
-    ("/runs", {"organization": "acme", "runs": 1, "rhythm": "team", "active": 1}, "active"),
-]
-
-
-def test_an_order_that_makes_no_sense_is_400_and_named(lab: Any) -> None:
-    """Nothing is put on the script."""
-    for path, document, named in SENSELESS:
-        answer = lab.post(path, document)
-        assert (answer.status_code, named in answer.json()["message"]) == (400, True), document
-    assert lab.state()["faults"] == []
-
-
 def test_a_token_lives_as_long_as_its_duration_says(lab: Any) -> None:
     """Valid until a minute before the end, 401 after it, valid again when the clock is right; 30 days by default."""
     created_at = lab.api.run(lab.api.start("x"))["created_at"]
@@ -111,17 +91,6 @@ def test_history_is_listed_like_any_other_and_made_once_of_a_seed(lab: Any) -> N
     assert len({str(run["repository"]) for run in found}) > 3
     assert same == found
     assert {run["run_id"] for run in found}.isdisjoint(run["run_id"] for run in listed(lab))
-
-
-def test_a_made_up_run_says_that_no_agent_worked(lab: Any) -> None:
-    """In place of a log that was never written, and as the reason why nothing changed."""
-    order(lab)
-    run_id = next(run["run_id"] for run in listed(lab) if run["status"] == "completed")
-    log = lab.api.get(f"/external/runs/{run_id}/turns/1/log")
-    (turn,) = lab.api.turns(run_id)
-
-    assert (log.status_code, log.json()["message"]) == (410, turn["reason"])
-    assert turn["reason"] == "the lab made this turn up: no agent worked, so it has no log and no change"
 
 
 def test_reset_removes_what_was_made_up_and_nothing_else(lab: Any) -> None:

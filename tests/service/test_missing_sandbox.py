@@ -79,9 +79,7 @@ def test_runs_wait_until_bubblewrap_works(
     ("about", "advice"),
     [
         ({"ID": "debian"}, 'run "apt install bubblewrap"'),
-        ({"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, 'run "apt install bubblewrap"'),
         ({"ID": "fedora"}, 'run "dnf install bubblewrap"'),
-        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, 'run "dnf install bubblewrap"'),
         ({"ID": "arch"}, "install the package bubblewrap"),
     ],
 )
@@ -100,7 +98,6 @@ def test_a_missing_bubblewrap_is_named_with_the_distributions_command(
         ("setting up uid map: Permission denied", "kernel/apparmor_restrict_unprivileged_userns=1", "AppArmor forbids"),
         ("No permissions to create a namespace", "kernel/unprivileged_userns_clone=0", "unprivileged_userns_clone=1"),
         ("Creating new namespace failed", "user/max_user_namespaces=0", "max_user_namespaces=15000"),
-        ("Unknown option --disable-userns", "kernel/apparmor_restrict_unprivileged_userns=0", "0.8 or newer is needed"),
         ("Creating new namespace failed", "user/max_user_namespaces=9", "allow user namespaces on this machine"),
     ],
 )

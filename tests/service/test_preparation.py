@@ -158,16 +158,6 @@ def test_what_a_set_up_that_failed_did_is_not_kept(own: Own, tmp_path: Path) -> 
     ]
 
 
-def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Own) -> None:
-    """And the log says so."""
-    api, _ = own(setup={"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
-    run_id = api.start("go")
-
-    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
-    only = "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini"
-    assert only in api.log(run_id)
-
-
 def test_a_rule_gives_servers_only_to_a_program_that_takes_them(tmp_path: Path) -> None:
     """`apply` refuses it otherwise, and changes nothing."""
     entry = {"name": "api", "platform": "github", "path": "acme/api", "url": "https://git.example/api"}
@@ -240,15 +230,3 @@ def test_a_set_up_that_cannot_be_is_refused() -> None:
     for server in ({}, both, clear, {"command": ["x"], "env": {"A": "b"}}):
         with pytest.raises(ValidationError):
             RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
-
-
-def test_the_command_line_sets_it_and_keeps_it(api: Api) -> None:
-    """Left out it stays as it is; an empty one is none."""
-    path = str(api.service.repositories["acme/api"])
-    add = ("repository", "add", "api", "--org", "acme", "--platform", "github", "--path", "acme/api", "--url", path)
-    given = [
-        api.service.admin(*add, *more)["setup"]
-        for more in (("--setup", '{ run = ["true"], cache = ["deps"] }'), (), ("--setup", "{}"))
-    ]
-
-    assert [one and one["run"] for one in given] == [["true"], ["true"], []]

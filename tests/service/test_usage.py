@@ -80,7 +80,6 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
     assert figures == [(1, 2, 0.5), (2, 1, 0.25)]
 
 
-@BOTH
 def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database: Database) -> None:
     """What could not be priced is counted beside the cost; the oldest list price tells its day."""
     run_id = begun(database, "acme", "claude")
@@ -103,7 +102,6 @@ def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database:
     assert found == [[None, 1, None], *priced, [6, 2, "2026-11-24"]]
 
 
-@BOTH
 def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that_day(database: Database) -> None:
     """Not the day before, and no other's; a run's own limit counts all of its days; /metrics tells the share used."""
     first, second, other = begun(database, "acme", "a"), begun(database, "acme", "b"), begun(database, "other", "a")

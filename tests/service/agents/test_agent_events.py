@@ -45,14 +45,11 @@ RETRY = "litellm.InternalServerError: down\nRetrying in 0.2 seconds...\n"
     ("printed", "summary"),
     [
         (f"{BANNER}I looked.\n\nWhich database?\n{COUNTED}", "I looked.\nWhich database?"),
-        (f"{BANNER}First.\n{COUNTED}Second.\n{COUNTED}", "Second."),
         (f"{BANNER}{RETRY}All done.\n{COUNTED}", "All done."),
         (
             f"{BANNER}I add it.\n\na.txt\n```\n{EDIT}```\n\nGo on?\n{COUNTED}a.txt\nApplied edit\n",
             "I add it.\na.txt\nGo on?",
         ),
-        (f"{BANNER}a.txt\n{EDIT}{COUNTED}a.txt\nApplied edit to a.txt\n", "a.txt"),
-        (f"{BANNER}{'x' * 5000}\nWhich one?\n{COUNTED}", f"{'x' * 3989}\nWhich one?"),
         (f"{BANNER}Empty response received from LLM. Check your provider account?\n{COUNTED}", None),
         (f"{BANNER}Half of", None),
     ],
@@ -70,7 +67,6 @@ LONG = json.dumps({"request": "x" * 600, "error": {"type": "api_error", "message
 ODD = {"type": "error", "message": json.dumps({"code": "unauthorized"})}
 LOST = {"type": "result", "is_error": True, "result": "API Error: Connection error."}
 CUT = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
-UNSAFE = {"type": "error", "message": "The model response was blocked due to safety settings."}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +78,6 @@ UNSAFE = {"type": "error", "message": "The model response was blocked due to saf
             1,
             ("failed", "the agent exited with status 1: Error: It broke; its log"),
         ),
-        (claude, "", 2, ("failed", "the agent exited with status 2; its log has more")),
         (
             claude,
             json.dumps(LOST),
@@ -99,7 +94,6 @@ UNSAFE = {"type": "error", "message": "The model response was blocked due to saf
             ),
         ),
         (gemini, json.dumps(ODD), 0, ("no_key", "the agent failed; give it a valid key")),
-        (gemini, json.dumps(UNSAFE), 0, ("refused", "m-1 refused the task: The model response was blocked due to")),
         (
             claude,
             json.dumps({"type": "result", "stop_reason": "refusal", "is_error": True, "result": "It won't."}),
@@ -108,9 +102,6 @@ UNSAFE = {"type": "error", "message": "The model response was blocked due to saf
         ),
         (
             gemini,
-            json.dumps(
-                {"type": "result", "status": "error", "error": {"message": "exception TypeError: fetch failed"}}
-            ),
             0,
             ("model_unreachable", "the agent says: exception the connection failed; check the address of its model"),
         ),

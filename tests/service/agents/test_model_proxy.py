@@ -12,7 +12,6 @@ import pytest
 
 from service.agents.options import ModelAccess
 from service.agents.prices import Price, price_of
-from service.egress import events
 from service.egress.budget import MemoryMeter
 from service.egress.key import ModelKey
 from service.egress.model import ModelProxy
@@ -369,7 +368,6 @@ WHOLE = b'{"usage": {"input_tokens": 7, "output_tokens": 3}}'
     "step",
     [
         Respond(200, WHOLE),
-        Raw(b"HTTP/1.0 200 OK\r\n\r\n" + WHOLE),
         Raw(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + WHOLE),
         Raw(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n%b\r\n2b;x=y\r\n%b\r\n0\r\n\r\n"
@@ -554,12 +552,9 @@ def test_the_longest_name_that_fits_has_the_price() -> None:
 @pytest.mark.parametrize(
     ("model", "figures"),
     [
-        ("claude-opus-4-5", (5, 25)),
         ("claude-opus-4-5-20251101", (5, 25)),
         ("claude-opus-4-5@20251101", (5, 25)),
-        ("claude-opus-4-1-20250805", (15, 75)),
         ("gpt-5.4", (2.5, 15)),
-        ("gpt-5.4-2026-03-05", (2.5, 15)),
         ("gemini-2.5-flash-latest", (0.3, 2.5)),
         *((name, None) for name in ("gpt-5.4-mini", "gpt-5.41", "gpt-5", "claude-opus-4-55", "claude-opus-4-5-x")),
         *((name, None) for name in ("us.anthropic.claude-opus-4-5-20251101-v1:0", "my/gpt-5.4", "unknown", "")),
@@ -609,12 +604,9 @@ def test_an_answer_that_counts_nothing_is_counted_by_its_length(text: bytes) -> 
     ("event", "ending", "is_whole"),
     [
         ('{"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {}}', "refused", True),
-        ('{"candidates": [{"finishReason": "SAFETY"}]}', "refused", True),
-        ('{"choices": [{"delta": {"content": "a"}, "finish_reason": null}]}', None, False),
         ('{"choices": [{"delta": {}, "finish_reason": "length"}]}', "cut_short", True),
         ('{"choices": [], "error": {"message": "down"}}', None, False),
         ('{"choices": [], "error": {"message": "down"}}\n\ndata: [DONE]', None, False),
-        ('{"type": "response.created", "response": {"error": null}}', None, False),
         ('{"type": "response.failed", "response": {"error": {"message": "down"}}}', None, False),
         ('{"type": "response.completed", "response": {"output": [{"error": {"code": 1}}]}}', None, True),
         ("[DONE]", None, True),
@@ -638,12 +630,3 @@ def test_how_a_stream_in_frames_ended_is_read_as_well(last: str | None, *, is_wh
     meter.feed(bytes(begun.body) + (b"" if last else bytes(20)))  # type: ignore[call-overload]
 
     assert meter.is_whole == is_whole
-
-
-def test_what_is_too_large_to_be_looked_at_is_taken_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather than for broken off."""
-    monkeypatch.setattr(events, "_LONGEST", 100)
-    meter = Meter(400, "text/event-stream")
-    meter.feed(b"data: " + b"x" * 200)
-
-    assert meter.is_whole

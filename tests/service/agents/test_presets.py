@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from service.agents import invocation
 from service.agents.options import AgentOptions, RepositorySetup
 from service.agents.presets import PRESETS
 from service.cli import main
@@ -268,25 +267,6 @@ def test_the_repository_s_servers_are_its_agent_s_and_no_others(
     assert "owned" not in done.diff
     if request.node.callspec.params["installed"] == "real":
         assert any(b"look_it_up" in one.body for one in server.questions)
-
-
-@pytest.mark.parametrize(
-    ("preset", "words"),
-    [
-        ("claude-code", '{"mcpServers": {"docs": {"type": "http", "url": "https://docs.test/mcp"}}}'),
-        ("codex", 'mcp_servers.docs.url="https://docs.test/mcp"'),
-        ("gemini", '"mcpServers": {"docs": {"httpUrl": "https://docs.test/mcp", "trust": true}}}'),
-        ("opencode", '"mcp": {"docs": {"type": "remote", "url": "https://docs.test/mcp"}}}'),
-    ],
-)
-def test_a_server_at_an_address_is_told_in_the_program_s_own_words(preset: str, words: str) -> None:
-    """The real ones asked one over the proxy with these words."""
-    setup = RepositorySetup.model_validate({"mcp_servers": {"docs": {"url": "https://docs.test/mcp"}}})
-    agent = Agent(preset, options=AgentOptions.model_validate({"preset": preset}), argv=())
-    made = invocation.of(agent, "/home/agent", "/dev/null", None, setup)
-
-    told = (*made.words, *made.environment.values(), *made.settings.values())
-    assert [one for one in told if one.endswith(words)]
 
 
 @pytest.mark.parametrize(("ending", "reason"), [("refusal", "refused"), ("length", "cut_short")])

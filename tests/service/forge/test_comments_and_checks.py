@@ -51,16 +51,13 @@ def commented(words: str, sha: str = SHA, **given: Any) -> PullRequestEvent | No
     [
         ("@runwarden review", "review", ""),
         ("  @RunWarden  Review\nthe login, please", "review", "the login, please"),
-        ("@runwarden", "", ""),
         ("@runwarden fix: it", "fix", ": it"),
         ("> @runwarden review", None, None),
         (" \r\n   @runwarden review it\r\n", "review", "it"),
-        ("    @runwarden review", None, None),
         ("\n \n \t@runwarden review", None, None),
         ("```\n@runwarden review\n```", None, None),
         ("Please, @runwarden review", None, None),
         ("@runwarden-bot review", None, None),
-        ("", None, None),
     ],
 )
 def test_a_comment_asks_by_its_first_words(words: str, command: str | None, rest: str | None) -> None:
@@ -119,9 +116,7 @@ def test_a_comment_that_may_be_forged_starts_nothing_and_says_why(given: dict[st
     ("name", "document", "field"),
     [
         ("Merge Request Hook", gitlab("open", SHA), "updated_at"),
-        ("Note Hook", gitlab_note("@runwarden review", SHA), "created_at"),
         ("Note Hook", gitlab_note("@runwarden review", SHA), "updated_at"),
-        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "created_at"),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "finished_at"),
     ],
 )
@@ -137,7 +132,6 @@ def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any]
     ("name", "document"),
     [
         ("issue_comment", github_comment("@runwarden review", state="\ud800")),
-        ("pull_request_review_comment", github_comment("@runwarden review", SHA, state="\x00")),
         ("Note Hook", gitlab_note("@runwarden review", SHA, state="\ud800")),
     ],
 )
@@ -151,13 +145,10 @@ def test_what_is_kept_of_a_delivery_is_text(name: str, document: dict[str, Any])
     ("name", "document", "check"),
     [
         ("check_run", github_check(SHA), "test"),
-        ("check_run", github_check(SHA, conclusion="timed_out"), "test"),
         ("workflow_run", github_check(SHA, "CI", workflow=True), "CI"),
         ("check_run", github_check(SHA, conclusion="success"), None),
-        ("check_run", github_check(SHA, conclusion="cancelled"), None),
         ("check_run", github_check(SHA, action="created", conclusion=None), None),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "pipeline"),
-        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login", name="nightly"), "nightly"),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login", "success"), None),
     ],
 )
