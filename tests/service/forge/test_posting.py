@@ -83,6 +83,7 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
     assert (Pull(desk.server, "fixer").states, len(Pull(desk.server, "fixer").bodies)) == ("A", 1)
 
 
+@ONE_FORGE
 def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
     """Pending while it works; what is wanted while it is being posted is posted after it."""
     run_id = desk.begin()
@@ -103,6 +104,7 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
     assert states(desk.server) == ["success", "success"]
 
 
+@ONE_FORGE
 @pytest.mark.parametrize(
     ("reason", "shown"), [("the agent exited with status 3", "failure"), ("cancelled by ci", "error")]
 )
@@ -152,6 +154,7 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
     assert len(made.body) < 60_000
 
 
+@ONE_FORGE
 def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk) -> None:
     """Title and text around our part are theirs; a text without our marks is all theirs."""
     run_id = desk.begin()
@@ -175,6 +178,7 @@ def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk)
     assert len(desk.server.changes) == 1
 
 
+@ONE_FORGE
 @pytest.mark.parametrize(("state", "count"), [("closed", 1), ("merged", 2)])
 def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
     desk: Desk, state: str, count: int
