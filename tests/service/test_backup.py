@@ -24,7 +24,7 @@ from tests.service.conftest import accepted, order
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
 from tests.service_process import command, git, refused_start
-from tests.waiting import COLD_START_S, eventually
+from tests.waiting import COLD_START_S, eventually, present
 
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n'
 
@@ -214,8 +214,7 @@ def rebuilt(source: Path, *extra: tarfile.TarInfo, without: str = "", database: 
         for each in extra:
             new.addfile(each, io.BytesIO(b"x" * each.size))
         for each in old:
-            content = old.extractfile(each)
-            assert content is not None
+            content = present(old.extractfile(each))
             data = content.read() if database is None or each.name != "service.sqlite" else database
             each.size = len(data)
             if each.name != without:

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from service.cli import EXAMPLES, main
 from service.settings import DataFolder, SettingsError
 from tests.service_process import ROOT, command, demo_setup, refused_start
+from tests.waiting import present
 
 
 def test_a_command_imports_only_what_it_needs(tmp_path: Path) -> None:
@@ -252,8 +253,7 @@ def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Co
     yield path, group
     context = click.Context(group)
     for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
+        command = present(group.get_command(context, name))
         below = f"{path} {name}".strip()
         yield from commands(command, below) if isinstance(command, click.Group) else [(below, command)]
 

@@ -30,7 +30,7 @@ from tests.service.certificates import make_certificate
 from tests.service.conftest import BOTH, Api, Make, Own, accepted, organization
 from tests.service.receiver import Receiver
 from tests.service_process import ROOT
-from tests.waiting import eventually
+from tests.waiting import eventually, present
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 SETTINGS = '[execution]\nsandbox = "none"\n[events]\nretry_s = 0.2\nallow_private = ["127.0.0.0/8"]\n'
@@ -74,9 +74,7 @@ class Desk:
 
     def endpoint(self, one: Endpoint) -> Endpoint:
         with self.database.read() as connection:
-            found = events.endpoint(connection, one.id)
-        assert found is not None
-        return found
+            return present(events.endpoint(connection, one.id))
 
 
 @pytest.fixture

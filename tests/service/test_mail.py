@@ -24,7 +24,7 @@ from tests.lab import Raw, Server
 from tests.service.certificates import Certificate, make_certificate
 from tests.service.conftest import Make
 from tests.service.mail_servers import PASSWORD, USER, MailServer
-from tests.waiting import eventually
+from tests.waiting import eventually, present
 
 # Logins in clear are what is tried here, on loopback.
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
@@ -137,9 +137,7 @@ class Mailroom:
 
     def of(self, invitation_id: str) -> Invitation:
         with self.database.read() as connection:
-            found = invitations.by_id(connection, invitation_id)
-        assert found is not None
-        return found
+            return present(invitations.by_id(connection, invitation_id))
 
     @property
     def code(self) -> str:
@@ -153,10 +151,9 @@ def mailroom(database: Database) -> Mailroom:
 
 def test_a_mail_that_left_is_known_to_have_left_and_its_code_forgotten(mailroom: Mailroom, tmp_path: Path) -> None:
     """Only the code's digest stays; it opens for thirty days, and the organization stays after them (spec 3)."""
-    delivered = mailroom.sender.deliver(mailroom.invite())
+    delivered = present(mailroom.sender.deliver(mailroom.invite()))
     end = mailroom.now + 30 * DAY_MICROS
 
-    assert delivered is not None
     assert (delivered.mail, delivered.attempts, delivered.sent_at) == ("sent", 1, mailroom.now)
     assert mailroom.code.encode() not in b"".join(file.read_bytes() for file in tmp_path.glob("service.sqlite*"))
     assert [mailroom.accept(at) for at in (end, end - 1)] == [None, mailroom.id]

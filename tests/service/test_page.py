@@ -37,7 +37,7 @@ from tests.service.conftest import (
 )
 from tests.service.receiver import Receiver
 from tests.service_process import make_repository, refused_start, start_service
-from tests.waiting import eventually
+from tests.waiting import eventually, present
 
 SCRIPT = "<script>alert(1)</script>"
 WRITER = """
@@ -123,8 +123,7 @@ def ended(tenant: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Api, 
 def invited(api: Api, address: str) -> tuple[dict[str, Any], str]:
     """Create an organization, and return it with the code that its administrator gets by mail."""
     made = api.post("/external/organizations", {"email": address}).json()
-    found = re.search(r"rwt_[\w-]+", (api.service.outbox / f"{made['organization_id']}.eml").read_text())
-    assert found is not None
+    found = present(re.search(r"rwt_[\w-]+", (api.service.outbox / f"{made['organization_id']}.eml").read_text()))
     return made, found[0]
 
 
@@ -172,8 +171,7 @@ def test_an_invitation_leads_to_a_token_once(site: Api) -> None:
     raw = (site.service.outbox / f"{made['organization_id']}.eml").read_bytes()
     mail: Any = email.message_from_bytes(raw, policy=email.policy.default)
     plain, rich = (mail.get_body((kind,)).get_content() for kind in ("plain", "html"))
-    link = re.search(r"https://runs\.acme\.example(/invitation\?code=\S+)", plain)
-    assert link is not None
+    link = present(re.search(r"https://runs\.acme\.example(/invitation\?code=\S+)", plain))
     assert f'href="{link[0]}"' in rich
 
     browser = Browser(site.service.base_url)
@@ -183,8 +181,7 @@ def test_an_invitation_leads_to_a_token_once(site: Api) -> None:
         assert made["organization_name"] in text_of(shown)
         assert "jane@customer.example" in text_of(shown)
     accepted = browser.post("/invitation", code=code)
-    token = re.search(r'value="(rwt_[\w-]+)" readonly', accepted.text)
-    assert token is not None
+    token = present(re.search(r'value="(rwt_[\w-]+)" readonly', accepted.text))
     assert http_client(token[1], site.service.base_url).get("/external/runs").status_code == 200
     assert browser.get("/runs").status_code == 200
     assert "jane@customer.example" in text_of(browser.get("/settings/members"))
@@ -242,8 +239,7 @@ def test_the_list_takes_the_filters_of_the_api(tenant: Make, browse: Any) -> Non
     browser = browse(mine)
     first = browser.get("/runs?status=failed&repository=acme/api&date_from=2020-01-01&date_to=2099-12-31")
     assert "27 runs" in text_of(first)
-    older = re.search(r'rel="next" href="([^"]+)"', first.text)
-    assert older is not None
+    older = present(re.search(r'rel="next" href="([^"]+)"', first.text))
     second = browser.get(html.unescape(older[1]))
     assert sorted(re.findall(r"/runs/(run_\w+)", first.text + second.text)) == sorted(ids)
     wrong = browser.get("/runs?date_from=yesterday&repository=a")
@@ -299,8 +295,7 @@ def test_tokens_are_made_shown_once_and_revoked(tenant: Make, browse: Any, share
     browser = browse(mine)
     assert browser.post("/settings/tokens", alias="ci", duration="7d").status_code == 400
     made = browser.post("/settings/tokens", alias=f"ci {SCRIPT}", duration="7d", **{"scope-admin": "on"})
-    value = re.search(r'value="(rwt_[\w-]+)" readonly', made.text)
-    assert value is not None
+    value = present(re.search(r'value="(rwt_[\w-]+)" readonly', made.text))
     assert f"{shared_service.base_url}/external/runs" in text_of(made)
     client = http_client(value[1], shared_service.base_url)
     listed = browser.get("/settings/tokens")
@@ -346,14 +341,12 @@ def test_endpoints_are_told_of_events_and_events_replayed(own: Own, browse: Any,
         assert SCRIPT in text_of(shown)
         assert SCRIPT not in shown.text
         assert receiver.secret not in shown.text
-        replay = re.search(r"/settings/events/(evt_\w+)/replay", shown.text)
-        assert replay is not None
+        replay = present(re.search(r"/settings/events/(evt_\w+)/replay", shown.text))
         assert browser.post(replay[0]).headers["location"] == "/settings/events"
         assert receiver.wait_for(3)[-1].headers["webhook-id"] == replay[1]
         assert receiver.told("run.ended")[0]["run_id"] == run_id
 
-    endpoint = re.search(r"/settings/events/endpoints/(ep_\w+)/remove", shown.text)
-    assert endpoint is not None
+    endpoint = present(re.search(r"/settings/events/endpoints/(ep_\w+)/remove", shown.text))
     newer = browser.post(endpoint[0].replace("/remove", "/rotate"))
     secret = re.search(r'value="(whsec_[^"]+)" readonly', newer.text)
     assert secret is not None
@@ -379,8 +372,7 @@ def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
     assert made["organization_name"] in text_of(shown)
     assert "invited joe@customer.example" in text_of(shown)
     assert "gitlab gitlab.example" in text_of(shown)
-    row = re.search(r"joe@customer\.example.*?(/operator/invitations/inv_\w+/resend)", shown.text, re.DOTALL)
-    assert row is not None
+    row = present(re.search(r"joe@customer\.example.*?(/operator/invitations/inv_\w+/resend)", shown.text, re.DOTALL))
     again = [browser.post(row[1]).status_code for _ in range(2)]
     assert again == [303, 404], "a second click sends no third code"
     mails = [one.read_text() for one in site.service.outbox.glob("*.eml")]
@@ -450,8 +442,7 @@ def test_a_large_change_is_shown_in_pages_of_their_own(own: Own, browse: Any) ->
     assert len(far.content) < 50_000
     assert "This change does not touch elsewhere.py" in text_of(elsewhere)
     for number, name in enumerate(sorted(names), 2):
-        heading = re.search(r"<h2[^>]*><code>([^<]*)</code>", browser.get(f"{run}/changes?file={number}").text)
-        assert heading is not None
+        heading = present(re.search(r"<h2[^>]*><code>([^<]*)</code>", browser.get(f"{run}/changes?file={number}").text))
         assert html.unescape(heading[1]) == name
 
 
@@ -608,8 +599,7 @@ def test_the_log_holds_no_secret(site: Api) -> None:
     _, code = invited(site, "june@customer.example")
     browser = Browser(site.service.base_url)
     browser.get(f"/invitation?code={code}")
-    token = re.search(r'value="(rwt_[\w-]+)" readonly', browser.post("/invitation", code=code).text)
-    assert token is not None
+    token = present(re.search(r'value="(rwt_[\w-]+)" readonly', browser.post("/invitation", code=code).text))
     secrets = [code, token[1], site.token, OPERATOR, browser.http.headers["Cookie"].partition("=")[2], browser.csrf]
     for one in (site.token, OPERATOR, "rwt_mistyped", token[1]):
         browser.sign_in(one)

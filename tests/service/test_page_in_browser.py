@@ -20,7 +20,7 @@ from tests.lab import free_port
 from tests.program import ROOT
 from tests.service.conftest import UNBOXED, Api
 from tests.service_process import git, make_repository
-from tests.waiting import eventually
+from tests.waiting import eventually, present
 
 pytestmark = pytest.mark.campaign
 AXE: Final = ROOT / ".venv/.npm/node_modules/axe-core/axe.min.js"
@@ -203,8 +203,7 @@ def invited(api: Api, address: str) -> tuple[str, str]:
     made = api.post("/external/organizations", {"email": address}).json()
     raw = (api.service.outbox / f"{made['organization_id']}.eml").read_bytes()
     mail: Any = email.message_from_bytes(raw, policy=email.policy.default)
-    link = re.search(r"http://\S+/invitation\?code=\S+", mail.get_body(("plain",)).get_content())
-    assert link is not None
+    link = present(re.search(r"http://\S+/invitation\?code=\S+", mail.get_body(("plain",)).get_content()))
     return made["organization_slug"], link[0]
 
 

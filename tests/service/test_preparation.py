@@ -2,7 +2,6 @@
 
 import json
 import re
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from service.execution.preparation import Preparation
 from service.execution.workspace import Workspace
 from service.store.turns import NOTHING_CHANGED
 from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own
-from tests.service_process import command, git, make_repository
+from tests.service_process import git, make_repository
 
 WORKER = """
 import json, os, pathlib
@@ -156,20 +155,6 @@ def test_what_a_set_up_that_failed_did_is_not_kept(own: Own, tmp_path: Path) -> 
         ("setup_failed", None, 1),
         ("setup_failed", None, 1),
     ]
-
-
-def test_a_rule_gives_servers_only_to_a_program_that_takes_them(tmp_path: Path) -> None:
-    """`apply` refuses it otherwise, and changes nothing."""
-    entry = {"name": "api", "platform": "github", "path": "acme/api", "url": "https://git.example/api"}
-    entry |= {"setup": {"mcp_servers": {"docs": {"url": "https://docs.example/mcp"}}}}
-    model = {"provider": "openai", "key_env": "HOME"}
-    agents = [{"name": name, "preset": name, "model": model} for name in ("aider", "codex")]
-    for name, words in (("aider", "names the agent 'aider', but only agents with the preset"), ("codex", None)):
-        entry["triggers"] = [{"agent": name, "instructions": "go"}]
-        document = {"organizations": [{"name": "Acme", "repositories": [entry]}], "agents": agents}
-        (tmp_path / "setup.json").write_text(json.dumps(document), "utf-8")
-        with pytest.raises(AssertionError, match=words) if words else nullcontext():
-            command(tmp_path / "data", "apply", str(tmp_path / "setup.json"), "--elsewhere")
 
 
 @NEEDS_SANDBOX

@@ -9,7 +9,7 @@ import pytest
 from service.findings.question import asked, offer
 from tests.service.conftest import UNBOXED, Api, Make
 from tests.service_process import demo_setup, git
-from tests.waiting import eventually
+from tests.waiting import eventually, present
 
 ASKER = """
 import json, os, pathlib, sys, time
@@ -96,10 +96,9 @@ def test_an_odd_question_is_a_question_all_the_same(tmp_path: Path) -> None:
         else:
             file.write_text(json.dumps({"question": "x" * 10_000_000}) if how == "large" else how)
         remarks: list[str] = []
-        found = asked(tmp_path / str(number), str, remarks)
+        found = present(asked(tmp_path / str(number), str, remarks))
 
         assert remark in remarks[0]
-        assert found is not None
         assert (len(found.question) <= 2000, len(found.choices) <= 9) == (True, True)
         assert found.question.startswith(("something that cannot be read", "Which?", "www"))
 

@@ -19,6 +19,7 @@ from service.store.database import Database
 from service.store.usage import ModelUse, UsageFilters, totals
 from tests.service.conftest import BOTH, NOW, Api, Make, accepted
 from tests.service.test_metrics import scraped
+from tests.waiting import present
 
 WRITTEN: Final = "2027-01-15"
 """The day of NOW."""
@@ -110,8 +111,7 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that
     used(database, second, 40, 500_000)
     used(database, other, 80, 9_000_000)
     with database.write() as connection:
-        owner = organizations.by_slug(connection, "acme")
-        assert owner is not None
+        owner = present(organizations.by_slug(connection, "acme"))
         organizations.limit_day(connection, owner.id, 4.0, 660)
         helper = usage.spent(connection, first, "/helper", NOW)
         own = usage.spent(connection, other, "org_x/helper", NOW)

@@ -19,7 +19,7 @@ from tests.lab import Received, Respond, Step
 from tests.service.agents.model_server import ModelServer
 from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Make, Own, accepted, organization
 from tests.service_process import demo_setup, git, start_service
-from tests.waiting import eventually
+from tests.waiting import eventually, present
 
 ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
 AWAY = Respond(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
@@ -234,8 +234,7 @@ def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Data
     def meter() -> TurnMeter:
         run = accepted(database, "acme", agent="a", now=NOW)
         with database.read() as connection:
-            turn = turns.by_number(connection, run.id, 1)
-        assert turn is not None
+            turn = present(turns.by_number(connection, run.id, 1))
         return TurnMeter(database, turn, agent, lambda: now[0])
 
     one, other = meter(), meter()
@@ -256,15 +255,13 @@ def test_a_turn_that_gave_its_place_back_begins_when_it_is_due(database: Databas
     run = accepted(database, "acme", now=NOW)
     with database.write() as connection:
         turns.mark_dispatched(connection, [(run.id, 1)], NOW)
-        turn = turns.claim(connection, run.id, 1, "worker", NOW)
-        assert turn is not None
+        turn = present(turns.claim(connection, run.id, 1, "worker", NOW))
         paused = turns.TurnPause(NOW + DAY_MICROS, "resumes", is_counted=False)
         done = [turns.pause(connection, turn, paused, NOW) for _ in range(2)]
         early = next_turns(connection, 5, None, NOW + DAY_MICROS - 1)
         due = next_turns(connection, 5, None, NOW + DAY_MICROS)
-        again = turns.claim(connection, run.id, 1, "another", NOW)
+        again = present(turns.claim(connection, run.id, 1, "another", NOW))
         late = turns.pause(connection, turn, paused, NOW)
 
     assert (done[0], early, [one.run_id for one in due], late) == (True, [], [run.id], False)
-    assert again is not None
     assert (again.attempt, again.pauses, again.failure) == (2, 1, None)

@@ -18,6 +18,7 @@ from tests.program import Program
 from tests.service.forge.desk import Desk
 from tests.service.forge.forges import Forge, GitHubServer, client_of
 from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
+from tests.waiting import present
 
 FOUND = finding("a", 1)
 OLD, NEW = "a" * 40, "b" * 40
@@ -134,7 +135,7 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
     (made,) = desk.server.changes
     text, posting = made.body, desk.posting(run_id, "pull_request")
     with desk.database.read() as connection:
-        run = runs.by_id(connection, run_id)
+        run = present(runs.by_id(connection, run_id))
     for number in range(2, 13):
         desk.next_turn(run_id, "```\n@ann\n```\n" + "&\n" * 1000 if number > 9 else "a\n" * 1000)
         desk.end(run_id, f"{number:040x}", number, summary="&" * 8000)
@@ -148,7 +149,6 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
     assert [one for one in acts if one in text.replace("<!-- ", "")] == []
     assert text.count("<!-- /runwarden -->") == 1
     assert (posting.state, posting.url) == ("posted", made.url)
-    assert run is not None
     assert run.updated_at > ended_at, "clients ask again"
     assert "\n12. ```\n    @ann\n    ```\n" in made.body, "an item ends where its lines are indented less"
     assert len(made.body) < 60_000
