@@ -33,7 +33,6 @@ def test_a_host_is_a_name_or_an_address(text: str, host: str) -> None:
     [
         *("", ".", "..", "a..b", ".a", "a\0.b", "a b", "a\t.b", "a%2eb", "a/b", "a\\b", "a@b", "a:1", "a#b", "a?b"),
         *("-a.b", "a-.b", "*.a", "münchen.example", "a\uff0eb", "a" * 64, "a." * 127 + "a", "[a.example]", "[10.0.0.1"),
-        *("11.22.33.44\0.wild.test", "11.22.33.44%00.wild.test", "11.22.33.44\x80.wild.test", "..wild.test"),
         *("1", "0x7f.1", "127.1", "010.0.0.1", "2130706433", "1.2.3.4.5", "a.0x1", "fe80::1%eth0", "[fe80::1%25eth0]"),
     ],
 )
