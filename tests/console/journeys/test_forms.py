@@ -79,7 +79,7 @@ async def test_many_are_sent_in_batches_of_the_cap(
         await hand.see("first 2, then the next")
         if key == "c":
             await hand.fill("instructions", "Go on with {previous_instructions}")
-        await hand.do("ctrl+s", "Preview ^s")
+            await hand.do("ctrl+s", "Preview ^s")
         await hand.do("ctrl+s", "Send ^s")
         await hand.see("2 of 3 runs", "1 is left")
         await hand.do("ctrl+s", "Send the next ^s")
