@@ -114,6 +114,8 @@ class SmtpSettings(_Section):
     """The environment variable that holds the password."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 10
     """The time limit of one delivery, including connecting."""
+    proxy: bool = False
+    """Whether the mail server is reached through the proxy in HTTPS_PROXY, which must allow its port."""
 
     @model_validator(mode="after")
     def _protects_the_password(self) -> Self:

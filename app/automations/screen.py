@@ -81,7 +81,7 @@ class AutomationsScreen(BaseScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "v", "approvals", "approvals", tooltip="Approve or reject waiting requests", id="automations.approvals"
+            "V", "approvals", "approvals", tooltip="Approve or reject waiting requests", id="automations.approvals"
         ),
         Binding("n", "new", "new", tooltip="Create an automation from a template", id="automations.new"),
         Binding("E", "edit", "edit", tooltip="Edit its table in the configuration", id="automations.edit"),
@@ -105,7 +105,6 @@ class AutomationsScreen(BaseScreen):
         Binding(
             "y", "copy", "copy name", show=False, tooltip="Copy the name for the command line", id="automations.copy"
         ),
-        Binding("r", "refresh", "refresh", tooltip="Reload the rules and their results", id="app.refresh"),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -258,7 +257,7 @@ class AutomationsScreen(BaseScreen):
 
     def action_refresh(self) -> None:
         """Read the rules again and poll the service."""
-        self.session.poll_soon()
+        super().action_refresh()
         self._reader.ask()
 
     @on(StatusLine.ApprovalsClicked)

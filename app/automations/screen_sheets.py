@@ -244,7 +244,7 @@ class ApprovalsSheet(Sheet[None]):
             tooltip="Let the bot send it as shown",
             id="approvals.approve",
         ),
-        Binding("X", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
+        Binding("ctrl+k", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
         Binding("space", "mark", "mark", tooltip="Mark several to answer at once", id="approvals.mark"),
         Binding("asterisk", "mark_all", "mark all", show=False, key_display="*", id="approvals.mark_all"),
         Binding("enter", "request", "request", tooltip="Show the exact request, or the list", id="approvals.request"),
@@ -310,7 +310,7 @@ class ApprovalsSheet(Sheet[None]):
         is_meant = self._second_press.press() and not self._is_swapped
         self._is_swapped = False
         if not is_meant:
-            again = "^s again to approve" if is_approved else "X again to reject"
+            again = "^s again to approve" if is_approved else "^k again to reject"
             self.query_one(Vertical).border_subtitle = f"Check it, then press {again}"
         elif self._chosen:
             self._answer = self._chosen, is_approved
@@ -408,7 +408,7 @@ class ApprovalsSheet(Sheet[None]):
         self.query_one(".keys", Static).update(
             key_words(
                 ("^s", f"approve{number}", "screen.answer(True)"),
-                ("X", f"reject{number}", "screen.answer(False)"),
+                ("^k", f"reject{number}", "screen.answer(False)"),
                 ("space", "mark", "screen.mark"),
                 ("enter", "request", "screen.request"),
                 ("esc", "close", "screen.leave"),

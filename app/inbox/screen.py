@@ -80,7 +80,6 @@ class InboxScreen(BaseScreen):
             id="inbox.mark_all",
         ),
         Binding("escape", "clear", "clear marks", show=False, id="inbox.clear"),
-        Binding("r", "refresh", "refresh", show=False, tooltip="Ask the service now", id="app.refresh"),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -246,10 +245,6 @@ class InboxScreen(BaseScreen):
         """Unmark all."""
         self._marked = set()
         self._show()
-
-    def action_refresh(self) -> None:
-        """Poll the service now."""
-        self.session.poll_soon()
 
     # Its widgets' messages
 

@@ -43,7 +43,7 @@ bell = false
 "runs.repositories" = "R"
 "runs.views" = "V"
 "runs.columns" = "C"
-"runs.order" = "o"
+"runs.order" = "O"
 "run.copy_json" = "Y"
 """
 OURS = re.compile(r"\]2;.*|\]22;[a-z-]+")
@@ -234,7 +234,7 @@ PAGE_DOWN = "\x1b[6~"
 TABS = ("2", "3", "4", "5", "6", "7", "1")
 ROWS = (*"jjjjjjjjj", "\r", PAGE_DOWN, ESCAPE, "f", "F", ESCAPE, " ")
 """Each run beside the list, one of them alone; followed, and marked."""
-SHEETS = tuple(key for sheet in ("s", "R", "B", "t", "V", "C", "o", "n", "a", "c", "E") for key in (sheet, ESCAPE))
+SHEETS = tuple(key for sheet in ("s", "R", "b", "t", "V", "C", "O", "n", "a", "c", "E") for key in (sheet, ESCAPE))
 """Whatever is chosen from, and the forms that begin with the run under the cursor."""
 OVER_ALL = ("?", "q", ":", ESCAPE, ESCAPE, ESCAPE)
 
@@ -287,7 +287,7 @@ def test_the_worst_known_text_in_every_field(terminals: Terminals) -> None:
         for run in board.runs.values():
             run.update(status="failed", updated_at=stamp(700.0))
         board.health = {"github": {"status": SEQUENCES[0], "host": "".join(SEQUENCES[:6])}}
-        terminal.press("r", "2", "6", "1")
+        terminal.press("\x12", "2", "6", "1")
 
     assert_clean(terminal)
 
@@ -445,7 +445,7 @@ def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     for run in board.runs.values():
         if run["status"] == "working":
             run.update(status="failed", updated_at=now())
-    terminal.press("r")
+    terminal.press("\x12")
     terminal.wrote(b"\x1b]777;notify;")
     terminal.read_until(lambda: _has_lines(folder / "told"))
     terminal.press("6", "1")

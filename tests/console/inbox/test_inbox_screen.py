@@ -24,7 +24,7 @@ from tests.automations.conftest import rule
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.console.scenes import engine_on
 from tests.lab import Lab
-from widgets.frame.header_bar import HeaderBar
+from widgets.frame.bars import TabBar
 from widgets.kit.line_table import LineTable
 
 RULES = parse(
@@ -88,10 +88,9 @@ async def fail(scene: Scene, board: Lab, run_id: str, **changed: object) -> None
 
 
 async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(staged: Staged) -> None:
-    """By severity, then age; the tab and the header count it, before it is entered and after, and looking is all.
+    """By severity, then age; the tab counts it, before it is entered and after, and looking is all.
 
-    A click on the header's number leads to it; from there a host to Health, a write to Activity, a rule to
-    Automations.
+    A click on the tab leads to it; from there a host to Health, a write to Activity, a rule to Automations.
     """
     async with inbox(staged) as scene:
         found = keys(scene)
@@ -103,12 +102,11 @@ async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(st
         )
         for key in "127":
             await scene.press(key)
-            assert f"⚑ {len(found)} inbox" in scene.lines[0]
             assert f"7 Inbox {len(found)}" in scene.lines[1]
-        await scene.press(*"jjjjj", "d", "d", "r")
+        await scene.press(*"jjjjj", "facts.toggle", "facts.toggle", "f5")
         assert keys(scene) == found
         await scene.press("1")
-        await scene.pilot.click(HeaderBar, offset=(scene.lines[0].index("⚑"), 0))
+        await scene.pilot.click(TabBar, offset=(scene.lines[1].index("7 Inbox"), 0))
         await scene.settle()
         assert scene.app.current_mode == "inbox"
 

@@ -82,5 +82,5 @@ async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walk
         await hand.do("2", "It did not take effect")
         await hand.do("ctrl+s", "Resolve it ^s")
         await hand.see("✗ 0 of 1 sent")
-        await hand.scene.press("F", "X")
+        await hand.scene.press("F", "delete")
         assert "of 1 sent" not in hand.scene.text

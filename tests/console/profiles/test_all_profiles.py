@@ -84,7 +84,7 @@ async def test_a_service_that_goes_down_is_named_and_its_rows_stay_as_they_were(
         await all_shown(scene)
         staging.close()
         scene.clock.move(minutes=5)
-        await scene.press("r")
+        await scene.press("ctrl+r")
         await scene.sync()
         await scene.tick()
         await scene.shows("acme-staging ◌ no answer 5m", "● 1 live")
