@@ -166,9 +166,12 @@ class GitRunner:
         extra: Mapping[str, str] | None = None,
         progress: Callable[[str], None] = lambda _: None,
         login: Login | None = None,
+        signing_key: Path | None = None,
     ) -> None:
         """`progress` gets git's lines about the progress of a fetch or push, as often as git prints them."""
         self._login = login
+        self.signing_key = signing_key
+        """The ssh key that signs commits; None: they are not signed."""
         self._environment = environment(home) | dict(extra or {})
         self.timeout_s = timeout_s
         """How long one command may take; for a fetch or push, how long it may be silent."""

@@ -142,20 +142,6 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, work
     assert b"2 of 2 \xc2\xb7 run_1  batch 2 of 2" in terminal.seen
 
 
-def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) -> None:
-    """Its run has the execution's id; it fails, and so does the next one, which is another."""
-    start = ("agents", "start", "scribe", "-R", "acme/web", "--input", "instructions=fail", "--wait", "--json")
-
-    failed = real(*start).json()
-    retried = real(*RETRY, "--wait", failed["execution"]["execution_id"])
-
-    assert (failed["run"]["status"], failed["run"]["run_id"]) == ("failed", failed["execution"]["execution_id"])
-    [row] = retried.json()["rows"]
-    assert (row["outcome"], row["result_id"] != row["run_id"]) == ("sent", True)
-    assert (row["run"]["run_id"], row["run"]["status"]) == (row["result_id"], "failed")
-    assert (retried.code, retried.json()["error"]["kind"]) == (1, "run_failed")
-
-
 def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
     """A continuation is another turn of the same run; a second call waits for what the first sent; time runs out."""
     failed(faulty, works, 2)
