@@ -141,7 +141,8 @@ class TurnExecution:
                     self._log(attempt, f"git: {text}")
 
             login = HostLogin(host, run.url)
-            git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity, progress, login)
+            signing_key = None if self._settings.signing is None else self._settings.signing.ssh_key
+            git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity, progress, login, signing_key)
             at_work = TurnAtWork(key, turn.attempt, log_file)
             share = self._disk.join(workspace.root)
             attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets, at_work, share, diffs)

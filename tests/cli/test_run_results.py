@@ -64,10 +64,9 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     none = real("runs", "view", run_id, "--turn", "9")
     shown = real("runs", "show", run_id)
 
-    env = {"HOME": str(real.home), "RUNWARDEN_BASE_URL": real.base_url, "RUNWARDEN_TOKEN": real.token, "TZ": "UTC"}
     seen = []
     for more in ((), ("--allow-escapes",)):
-        terminal = Terminal(("runs", "log", run_id, "--raw", *more), env)
+        terminal = Terminal(("runs", "log", run_id, "--raw", *more), real.environment)
         assert terminal.end() == 0
         seen.append(terminal.seen)
         terminal.close()
