@@ -120,7 +120,6 @@ def test_a_status_fails_on_findings_as_grave_as_was_set(desk: Desk, limit: bool 
     assert desk.posting(run_id, "review").state == "posted"
 
 
-@ONE_FORGE
 @pytest.mark.parametrize(
     ("reason", "shown"), [("the agent exited with status 3", "failure"), ("cancelled by ci", "error")]
 )
