@@ -1,5 +1,6 @@
 """The end of a failed run's log, for the pane next to the list: why it failed, without opening it."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,6 +20,8 @@ TAIL: Final = 32 * 1024
 MOST_LINES: Final = 40
 MOST_HELD: Final = 64
 """Runs whose tail is kept; the one read the longest ago is dropped first."""
+_TIME: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:[\d.,]+(Z|[+-]\d\d:?\d\d)?\]?\s*")
+"""The time before a line, for which the pane has no room."""
 RETRY_AFTER: Final = timedelta(seconds=15)
 """How long a failed request is shown before the service is asked again."""
 
@@ -70,7 +73,7 @@ def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:
         text = chunk.data.decode("utf-8", "replace")
         # A piece from the middle of a log begins within a line.
         text = (text.partition("\n")[2] or text) if chunk.offset else text
-        yield from ((safe_log_line(line), False) for line in text.split("\n"))
+        yield from ((safe_log_line(_TIME.sub("", line)), False) for line in text.split("\n"))
         return
     drawn = StepLines("l shows them")
     for step in chunk.steps:

@@ -60,6 +60,19 @@ async def test_the_end_of_a_failed_runs_log_is_beside_the_list(
         await scene.shows("no space left on device")
 
 
+async def test_a_log_without_steps_is_shown_without_its_times(staged: Staged, board: Lab) -> None:
+    """Each line in its last state, with nothing that acts on the terminal."""
+    fail(board)
+    board.steps.clear()
+    for run_id in board.runs:
+        board.logs[run_id, 2] = b"2026-05-01T21:40:00.5Z one\n[2026-05-01 21:40:01] 10%\r99%\x1b[2J\n"
+    async with staged() as scene:
+        await scene.tick(seconds=1)
+        await to_the_failure(scene)
+        await scene.shows("its end; l opens it one 99%")
+        assert "21:40:00" not in scene.text
+
+
 async def test_runs_that_the_cursor_passes_cost_no_request(staged: Staged, board: Lab) -> None:
     """Neither do runs that did not fail."""
     fail(board)
