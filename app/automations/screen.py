@@ -188,7 +188,7 @@ class AutomationsScreen(BaseScreen):
         self._table.say(UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty)
 
     def go_to(self, target: str) -> None:
-        """Put the cursor on the rule of this name, or open the approval of this number."""
+        """Put the cursor on the rule of this name; `approval:NAME` opens what waits for approval, the rule's marked."""
         self._requested = target
         self._reader.ask()
 
@@ -238,8 +238,8 @@ class AutomationsScreen(BaseScreen):
             self._automations = automations
             self.query_one(StatusLine).show(automations.status)
             target, self._requested = self._requested, ""
-            if any(target == str(decision.decision_id) for decision in automations.waiting):
-                self._show_approvals(int(target))
+            if any(target == f"approval:{decision.rule}" for decision in automations.waiting):
+                self._show_approvals(target.removeprefix("approval:"))
             elif target:
                 self._table.seek(target)
         self.refresh_bindings()
@@ -265,9 +265,9 @@ class AutomationsScreen(BaseScreen):
         """Show the requests that wait for approval."""
         self._show_approvals()
 
-    def _show_approvals(self, first: int | None = None) -> None:
-        """Show the requests that wait for approval, with the cursor on this decision."""
-        self.app.push_screen(ApprovalsSheet(self.session, self._file, first), lambda _: self._reader.ask())
+    def _show_approvals(self, rule: str = "") -> None:
+        """Show the requests that wait for approval, with those of this rule marked."""
+        self.app.push_screen(ApprovalsSheet(self.session, self._file, rule), lambda _: self._reader.ask())
 
     # The rule's text
 

@@ -263,13 +263,14 @@ class ApprovalsSheet(Sheet[None]):
     ApprovalsSheet .-open RequestPreview {{ display: block; height: 1fr; }}
     """
 
-    def __init__(self, session: Session, file: RulesFile, first: int | None) -> None:
-        """Prepare; the cursor starts on the decision `first`."""
+    def __init__(self, session: Session, file: RulesFile, rule: str = "") -> None:
+        """Prepare; the requests of this rule are marked."""
         super().__init__()
         self._session = session
         self._file = file
         self._list = LeadList(id="approvals")
-        self._list.seek("" if first is None else str(first))
+        self._rule = rule
+        """The rule whose requests are to be marked; empty: they are."""
         self._waiting: tuple[Approval, ...] = ()
         self._marked: set[str] = set()
         """The keys of the marked ones."""
@@ -384,6 +385,9 @@ class ApprovalsSheet(Sheet[None]):
             self._answered = await self._session.guard(self._elsewhere, gone[0].decision)
         self._waiting = waiting
         self._marked &= {each.key for each in waiting}
+        if own := [each.key for each in waiting if each.decision.rule == self._rule]:
+            self._list.seek(own[0])
+            self._marked, self._rule = {*own} if len(own) > 1 else set(), ""
         if not waiting:
             if self._answered:
                 self._session.notify(self._answered)

@@ -55,7 +55,8 @@ _REFUSED: Final = re.compile(
 """Messages that the same command would give again, whatever else git says with them."""
 _UNAUTHORIZED: Final = re.compile(r"authentication failed|returned error: 40[13]", re.IGNORECASE)
 _PASSING: Final = re.compile(
-    r"""returned\ error:\ (5\d\d|408|429) | HTTP\ (5\d\d|408|429) | internal\ server\ error | service\ unavailable
+    r"""(returned\ error:|HTTP|HTTP\ code|tunnel\ failed,\ response)\ (5\d\d|408|429) | internal\ server\ error
+    | service\ unavailable
     | could\ not\ resolve\ host | temporary\ failure | name\ resolution | (failed|couldn't|could\ not)\ connect
     | (connection|operation|network)\W+(was\ |is\ )?(refused|reset|closed|timed\ out|aborted|unreachable|too\ slow)
     | no\ route\ to\ host | empty\ reply | hung\ up\ unexpectedly | unexpected(ly)?\ (disconnect|eof|closed)
@@ -111,6 +112,8 @@ def environment(home: Path) -> dict[str, str]:
             "GIT_ALLOW_PROTOCOL": ALLOWED_PROTOCOLS,
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_LFS_FORCE_PROGRESS": "1",
+            # A proxy gets the login that its address has, without being asked for it.
+            "GIT_HTTP_PROXY_AUTHMETHOD": "basic",
         }
     )
 

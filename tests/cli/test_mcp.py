@@ -167,7 +167,7 @@ def test_a_retry_waits_for_a_person_and_is_sent_once(real: CommandLine) -> None:
     assert proposal["request"]["body"] == sent()[0]["body"]
     assert first.structured == proposal
     assert waiting["title"] == "Approve acme/api: start a run: fail early"
-    assert waiting["by"] == f"[mcp] run.start, about {failed}"
+    assert (waiting["by"], waiting["runs"]) == ("[mcp] run.start", [failed])
     assert waiting["cure"] == proposal["approve"] == f"runwarden automations approve {number}"
     assert real("watch", "--once").code == 0
     assert len(sent()) == 1

@@ -16,6 +16,7 @@ from service.execution.git import GitRunner, login
 from service.mail.sender import MailMessage, SmtpRelay
 from service.network import CLIENT_CERT_VARIABLE, Host, ProxyError, connect, proxy_of
 from service.settings import SmtpSettings
+from service.webhooks import EndpointError, addresses_of
 from tests import proxy as proxies
 from tests.lab import Received, Respond, Step
 from tests.service.certificates import Certificate, make_certificate
@@ -109,6 +110,17 @@ def test_an_agents_connections_go_through_the_proxy(
         with suppress(OSError):
             ask()
     assert said[0].startswith(f"egress: {NAME} cannot be reached: the proxy 127.0.0.1:{proxy.port} wants a login: ")
+
+
+def test_an_endpoint_of_events_that_only_the_proxy_can_look_up_is_reached_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a proxy it has no address."""
+    with pytest.raises(EndpointError, match="no public address"):
+        addresses_of(f"https://{NAME}/hook", [])
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")
+
+    assert addresses_of(f"https://{NAME}/hook", []) == [(NAME, 443)]
 
 
 def test_mail_goes_through_the_proxy_where_it_is_set(monkeypatch: pytest.MonkeyPatch, certificate: Certificate) -> None:

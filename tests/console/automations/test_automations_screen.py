@@ -220,10 +220,10 @@ async def test_a_proposal_is_approved_without_any_automation(staged: Staged, con
     """With its exact request, and who wants it; the inbox leads there."""
     async with staged(changed=configured("")) as scene:
         request = StartRun("Look at {run.id}.", Repository.parse("acme/api"))
-        decision, _ = await propose(scene.engine, request)
+        await propose(scene.engine, request)
         await scene.press("5")
         await scene.shows("1 waits for approval")
-        scene.app.screen.post_message(GoToTab("automations", str(decision.decision_id)))
+        scene.app.screen.post_message(GoToTab("automations", "approval:[mcp] run.start"))
         await scene.shows("[mcp] run.start", "by a program", "acme/api: start a run: Look at {run.id}.")
         await scene.press("ctrl+s")
 
@@ -268,14 +268,14 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
 
 
 async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, configured: Configured) -> None:
-    """By the rule's name, and by the decision's number, as the inbox knows them; it is answered by the mouse alone."""
+    """By the rule's name, and by the key of the inbox's item; it is answered by the mouse alone."""
     async with staged(changed=configured(f"{ONE}\n{TIMED}")) as scene:
-        number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
         scene.app.post_message(GoToTab("automations", "nightly"))
         await scene.settle()
         assert re.search("automation +nightly", scene.text)
 
-        scene.app.post_message(GoToTab("automations", str(number)))
+        scene.app.post_message(GoToTab("automations", "approval:second chance"))
         await scene.shows("Waiting for approval: 1", "continue: Find out why")
 
         await scene.press("escape")

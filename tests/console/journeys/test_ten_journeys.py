@@ -93,7 +93,6 @@ JOURNEYS: Final = (
             ("2", "2 Health"),
             ("down", "gitlab.acme.example"),
             ("T", "T retry failed"),
-            ("ctrl+s", "Preview ^s"),
             ("ctrl+s", "Send ^s"),
         ),
         ("3 of 3 runs started again",),
