@@ -69,7 +69,7 @@ async def test_a_log_without_steps_is_shown_without_its_times(staged: Staged, bo
     async with staged() as scene:
         await scene.tick(seconds=1)
         await to_the_failure(scene)
-        await scene.shows("its end; l opens it one 99%")
+        await scene.shows("its end; l opens it", " one ", " 99%␛[2J ")
         assert "21:40:00" not in scene.text
 
 
