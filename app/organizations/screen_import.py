@@ -166,7 +166,7 @@ class OrganizationImportScreen(BaseScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim or hide the keys that have nothing to do now."""
         if action == "edit":
-            return None if self._to_fix is None or self._is_under_way else True
+            return self._to_fix is not None and not self._is_under_way
         if action in {"go", "resolve"}:
             can_go = bool(self._to_send) and not self._engine.actions.read_only and not mistakes(self._rows)
             can = can_go if action == "go" else self._unknown is not None
