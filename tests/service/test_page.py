@@ -4,6 +4,7 @@ import contextlib
 import email
 import email.policy
 import html
+import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -15,10 +16,12 @@ import httpx
 import pytest
 
 from service.clock import now_micros
-from service.page.text import markdown
+from service.page.text import markdown, terminal
 from service.settings import DataFolder
-from service.store import invitations, runs, tokens, turns
+from service.store import invitations, postings, runs, tokens, turn_files, turns
 from service.store.database import Database
+from service.store.postings import Posted
+from service.store.turns import TurnOutcome
 from tests.lab import Respond
 from tests.service.conftest import (
     API,
@@ -226,6 +229,39 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
     assert browser.post(f"{run}/cancel").status_code in {303, 409}
     assert "⊘ cancelled" in text_of(browser.get("/runs?status=failed"))
+
+
+def test_what_a_program_prints_in_colours_is_shown_in_colours() -> None:
+    """Eight of them, and bold; other sequences are left out, and nothing printed becomes HTML."""
+    printed = "\x1b[1;31mFAILED\x1b[0m \x1b[2Ka<b \x1b[38;5;9mx\x1b[39m\x1b]8;;http://h\x07link\x1b]8;;\x07 \x1b[92mok"
+
+    assert terminal(printed) == ("<i class='b t1'>FAILED</i> a&lt;b xlink <i class='t2'>ok</i>")
+    assert terminal("plain \x1b") == "plain ␛"
+
+
+def test_the_list_says_who_asked_what_was_found_and_where_it_is(tenant: Make, browse: Any) -> None:
+    """With links to branch, commit and pull request on the code host; a repository on another port has none."""
+    mine = tenant()
+    owner, finding = mine.organization["id"], {"severity": "blocker"}
+    url, commit = DataFolder(mine.service.data_dir).database_url, "c" * 40
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        asked = {"agent": "fixer", "caller": "dora", "branch": "agent/a b", "url": "https://git.example/acme/api.git"}
+        run = runs.accept(connection, order(owner, **asked), now_micros())
+        runs.accept(connection, order(owner, url="https://git.example:8443/acme/api.git"), now_micros())
+        turns.claim(connection, run.id, 1, "w", now_micros())
+        report = json.dumps({"findings": [finding, finding, {"severity": "note"}]}).encode()
+        turn_files.put(connection, (run.id, 1), 1, turn_files.FINDINGS, report)
+        turns.end(connection, run.id, 1, TurnOutcome("completed", commit_sha=commit), now_micros())
+        postings.want(connection, (run.id, 1), "pull_request", {"commit": commit}, now_micros())
+        posting = postings.of_run(connection, run.id)[-1]
+        postings.mark_posted(connection, posting, Posted("https://git.example/acme/api/pull/7"), now_micros())
+    found = browse(mine).get("/runs")
+
+    assert "fixer · dora" in text_of(found)
+    assert "2 blocker, 1 note" in text_of(found)
+    links = re.findall(r'href="(https://git[^"]+)"', found.text)
+    site = "https://git.example/acme/api"
+    assert links == [f"{site}/commit/{commit}", f"{site}/pull/7", f"{site}/tree/agent/a%20b"]
 
 
 def test_the_list_takes_the_filters_of_the_api(tenant: Make, browse: Any) -> None:
