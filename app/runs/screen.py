@@ -405,7 +405,10 @@ class RunsScreen(RunActions):
         async def learn(engine: "Engine") -> None:
             cache = engine.cache
             self._vocabulary = Vocabulary(
-                await cache.repositories(), await cache.branches(RunFilter()), await cache.known_statuses()
+                await cache.repositories(),
+                await cache.branches(RunFilter()),
+                await cache.agents(),
+                await cache.known_statuses(),
             )
 
         line = self.bar.line

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from app.engine.text import plural
 from app.results.service import ServiceExtension
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action, RunRow, RunSummary
-from storage.records.results import SEVERITIES, RunTurns, Turn
+from storage.records.results import FindingCounts, RunTurns, Turn
 
 LONGEST: Final = 200
 """Characters of a line of a summary."""
@@ -73,6 +72,7 @@ def _summary(row: RunRow, turns: RunTurns) -> RunSummary:
         turns.turns[-1].number if turns.turns else None,
         row.status,
         row.updated_at,
+        _counted(turns.turns[-1]) if turns.turns else None,
     )
 
 
@@ -84,12 +84,17 @@ def result_of(turn: Turn) -> str:
     if (turn.outcome or turn.state) != "completed":
         return _joined(turn.reason or (turn.failure_kind or "").replace("_", " "), lines)
     text = turn.summary or turn.reason or ""
-    if turn.findings is None:
+    if (findings := _counted(turn)) is None:
         return _joined(lines, text)
-    counted = Counter[str](one.severity or "finding" for one in turn.findings)
-    counts = ", ".join(plural(counted[one], one) for one in (*SEVERITIES, "finding") if counted[one]) or "no findings"
+    counts = str(findings)
     # The reviewer that ships counts them in its summary, behind the verdict.
     return _joined(counts, text.partition(counts)[0].rstrip(" :"), lines)
+
+
+def _counted(turn: Turn) -> FindingCounts | None:
+    if turn.findings is None:
+        return None
+    return FindingCounts(**Counter[str](one.severity or "finding" for one in turn.findings))
 
 
 def _joined(*parts: str) -> str:

@@ -7,6 +7,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from storage.records.repository import Repository
+from storage.records.results import FindingCounts
 from storage.records.run_fields import FINAL_STATUSES
 
 Presence = Literal["current", "unconfirmed", "lost"]
@@ -81,6 +82,8 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     """The run's status when the service was asked about it. Empty: it was not, or the run has changed since."""
     updated_at: datetime | None = None
     """The run's own time then."""
+    findings: FindingCounts | None = None
+    """Those of its last turn. None: not known, which is not the same as none."""
 
 
 SEPARATOR: Final = "\x1f"
