@@ -73,7 +73,7 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     asked: str = ""
     """The first line of its first instructions. Empty: not known."""
     result: str = ""
-    """Its result, in one line. Empty: it has not finished, or the service does not report it."""
+    """Its result, or its agent's last step while it works, in one line. Empty: the service does not report it."""
     agent: str | None = None
     """The name of the agent that works on it; None: not known."""
     turns: int | None = None

@@ -126,7 +126,10 @@ COLUMNS: Final = (
     RunColumn(
         "result",
         12,
-        cell=lambda facts: (safe_text(facts.row.summary.result, limit=FIELD_LIMIT), "plain"),
+        cell=lambda facts: (
+            safe_text(facts.row.summary.result, limit=FIELD_LIMIT),
+            "plain" if facts.row.is_final else "busy",
+        ),
         grows=3,
         most=60,
         ample=18,
