@@ -42,6 +42,16 @@ def eventually(
     return value
 
 
+def present(value: T | None) -> T:
+    """Return what has to be there.
+
+    Raises:
+        AssertionError: It is None.
+    """
+    assert value is not None
+    return value
+
+
 async def until(
     fact: Callable[[], T | Awaitable[T]],
     what: str = "the condition",

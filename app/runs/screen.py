@@ -22,12 +22,12 @@ from app.runs.query import QueryProblem, Vocabulary, parse, suggestions, unknown
 from app.runs.query.terms import STATES, KeyName
 from app.runs.screen_actions import (
     ON_A_RUN,
+    RETRY,
     RUN_BINDINGS,
-    FormName,
     RunActions,
     hidden,
     ids_of,
-    show_many,
+    keys_for,
     using_engine,
 )
 from app.runs.screen_loader import RunsLoader
@@ -87,7 +87,7 @@ class RunsScreen(RunActions):
         ),
         Binding("s", "pick_statuses", "status", tooltip="Filter by status", id="runs.statuses"),
         unkeyed("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
-        hidden("B", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
+        hidden("b", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
         hidden("t", "pick_dates", "when", tooltip="Filter by time", id="runs.dates"),
         unkeyed("same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
         unkeyed("pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
@@ -100,7 +100,7 @@ class RunsScreen(RunActions):
         hidden("u", "undo", "undo", tooltip="Restore the view just deleted", id="runs.undo"),
         unkeyed("save_view", "save view", tooltip="Save the filter and order as a tab", id="runs.save_view"),
         hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all that match", id="runs.mark_all"),
-        hidden("T", "retry", "retry failed", tooltip="Send the same instructions again", id="runs.retry"),
+        RETRY,
         unkeyed("export", "export", tooltip="Write the marked runs, or all that match, to a file", id="runs.export"),
         unkeyed("fetch_older", "fetch older runs", tooltip="Fetch older runs that match", id="runs.older"),
         unkeyed("pause(True)", "pause fetching", tooltip="Stop fetching older runs in the background", id="runs.pause"),
@@ -185,6 +185,14 @@ class RunsScreen(RunActions):
     def chosen_ids(self) -> tuple[str, ...]:
         """The marked runs; without marks, the one under the cursor."""
         return self.table.marks.ids or super().chosen_ids
+
+    @property
+    def keys_now(self) -> dict[str, str]:
+        """The keys that matter for the marked runs, or for the run under the cursor."""
+        if self.table.marks:
+            return dict.fromkeys(("continue_run", "retry", "follow_run", "cancel_run"), "")
+        row = self.table.row
+        return {} if row is None else keys_for(row.status, row.summary, is_final=row.is_final)
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -313,13 +321,9 @@ class RunsScreen(RunActions):
     def action_continue_run(self) -> None:
         """Continue the marked runs, or the one under the cursor."""
         if self.table.marks:
-            self._show_many("continue")
+            self.show_form("continue")
         else:
             super().action_continue_run()
-
-    def action_retry(self) -> None:
-        """Send the instructions of the marked runs that failed once more, or of the run under the cursor."""
-        self._show_many("retry")
 
     @using_engine("pick")
     async def action_mark_all(self, engine: "Engine") -> None:
@@ -334,15 +338,10 @@ class RunsScreen(RunActions):
 
         await show_export(self, engine, self.table_query, self.table.marks.ids)
 
-    @using_engine("form")
-    async def _show_many(self, engine: "Engine", name: FormName) -> None:
-        def sent(run_ids: tuple[str, ...]) -> None:
-            if run_ids:
-                # Runs that were left out stay marked, for another attempt.
-                self.table.mark(run_ids, is_marked=False)
-                self.session.poll_soon()
-
-        await show_many(self, engine, name, self.chosen_ids, sent)
+    def was_sent(self, run_ids: tuple[str, ...]) -> None:
+        """Unmark the runs: those that were left out stay marked, for another attempt."""
+        super().was_sent(run_ids)
+        self.table.mark(run_ids, is_marked=False)
 
     # The query
 
@@ -716,7 +715,9 @@ class RunsScreen(RunActions):
     def _show_needs_you(self) -> None:
         """Show what needs the user above the list, in no more lines than there are items."""
         items = self.session.inbox.items or () if self.session.settings.console.needs_you else ()
-        rows = tuple(NeedsYouRow(item) for item in items if item.kind in NEEDS_YOU)
+        # A host that is down stands there only with runs that failed on it.
+        wanted = (item for item in items if item.kind in NEEDS_YOU and (item.kind != "host" or item.run_ids))
+        rows = tuple(map(NeedsYouRow, wanted))
         most = min(len(rows), (self.app.size.height - AROUND) // SHARE_OF_ROWS)
         if self.needs_you.has_focus and most < 1:
             self._focus_rows()

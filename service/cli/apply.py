@@ -23,6 +23,7 @@ from service.text import one_line, plural
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
 """The name of a document's entry in the audit trail."""
+_UNCONNECTED: Final = "  on no connected host of its platform: it is used without a token, and no results are posted"
 _MOST_REFUSED: Final = 20
 """The postings that were given up, the latest, which `status` lists."""
 
@@ -78,7 +79,10 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
         lines.append(f"{organization['slug']}  {'created' if organization['created'] else 'kept'}")
         lines += [f"  it differs from the file, and stays so; to change it: {one}" for one in organization["differs"]]
         lines += [f"  token {one['alias']}: {one['value'] or 'kept'}" for one in organization["tokens"]]
-        urls = {f"{one['platform']}:{one['path']}": f"  {one['url']}" for one in organization["repositories"]}
+        urls = {
+            f"{one['platform']}:{one['path']}": f"  {one['url']}{_UNCONNECTED if one['connected'] is False else ''}"
+            for one in organization["repositories"]
+        }
         lines += [
             f"  {one['kind']} {one['name']}  {one['outcome']}{urls.get(one['name'], '')}"
             for one in owned[organization["id"]]

@@ -14,6 +14,8 @@ _KEPT: Final = "refs/fetched/"
 _DEFAULT: Final = f"{_KEPT}default"
 _BRANCH: Final = f"{_KEPT}branch"
 """The branch of the latest fetch; there is one fetch at a time."""
+_MOST_PACKS: Final = 40
+"""Beyond it the small ones become one: each fetch brings a pack."""
 _GONE: Final = "couldn't find remote ref"
 
 
@@ -88,9 +90,12 @@ class RepositoryMirror:
         if default is not None:
             kept[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
         if kept:
-            fetch = ("fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
+            # A pack, whatever it holds: git shows no progress while it unpacks one large file.
+            fetch = ("-c", "fetch.unpackLimit=1", "fetch", "--progress", "--no-tags", "--no-write-fetch-head")
             refs = [f"+{sources[name]}:{ref}" for name, ref in kept.items()]
-            self._git(*fetch, "--", self._url, *refs, git_dir=self.git_dir)
+            self._git(*fetch, "--no-auto-maintenance", "--", self._url, *refs, git_dir=self.git_dir)
+            if len(list((self.git_dir / "objects/pack").glob("*.pack"))) > _MOST_PACKS:
+                self._git("repack", "-d", "--quiet", "--geometric=2", git_dir=self.git_dir)
         # From the mirror itself: the fetched state, not the one announced a moment before.
         commits = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines() if kept else ()
         return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)), beside)

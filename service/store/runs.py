@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -94,7 +94,8 @@ class TurnRequest:
 class Filters:
     """Which runs to list; a filter of None is not applied."""
 
-    organization_id: str
+    organization_id: str | None
+    """None only for the operator."""
     status: str | None = None
     platform: str | None = None
     path: str | None = None
@@ -228,6 +229,11 @@ def by_id(connection: sa.Connection, run_id: str) -> Run | None:
     return first(connection, Run, runs, runs.c.id == run_id)
 
 
+def by_ids(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Run]:
+    """Return runs, keyed by id."""
+    return {run.id: run for run in found(connection, Run, runs, runs.c.id.in_(run_ids))}
+
+
 def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int) -> list[Run]:
     """Return up to `size` runs, newest first; `after` is (created_at, id) of the previous page's last run."""
     wanted = conditions(filters)
@@ -275,8 +281,9 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     """Return the SQL conditions for the filters."""
-    wanted = [runs.c.organization_id == filters.organization_id]
+    wanted: list[sa.ColumnElement[bool]] = []
     for column, value in (
+        (runs.c.organization_id, filters.organization_id),
         (runs.c.status, filters.status),
         (runs.c.platform, filters.platform),
         (runs.c.path_key, None if filters.path is None else filters.path.lower()),

@@ -67,6 +67,10 @@ class RunChanges(Struct, frozen=True):
         return bool(self.new or self.transitions or self.updated)
 
 
+ASKS: Final = "asks: "
+"""Begins the result of a turn that ended with a question."""
+
+
 class RunSummary(Struct, frozen=True, omit_defaults=True):
     """The subject of a run, as far as the ledger or the service has it; foreign text."""
 
@@ -84,6 +88,11 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     """The run's own time then."""
     findings: FindingCounts | None = None
     """Those of its last turn. None: not known, which is not the same as none."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether its agent waits for an answer."""
+        return self.result.startswith(ASKS)
 
 
 SEPARATOR: Final = "\x1f"

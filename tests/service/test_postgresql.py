@@ -30,7 +30,7 @@ from tests.waiting import COLD_START_S, eventually
 
 # An hour, so that a worker which is only slow is never taken for dead.
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n[limits]\nrequests_per_minute = 100000\n'
-HASTY = SETTINGS.replace("worker_ttl_s = 3600", "worker_ttl_s = 5")
+HASTY = SETTINGS.replace("worker_ttl_s = 3600", "worker_ttl_s = 2")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def many(shared: Deployment, request: pytest.FixtureRequest) -> Iterator[Deploym
 
 
 hasty = pytest.mark.parametrize("many", [HASTY], indirect=True, ids=["hasty"])
-"""Workers take each other for dead after five seconds."""
+"""Workers take each other for dead after two seconds."""
 
 
 def commits(made: Deployment, run: dict[str, Any]) -> list[str]:

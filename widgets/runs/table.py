@@ -158,8 +158,8 @@ class RunTable(CursorView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "sideways(1)", "columns to the right", show=False, id="table.right"),
-        Binding("left,h", "sideways(-1)", "columns to the left", show=False, id="table.left"),
+        Binding("right", "sideways(1)", "columns to the right", show=False, id="table.right"),
+        Binding("left", "sideways(-1)", "columns to the left", show=False, id="table.left"),
         Binding("enter", "choose", "open", show=False, key_display="enter", id="table.open"),
         Binding("space", "mark", "mark", show=False, tooltip="Mark the run for an action on several", id="table.mark"),
         Binding("shift+down,J", "stretch(1)", "mark down", show=False, id="table.mark_down"),

@@ -16,6 +16,7 @@ from service.store.turns import TurnOutcome
 from tests.service.conftest import NOW, accepted, order, organization
 from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
 from tests.service_process import lay_tables
+from tests.waiting import present
 
 EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
 PLACES = {
@@ -38,18 +39,22 @@ class Desk:
         self.settings = ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60)
         self.poster = Poster(self.database, self.settings, lambda: self.now)
         self.owner_id = organization(self.database, now=self.now)
-        fixer = AgentEntry.model_validate({"name": "fixer", "argv": ["/bin/true"], "on_completion": EVERYTHING})
+        self.plan(EVERYTHING)
         with self.database.write() as connection:
             self.connect(connection)
-            put_agent(connection, fixer, self.now)
             repositories.note_default_branch(connection, self.url, "main")
+
+    def plan(self, on_completion: dict[str, Any]) -> None:
+        """Set what the agent publishes."""
+        fixer = {"name": "fixer", "argv": ["/bin/true"], "on_completion": on_completion}
+        with self.database.write() as connection:
+            put_agent(connection, AgentEntry.model_validate(fixer), self.now)
 
     def connect(self, connection: Any, **changed: Any) -> None:
         """Connect the forge, in place of what was connected."""
         host = self.url.split("/")[2]
         entry = {"platform": self.platform, "host": host, "api_url": self.server.url, "token_env": "FORGE_TOKEN_HERE"}
-        owner = organizations.by_id(connection, self.owner_id)
-        assert owner is not None
+        owner = present(organizations.by_id(connection, self.owner_id))
         connect_host(connection, owner, HostEntry.model_validate(entry | changed), self.now)
 
     def begin(self, instructions: str = "Fix the login", branch: str = "agent/fix-1") -> str:
@@ -64,19 +69,16 @@ class Desk:
     def next_turn(self, run_id: str, instructions: str) -> int:
         """Give a run its next turn and claim it."""
         with self.database.write() as connection:
-            run = runs.by_id(connection, run_id)
-            assert run is not None
+            run = present(runs.by_id(connection, run_id))
             again = order(run.organization_id, run.agent, **self.place, instructions=instructions)
-            resumed = runs.resume(connection, run, again, self.now)
-            assert resumed is not None
+            resumed = present(runs.resume(connection, run, again, self.now))
             turns.claim(connection, run_id, resumed.turn, "w", self.now)
             return resumed.turn
 
     def at_work(self, run_id: str, commit: str, number: int = 1) -> None:
         """Say that a turn found its branch at a commit."""
         with self.database.write() as connection:
-            run = runs.by_id(connection, run_id)
-            assert run is not None
+            run = present(runs.by_id(connection, run_id))
             postings.at_work(connection, run, number, commit, self.now)
 
     def end(
