@@ -27,7 +27,7 @@ class WrittenText:
         self._cursor = ""
 
     def changes(self, output: str, height: int) -> str:
-        """Return what the terminal does not show yet of this output; a whole screen of this height is returned whole."""
+        """The part of this output that the terminal does not show yet; all of it if it draws every row."""
         before, *placed = _PLACE.split(output)
         if _OTHER_SCREEN in output or len(placed) // 3 > height:
             self._rows.clear()
