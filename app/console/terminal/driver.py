@@ -24,18 +24,21 @@ class WrittenText:
     def __init__(self) -> None:
         self._rows: dict[int, dict[int, tuple[str, int]]] = {}
         """A text and its width in cells, by row and column."""
-        self._cursor = ""
+        self._cursor: tuple[int, int] | None = None
 
     def changes(self, output: str, height: int) -> str:
         """The part of this output that the terminal does not show yet; all of it if it draws every row."""
         before, *placed = _PLACE.split(output)
         if _OTHER_SCREEN in output or len(placed) // 3 > height:
             self._rows.clear()
-        texts = zip(map(int, placed[::3]), map(int, placed[1::3]), placed[2::3], strict=True)
+        texts = list(zip(map(int, placed[::3]), map(int, placed[1::3]), placed[2::3], strict=True))
+        # A frame ends by placing the cursor.
+        cursor = texts.pop()[:2] if texts and not texts[-1][2] else None
         changed = before + "".join(self._changed(y, x, text.removesuffix("\n")) for y, x, text in texts)
-        # Each frame ends by placing the cursor.
-        cursor, self._cursor = self._cursor, "\x1b[{};{}H".format(*placed[-3:-1]) if placed else self._cursor
-        return changed + self._cursor if placed and (changed or cursor != self._cursor) else changed
+        if cursor is None or not (changed or cursor != self._cursor):
+            return changed
+        self._cursor = cursor
+        return "{}\x1b[{};{}H".format(changed, *cursor)
 
     def _changed(self, y: int, x: int, text: str) -> str:
         row = self._rows.setdefault(y, {})
