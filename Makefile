@@ -67,6 +67,9 @@ reference: .venv/.dev ## Write the command reference from the commands
 recording: .venv/.dev .venv/.browser ## Record the README's film and pictures on the demo (needs rsvg-convert, img2webp and chromium-driver)
 	@PYTHONPATH=. TERM=xterm-256color COLORTERM=truecolor $(BIN)/python docs/recording.py
 
+transcripts: .venv/.dev ## Record the sessions that the demo's fixer replays (needs Claude Code from npm, and root for /workspace)
+	@PYTHONPATH=. $(BIN)/python docs/transcripts.py
+
 snapshots: .venv/.dev ## Accept what the screens look like now, after looking at them
 	@$(BIN)/python -m pytest tests/console --snapshot-update
 

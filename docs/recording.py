@@ -109,9 +109,9 @@ async def film(recording: Recording, world: World, engine: Engine, failed: str) 
     await hold(0.6)
     above = await engine.cache.index_of(failed, RunFilter(statuses=("failed",)), RunSort())
     await press(*["j"] * (above or 0), then=0.2)
-    await press("enter", then=0.2, shows="F5")
+    await press("enter", then=0.2, shows="l Log")
     await hold(1.6)
-    await press("f5", then=0, shows="No space left")
+    await press("l", then=0, shows="No space left")
     await hold(2)
     (world.folder / "space").write_text("free")
     await press("escape", then=0.3, shows="Failed 24h")
@@ -120,14 +120,14 @@ async def film(recording: Recording, world: World, engine: Engine, failed: str) 
     await press("ctrl+s", then=1, shows="Copy as curl")
     await recording.pilot.pause(5)
     await press("ctrl+s", then=0.7, shows="started again")
-    await press("enter", then=0.7, shows="F5")
-    await press("f5", then=0.6, shows="stand-in agent")
+    await press("enter", then=0.7, shows="l Log")
+    await press("l", then=0.6, shows="stand-in agent")
     async with asyncio.timeout(PATIENCE_S):
         while {run.status for run in await of_task(engine) if run.run_id != failed} != {"completed"}:
             await engine.refresh()
             await recording.pilot.pause(1)
     await hold(1.2)
-    await press("f4", then=0, shows="CHANGELOG")
+    await press("d", then=0, shows="CHANGELOG")
     await hold(2.4)
 
 
@@ -141,7 +141,7 @@ async def review(pilot: Pilot[None], recording: Recording) -> None:
     keys = {" ": "space", ":": "colon", "/": "slash", "-": "minus"}
     query = [keys.get(key, key) for key in f"branch:{BRANCH} status:completed"]
     await recording.press("escape", "escape", "slash", *query)
-    await recording.press("enter", "enter", "f3")
+    await recording.press("enter", "enter", "r")
     await pilot.pause(3)
     recording.still("review")
 

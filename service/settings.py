@@ -72,6 +72,13 @@ class AgentLimits(_Section):
     """How long a model's stream may be silent."""
 
 
+class SigningSettings(_Section):
+    """The key that signs commits; the code host must know its public half as a signing key of the committer."""
+
+    ssh_key: Path
+    """A private key without passphrase."""
+
+
 class ExecutionSettings(_Section):
     """How turns are executed."""
 
@@ -97,6 +104,8 @@ class ExecutionSettings(_Section):
     """How long a turn keeps its slot if its machine has no room for it: other turns would not fit either."""
     author_name: str = "Runwarden reviewer"
     author_email: str = "reviewer@runwarden.invalid"
+    signing: SigningSettings | None = None
+    """With which key commits are signed; None: they are not."""
     agent: AgentLimits = AgentLimits()
 
 
@@ -114,6 +123,8 @@ class SmtpSettings(_Section):
     """The environment variable that holds the password."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 10
     """The time limit of one delivery, including connecting."""
+    proxy: bool = False
+    """Whether the mail server is reached through the proxy in HTTPS_PROXY, which must allow its port."""
 
     @model_validator(mode="after")
     def _protects_the_password(self) -> Self:

@@ -4,11 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from service import ids
 from service.agents import check
@@ -19,6 +19,7 @@ from service.reference import checked_path, location, without_login
 from service.store import agents, hosts, organizations, repositories, tokens, trials
 from service.store.database import alone
 from service.store.organizations import Organization
+from service.store.schema import GitHubApp
 from service.triggers.rules import TriggerRule
 
 Platform = Literal["github", "gitlab"]
@@ -40,6 +41,16 @@ class TokenEntry(_Entry):
     duration: str = "30d"
 
 
+class AppEntry(_Entry):
+    """A GitHub App: the service's tokens live an hour, and its commits are the App's."""
+
+    id: Annotated[int, Field(gt=0)]
+    key_file: Name
+    """The file with its private key."""
+    installation_id: Annotated[int, Field(gt=0)] | None = None
+    """None: it is installed once."""
+
+
 class HostEntry(_Entry):
     """A connected code host."""
 
@@ -52,6 +63,18 @@ class HostEntry(_Entry):
     token_env: VariableName | None = None
     token_ends: date | None = None
     """The day on which the token expires; None to rely on the host's information."""
+    token_command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Prints a token of short life."""
+    app: AppEntry | None = None
+    """A GitHub App whose installation has the token."""
+
+    @model_validator(mode="after")
+    def _has_one_token(self) -> Self:
+        if sum(map(bool, (self.token_env, self.token_command, self.app))) > 1:
+            raise ValueError("a host has one of token_env, token_command and app")
+        if self.app is not None and (self.platform != "github" or self.probe != "api"):
+            raise ValueError("app is for the platform github with its API (probe api)")
+        return self
 
 
 class RepositoryEntry(_Entry):
@@ -279,6 +302,8 @@ def _host(entry: HostEntry) -> hosts.Host:
         clone_url=entry.clone_url,
         token_env=entry.token_env,
         token_ends=None if entry.token_ends is None else entry.token_ends.isoformat(),
+        token_command=entry.token_command,
+        app=None if entry.app is None else GitHubApp(**entry.app.model_dump()),
     )
 
 
@@ -440,6 +465,7 @@ class _Organizations:
             "hosts": [host.platform for host in entry.hosts],
             "repositories": [
                 {"name": one.name, "platform": one.platform, "path": one.path, "url": without_login(one.url)}
+                | {"connected": self._is_connected(organization.id, one)}
                 for one in configured
             ],
         }
@@ -494,6 +520,12 @@ class _Organizations:
         if before != made:
             held[_key(made)] = self._configured[owner, _key(made)] = made
         return made
+
+    def _is_connected(self, owner: str, repository: repositories.Repository) -> bool | None:
+        """Whether a repository is on a connected host; None: its address names no host."""
+        where = location(repository.url)
+        named = {(one.platform, one.host) for one in self._hosts[owner]}
+        return None if where is None or not where.host else (repository.platform, where.host) in named
 
     def _token(self, organization: Organization, entry: TokenEntry) -> dict[str, object]:
         held = self._tokens[organization.id]

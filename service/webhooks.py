@@ -1,6 +1,7 @@
 """Delivery of outgoing events: signed as in Standard Webhooks, and retried until delivered or given up."""
 
 import base64
+import contextlib
 import hmac
 import ipaddress
 import logging
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.forge.client import wait_of
 from service.hosts.http import HostUnreachableError, ask
-from service.network import Address, Host, HostError, is_public, port_of, resolve
+from service.network import Address, Host, HostError, is_public, port_of, proxy_of, resolve
 from service.settings import EventSettings
 from service.store import events
 from service.store.database import Database
@@ -43,10 +44,15 @@ def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
         name, port = parts.hostname or "", port_of(parts)
     except (ValueError, KeyError) as error:
         raise EndpointError("the address must read https://host/path, without login or fragment") from error
-    try:
-        resolved = resolve(Host.parse(name), port)
-    except (OSError, HostError):
-        resolved = []
+    resolved: list[Address] = []
+    with contextlib.suppress(HostError):
+        host = Host.parse(name)
+        try:
+            resolved = resolve(host, port)
+        except OSError:
+            if parts.scheme == "https" and proxy_of("https", host, port) is not None:
+                # Only the proxy can look it up, and decides.
+                return [(host.text, port)]
     ips = {one: ipaddress.ip_address(one[0].partition("%")[0]) for one in resolved}
     usable = [one for one in resolved if any(ips[one] in network for network in allowed)]
     if parts.scheme == "https":

@@ -1,7 +1,7 @@
 """`runwarden runs retry`: runs that failed, once more with what began their last turn."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +28,7 @@ from app.api.requests import WriteRequest
 from app.cli.context import Invocation
 from app.cli.documents import error_document
 from app.cli.exits import CommandFailedError, Failure, failed
-from app.cli.options import RUN_IDS, FactCommand, as_key, async_command
+from app.cli.options import RUN_IDS, FactCommand, as_key, async_command, options_of
 from app.cli.output import Column
 from app.cli.running import asking
 from app.engine.text import plural
@@ -72,30 +72,46 @@ class Retry(Struct, frozen=True):
         }
 
 
+retry_options: Final = options_of(
+    click.option("--yes", is_flag=True, help="Send without asking."),
+    click.option(
+        "--key",
+        "--idempotency-key",
+        "key",
+        callback=as_key,
+        metavar="PREFIX",
+        help="Send each run once under the key PREFIX-RUN_ID. Default: once for each of its failures.",
+    ),
+    DRY_RUN_OPTION,
+    wait_options,
+)
+
+
 @click.command("retry", cls=FactCommand)
 @RUN_IDS
-@click.option("--yes", is_flag=True, help="Send without asking.")
-@click.option(
-    "--key",
-    "--idempotency-key",
-    "key",
-    callback=as_key,
-    metavar="PREFIX",
-    help="Send each run once under the key PREFIX-RUN_ID. Default: once for each of its failures.",
-)
-@DRY_RUN_OPTION
-@wait_options
+@retry_options
 @async_command
-async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], yes: bool, **given: Any) -> int:
+async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], **given: Any) -> int:
     """Retry failed runs with the same instructions, repository and branch.
 
     Others' instructions are known if the service has the results extension. After one question the retries are sent one
     after the other, in batches of send_cap. An interrupted command can simply be repeated: each failure is retried
     once.
     """
+
+    async def named(_: "Engine") -> Sequence[str]:
+        return run_ids
+
+    return await retry_runs(invocation, named, **given)
+
+
+async def retry_runs(
+    invocation: Invocation, named: Callable[["Engine"], Awaitable[Sequence[str]]], *, yes: bool, **given: Any
+) -> int:
+    """Retry the named runs, with the `retry_options` as given."""
     options, failure = WriteOptions(**given), None
     async with invocation.writer(dry_run=options.dry_run) as engine:
-        planned = [await plan(engine, run_id, options.key) for run_id in run_ids]
+        planned = [await plan(engine, run_id, options.key) for run_id in await named(engine)]
         results = list({each.run_id: each for each in planned}.values())
         to_send = [each for each in results if each.result.outcome == "to_send"]
         count = len(to_send)

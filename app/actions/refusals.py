@@ -1,13 +1,15 @@
 """Refusals: why a request is not sent, and the problems of its fields, found before anything is prepared or sent."""
 
+import json
 import math
 import re
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 
 from app.api.requests import (
+    RULE,
     CancelRun,
     ContinueRun,
     CreateOrganization,
@@ -201,9 +203,13 @@ class AlreadyAskedError(ActionRefusedError):
         self.existing = existing
 
     def is_for(self, request: WriteRequest) -> bool:
-        """Whether the action in the ledger is of this request, not of another one under the same key."""
-        existing = self.existing
-        return (existing.path, existing.body_json) == (request.path, as_json(request, existing.action_id))
+        """Whether the action in the ledger is of this request, whichever rule sent it, or of another under the key."""
+        existing, bodies = self.existing, list[dict[str, Any]]()
+        for text in (existing.body_json, as_json(request, existing.action_id)):
+            body = json.loads(text)
+            notes = {name: value for name, value in (body.get("metadata") or {}).items() if name != RULE}
+            bodies.append({**body, "metadata": notes})
+        return existing.path == request.path and bodies[0] == bodies[1]
 
 
 class DoubtfulIdError(ActionRefusedError):

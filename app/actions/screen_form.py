@@ -98,12 +98,14 @@ class ActionForm(ModalScreen[Action | None]):
         draft: str,
         values: Mapping[str, str] | None = None,
         fresh_wins: bool = False,
+        is_ready: bool = False,
         focus: str = "",
     ) -> None:
         """Prepare; the draft is named after the form's origin.
 
-        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key. `focus`: the field
-        to begin with; empty: the one most in need of a value.
+        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key. If it `is_ready`,
+        it begins with the preview, unless there is a draft. `focus`: the field to begin with; empty: the one most in
+        need of a value.
         """
         super().__init__()
         self.engine = engine
@@ -115,6 +117,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.set_class(self.instructions is not None, "-long", update=False)
         self.form_draft = FormDraft(engine, draft, self.values, self._warn)
         self._fresh_wins = fresh_wins
+        self._is_ready = is_ready
         self._other: Values | None = None
         """The values that ctrl+n shows instead; None: there are no others."""
         self._is_fresh = True
@@ -233,6 +236,8 @@ class ActionForm(ModalScreen[Action | None]):
             self._fill(values)
         self.enter("editing")
         self._offer_repositories()
+        if self._is_ready and self._is_fresh:
+            after_refresh(self, self.action_forward)
 
     async def on_unmount(self) -> None:
         """Store the draft, however the form was closed."""

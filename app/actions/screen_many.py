@@ -306,24 +306,25 @@ class ManyForm(ActionForm):
         now = engine.clock()
         self._batch = RunBatch(f"{task.text.draft} {now.isoformat()}", task, now)
         self.FIELDS = (Field("instructions", "instructions", task.text.hint, TEXT, task.text.placeholder),)
-        super().__init__(engine, draft=task.text.draft)
+        super().__init__(engine, draft=task.text.draft, is_ready=task.text is RETRY)
 
     def make_rows(self) -> Sequence[Widget]:
         """The runs, the batches and the instructions."""
+        return (*(FormFact(name, fact) for name, fact in self._facts().items()), *super().make_rows())
+
+    def _facts(self) -> dict[str, SafeText]:
         runs, task = self._many.runs, self._many
         count = len({run.repository.label for run in runs})
-        which = f"{len(runs):,} on {count:,} {'repository' if count == 1 else 'repositories'}"
-        rows: list[Widget] = [FormFact("runs", safe_text(which))]
+        facts = {"runs": f"{len(runs):,} on {count:,} {'repository' if count == 1 else 'repositories'}"}
         if len(runs) > self._cap:
-            batches = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
-            rows.append(FormFact("batches", safe_text(batches)))
+            facts["batches"] = f"first {self._cap:,}, then the next: at most {self._cap:,} at a time (send_cap)"
         if task.text is RETRY and any(task.asked[run.run_id].is_reported for run in runs):
             origins = Counter(task.asked[run.run_id].origin for run in runs)
             said = ", ".join(f"{count:,} {origin}" for origin, count in origins.items())
-            rows.append(FormFact("words", safe_text(said if len(runs) > 1 else next(iter(origins)))))
+            facts["words"] = said if len(runs) > 1 else next(iter(origins))
         if task.left_out:
-            rows.append(FormFact("left out", safe_text(task.left_out)))
-        return (*rows, *super().make_rows())
+            facts["left out"] = task.left_out
+        return {name: safe_text(fact) for name, fact in facts.items()}
 
     def build(self, values: Values) -> RequestOrProblems:
         """The first of the requests, or the problems."""
@@ -395,7 +396,9 @@ class ManyForm(ActionForm):
     def show_preview(self, request: WriteRequest) -> None:
         """Show all runs, and the first request."""
         super().show_preview(request)
-        lines = [Content.assemble((self.consequence(request), "")), Content()]
+        lines = [Content(self.consequence(request)), Content()]
+        lines += [Content.assemble((f"{name:<10}", STYLES["quiet"]), fact) for name, fact in self._facts().items()]
+        lines.append(Content())
         for number, run in enumerate(self._many.runs, 1):
             run_id = safe_text(run.run_id, limit=60)
             room = self.dialog.content_size.width - _PADDING - cell_len(run_id)

@@ -68,7 +68,7 @@ class ResolveForm(ModalScreen[Action | None]):
     SCOPED_CSS = False
     BUTTONS: ClassVar[Sequence[FormButton]] = (
         FormButton("cancel", "Leave it unknown", "esc", "cancel", ("editing",)),
-        FormButton("force", "Record it anyway", "^o", "force", ("editing",)),
+        FormButton("force", "Record it anyway", "^y", "force", ("editing",)),
         FormButton("apply", "Resolve it", "^s", "apply", ("editing",), is_primary=True),
     )
     BINDINGS: ClassVar[list[BindingType]] = [

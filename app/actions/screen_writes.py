@@ -87,7 +87,8 @@ class ContinueRunForm(ActionForm):
         self.FIELDS = (
             Field("instructions", "answer" if question else "instructions", hint, TEXT, "What should it do next?"),
         )
-        super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=bool(said))
+        is_given = bool(said)
+        super().__init__(engine, draft=named("run.continue", run.run_id), fresh_wins=is_given, is_ready=is_given)
         self.beginning = {"instructions": said} if said else None
         self.closes_when_done = bool(said or question)
 
@@ -104,8 +105,6 @@ class ContinueRunForm(ActionForm):
         """Read the conversation, once there is room to show it."""
         after_refresh(self, self._read_conversation)
         self._ask_service()
-        if self.beginning is not None:
-            after_refresh(self, self.action_forward)
 
     def actions_changed(self) -> None:
         """Show a turn that was sent or resolved."""

@@ -9,11 +9,11 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.actions.actions import Actions
+from app.actions.actions import Actions, retry_key
 from app.actions.asked import Asked, ReadTurns, what_began
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError
 from app.api.errors import ApiError
-from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
+from app.api.requests import RULE, CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
 from app.automations.rule import (
     DoAgent,
     DoCancel,
@@ -37,9 +37,6 @@ from storage.records.alert import Alert, Level
 from storage.records.decision import Decision, Outcome
 from storage.records.error_kinds import error_kind
 from storage.state import State
-
-MARK: Final = "runwarden_automation"
-"""The metadata key for the rule's name in runs that an automation started."""
 
 _LONGEST_TITLE: Final = 120
 _LONGEST_TEXT: Final = 400
@@ -106,13 +103,13 @@ class ResponseRunner(Struct, frozen=True):
                     reference = Repository.parse(filled(repository, facts))
                 except ValueError as error:
                     raise CannotActError(str(error)) from error
-                return StartRun(filled(instructions, facts), reference, _branch(branch, facts), {MARK: rule.name})
+                return StartRun(filled(instructions, facts), reference, _branch(branch, facts), {RULE: rule.name})
             case DoAgent(agent, repository, branch, inputs):
                 given = {name: filled(value, facts) for name, value in inputs}
                 return StartAgent(agent, filled(repository, facts), _branch(branch, facts), {**given})
             case DoContinue(instructions):
                 run = (await self._cached(facts)).run
-                return ContinueRun(run.run_id, filled(instructions, facts), run.repository, None, {MARK: rule.name})
+                return ContinueRun(run.run_id, filled(instructions, facts), run.repository, None, {RULE: rule.name})
             case DoCancel():
                 cancellation = CancelRun(facts["run.id"])
                 try:
@@ -126,7 +123,7 @@ class ResponseRunner(Struct, frozen=True):
                     raise CannotActError(f"its instructions are unknown. {original.reason}".rstrip("."))
                 again = original.request
                 if isinstance(again, StartRun | ContinueRun):
-                    return replace(again, metadata={**again.metadata, MARK: rule.name})
+                    return replace(again, metadata={**again.metadata, RULE: rule.name})
                 return again
             case DoSend(kind):
                 asked = json.loads(decision.request_json or "null")
@@ -147,8 +144,11 @@ class ResponseRunner(Struct, frozen=True):
             if decision.request_json is not None and shown(request) != decision.request_json:
                 return ActingResult("expired", "the request differs from the approved one")
             own = replace(self.actions, actor=f"bot:{rule.name}:{self.actions.actor.rpartition(':')[2]}")
-            key = decision.occurrence.facts.get("key")
-            key = key or f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}"
+            facts = decision.occurrence.facts
+            key = facts.get("key") or f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}"
+            if isinstance(rule.do, DoRetry):
+                # One key for a failure, whoever retries it: it is retried once, and then it is dealt with.
+                key = retry_key((await self._cached(facts)).run)
             action = await own.submit(request, key=key)
         except AlreadyAskedError as asked:
             return result_of(asked.existing)

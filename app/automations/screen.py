@@ -81,7 +81,7 @@ class AutomationsScreen(BaseScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "v", "approvals", "approvals", tooltip="Approve or reject waiting requests", id="automations.approvals"
+            "V", "approvals", "approvals", tooltip="Approve or reject waiting requests", id="automations.approvals"
         ),
         Binding("n", "new", "new", tooltip="Create an automation from a template", id="automations.new"),
         Binding("E", "edit", "edit", tooltip="Edit its table in the configuration", id="automations.edit"),
@@ -105,7 +105,6 @@ class AutomationsScreen(BaseScreen):
         Binding(
             "y", "copy", "copy name", show=False, tooltip="Copy the name for the command line", id="automations.copy"
         ),
-        Binding("r", "refresh", "refresh", tooltip="Reload the rules and their results", id="app.refresh"),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -189,7 +188,7 @@ class AutomationsScreen(BaseScreen):
         self._table.say(UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty)
 
     def go_to(self, target: str) -> None:
-        """Put the cursor on the rule of this name, or open the approval of this number."""
+        """Put the cursor on the rule of this name; `approval:NAME` opens what waits for approval, the rule's marked."""
         self._requested = target
         self._reader.ask()
 
@@ -239,8 +238,8 @@ class AutomationsScreen(BaseScreen):
             self._automations = automations
             self.query_one(StatusLine).show(automations.status)
             target, self._requested = self._requested, ""
-            if any(target == str(decision.decision_id) for decision in automations.waiting):
-                self._show_approvals(int(target))
+            if any(target == f"approval:{decision.rule}" for decision in automations.waiting):
+                self._show_approvals(target.removeprefix("approval:"))
             elif target:
                 self._table.seek(target)
         self.refresh_bindings()
@@ -258,7 +257,7 @@ class AutomationsScreen(BaseScreen):
 
     def action_refresh(self) -> None:
         """Read the rules again and poll the service."""
-        self.session.poll_soon()
+        super().action_refresh()
         self._reader.ask()
 
     @on(StatusLine.ApprovalsClicked)
@@ -266,9 +265,9 @@ class AutomationsScreen(BaseScreen):
         """Show the requests that wait for approval."""
         self._show_approvals()
 
-    def _show_approvals(self, first: int | None = None) -> None:
-        """Show the requests that wait for approval, with the cursor on this decision."""
-        self.app.push_screen(ApprovalsSheet(self.session, self._file, first), lambda _: self._reader.ask())
+    def _show_approvals(self, rule: str = "") -> None:
+        """Show the requests that wait for approval, with those of this rule marked."""
+        self.app.push_screen(ApprovalsSheet(self.session, self._file, rule), lambda _: self._reader.ask())
 
     # The rule's text
 

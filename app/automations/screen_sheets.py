@@ -244,7 +244,7 @@ class ApprovalsSheet(Sheet[None]):
             tooltip="Let the bot send it as shown",
             id="approvals.approve",
         ),
-        Binding("X", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
+        Binding("ctrl+k", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
         Binding("space", "mark", "mark", tooltip="Mark several to answer at once", id="approvals.mark"),
         Binding("asterisk", "mark_all", "mark all", show=False, key_display="*", id="approvals.mark_all"),
         Binding("enter", "request", "request", tooltip="Show the exact request, or the list", id="approvals.request"),
@@ -263,13 +263,14 @@ class ApprovalsSheet(Sheet[None]):
     ApprovalsSheet .-open RequestPreview {{ display: block; height: 1fr; }}
     """
 
-    def __init__(self, session: Session, file: RulesFile, first: int | None) -> None:
-        """Prepare; the cursor starts on the decision `first`."""
+    def __init__(self, session: Session, file: RulesFile, rule: str = "") -> None:
+        """Prepare; the requests of this rule are marked."""
         super().__init__()
         self._session = session
         self._file = file
         self._list = LeadList(id="approvals")
-        self._list.seek("" if first is None else str(first))
+        self._rule = rule
+        """The rule whose requests are to be marked; empty: they are."""
         self._waiting: tuple[Approval, ...] = ()
         self._marked: set[str] = set()
         """The keys of the marked ones."""
@@ -309,7 +310,7 @@ class ApprovalsSheet(Sheet[None]):
         is_meant = self._second_press.press() and not self._is_swapped
         self._is_swapped = False
         if not is_meant:
-            again = "^s again to approve" if is_approved else "X again to reject"
+            again = "^s again to approve" if is_approved else "^k again to reject"
             self.query_one(Vertical).border_subtitle = f"Check it, then press {again}"
         elif self._chosen:
             self._answer = self._chosen, is_approved
@@ -384,6 +385,9 @@ class ApprovalsSheet(Sheet[None]):
             self._answered = await self._session.guard(self._elsewhere, gone[0].decision)
         self._waiting = waiting
         self._marked &= {each.key for each in waiting}
+        if own := [each.key for each in waiting if each.decision.rule == self._rule]:
+            self._list.seek(own[0])
+            self._marked, self._rule = {*own} if len(own) > 1 else set(), ""
         if not waiting:
             if self._answered:
                 self._session.notify(self._answered)
@@ -404,7 +408,7 @@ class ApprovalsSheet(Sheet[None]):
         self.query_one(".keys", Static).update(
             key_words(
                 ("^s", f"approve{number}", "screen.answer(True)"),
-                ("X", f"reject{number}", "screen.answer(False)"),
+                ("^k", f"reject{number}", "screen.answer(False)"),
                 ("space", "mark", "screen.mark"),
                 ("enter", "request", "screen.request"),
                 ("esc", "close", "screen.leave"),

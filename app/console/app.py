@@ -108,14 +108,14 @@ class Navigation:
         for run_id in visited.run_ids[len(self._covering()) :]:
             self.open_run(session, run_id)
 
-    def open_run(self, session: Session, run_id: str | None) -> None:
+    def open_run(self, session: Session, run_id: str | None, part: str = "conversation") -> None:
         """Show a run on the full screen, unless it is shown already."""
         from app.runs.screen_run import RunScreen
 
         screen = self._app.screen
         is_here = isinstance(screen, RunScreen) and screen.focused_run_id == run_id
         if run_id is not None and session.engine is not None and not is_here:
-            self._app.push_screen(RunScreen(session, run_id))
+            self._app.push_screen(RunScreen(session, run_id, part))
 
     @property
     def here(self) -> VisitedScreen | None:
@@ -254,10 +254,12 @@ class RunwardenApp(BaseApp[None]):
     @on(OpenRun)
     @on(FollowStrip.Picked)
     def _open_run(self, message: OpenRun | FollowStrip.Picked) -> None:
-        if isinstance(message, OpenRun) and message.profile not in {"", self.session.profile.name}:
-            self.switch_profile(message.profile, message.run_id)
-        else:
+        if not isinstance(message, OpenRun):
             self.navigation.open_run(self.session, message.run_id)
+        elif message.profile in {"", self.session.profile.name}:
+            self.navigation.open_run(self.session, message.run_id, message.part)
+        else:
+            self.switch_profile(message.profile, message)
 
     @on(FollowRun)
     def _follow_run(self, message: FollowRun) -> None:
@@ -364,7 +366,7 @@ class RunwardenApp(BaseApp[None]):
     def _can_switch(self) -> bool:
         return self.engines is not None and len(self.engines.profiles) > 1
 
-    def switch_profile(self, name: str | None, run_id: str | None = None) -> None:
+    def switch_profile(self, name: str | None, run: OpenRun | None = None) -> None:
         """Switch to another profile, and open one of its runs; None, or the profile on show: do nothing."""
         session = self.session
         if name == ALL:
@@ -379,11 +381,11 @@ class RunwardenApp(BaseApp[None]):
             session.notify(session.not_open)
         else:
             self._is_switching = True
-            self.run_worker(partial(self._switch, self.engines, name, run_id), group="switch")
+            self.run_worker(partial(self._switch, self.engines, name, run), group="switch")
 
-    async def _switch(self, engines: "ProfileEngines", name: str, run_id: str | None) -> None:
+    async def _switch(self, engines: "ProfileEngines", name: str, run: OpenRun | None) -> None:
         left, profile = self.session, engines.profile(name)
-        came_from = self.navigation.here if run_id is not None else None
+        came_from = self.navigation.here if run is not None else None
         try:
             self.add_mode(BETWEEN, lambda: BetweenScreen(name))
             await self.switch_mode(BETWEEN)
@@ -407,15 +409,15 @@ class RunwardenApp(BaseApp[None]):
             self.terminal.show_vitals(self.session.vitals.now)
             await self.switch_mode(self.DEFAULT_MODE)
             await self.remove_mode(BETWEEN)
-            if run_id is not None:
-                self.run_worker(partial(self._open_once_open, self.session, run_id))
+            if run is not None:
+                self.run_worker(partial(self._open_once_open, self.session, run))
         finally:
             self._is_switching = False
 
-    async def _open_once_open(self, session: Session, run_id: str) -> None:
+    async def _open_once_open(self, session: Session, run: OpenRun) -> None:
         await session.opened()
         if session is self.session:
-            self.navigation.open_run(session, run_id)
+            self.navigation.open_run(session, run.run_id, run.part)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""

@@ -18,6 +18,8 @@ class OpenRun(Message):
     run_id: str
     profile: str = ""
     """Whose run it is: the console switches to it. Empty: the one on show."""
+    part: str = "conversation"
+    """The part of its page to show."""
 
 
 @dataclass

@@ -448,7 +448,7 @@ class MarkPicker(PickerScreen[Picked]):
         self.dismiss(((), ()))
 
 
-HINTS: Final = "enter open · f follow all · X drop the list · esc close"
+HINTS: Final = "enter open · f follow all · del drop the list · esc close"
 
 
 class BatchScreen(Sheet[str | None]):
@@ -458,7 +458,7 @@ class BatchScreen(Sheet[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "close", id="batch.close"),
         Binding("f", "follow", "follow all", id="batch.follow"),
-        Binding("X", "drop", "drop the list", id="batch.drop"),
+        Binding("delete,backspace", "drop", "drop the list", id="batch.drop"),
     ]
 
     def __init__(self, session: Session, key: str) -> None:

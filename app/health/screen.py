@@ -135,7 +135,7 @@ def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[Heal
 
 
 OUR_LINK: Final = "our link"
-WAIT: Final = "Polling continues; press r to ask now."
+WAIT: Final = "Polling continues; press ctrl+r to ask now."
 _CONNECTING: Final = Badge("◌", "connecting…", "wait")
 _HOST_ADVICE: Final = {
     NO_STATUS: "The service gives no status for this host.",
@@ -353,7 +353,6 @@ class HealthScreen(BaseScreen):
             tooltip="Go to the next incident",
             id="health.incident",
         ),
-        Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -405,10 +404,6 @@ class HealthScreen(BaseScreen):
         self.query_one(NoticePage).show(self.session.vitals.storage_trouble or UNREADABLE)
         was_answered = any(link.last_ok_at is not None for link in self._view.links)
         self.set_class(self.session.vitals.storage_trouble is not None and not was_answered, "-unreadable")
-
-    def action_refresh(self) -> None:
-        """Poll the service now."""
-        self.session.poll_soon()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer a retry only on rows that lead to runs, and the next incident only if there is one."""

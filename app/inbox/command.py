@@ -4,21 +4,23 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import click
 
+from app.actions.command_retry import retry_options, retry_runs
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, reading
 from app.cli.output import Column, facts
+from app.engine.engine import Engine
 from app.engine.text import plural
 from app.engine.times import exact_ago, parse_duration, rfc3339
 from app.inbox.inbox import Inbox
 from app.notify.delivery import send
 from app.profiles.settings import DEFAULT_ROUTE
 from storage.records.alert import Delivery, Message
-from storage.records.inbox import NO_TIME, InboxItem, Mark
+from storage.records.inbox import NO_TIME, RETRIED, InboxItem, Mark
 
 TONES: Final = {"critical": "bad", "decide": "warn", "delivered": "good", "failed": "bad", "expired": "bad"}
 """By an item's severity or a message's outcome."""
@@ -54,7 +56,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     entries = [
         facts(item, "key kind title severity count choices")
         | {"at": None if item.at == NO_TIME else rfc3339(item.at), "back": item.back or None, "cure": item.cure or None}
-        | {"runs": [entry.run_id for entry in item.entries if entry.run_id], "by": item.by or None}
+        | {"runs": list(item.run_ids), "by": item.by or None}
         for item in items
     ]
     columns: tuple[Column[InboxItem], ...] = (
@@ -82,6 +84,22 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
 async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     """Mark items as done (`all`: all items listed now); later events bring them back."""
     return await _mark(invocation, keys, lambda box, items: box.done(items))
+
+
+@inbox.command("retry", cls=FactCommand)
+@KEYS
+@retry_options
+@async_command
+async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **given: Any) -> int:
+    """Retry the failed runs of items, as `runs retry` does: of an outage, all runs that it broke."""
+
+    async def named(engine: Engine) -> list[str]:
+        items = _named(await Inbox.of(engine).items(), keys)
+        if run_ids := [run_id for item in items if item.kind in RETRIED for run_id in item.run_ids]:
+            return run_ids
+        raise failed("not_found", "Nothing was sent: these items have no failed runs.")
+
+    return await retry_runs(invocation, named, **given)
 
 
 @inbox.command("snooze", cls=FactCommand)
@@ -129,13 +147,20 @@ async def _mark(
     invocation: Invocation, keys: Sequence[str], mark: Callable[[Inbox, list[InboxItem]], Awaitable[None]]
 ) -> int:
     async with _opened(invocation) as box:
-        items = {item.key: item for item in await box.items()}
-        chosen = list(items) if list(keys) == [ALL] else list(dict.fromkeys(keys))
-        if missing := [key for key in chosen if key not in items]:
-            raise failed("not_found", f"There is no item {missing[0]!r}. See: runwarden inbox list")
-        await mark(box, [items[key] for key in chosen])
-    invocation.output.record({"keys": chosen}, [("marked", key) for key in chosen] or [("unchanged", "nothing")])
+        items = _named(await box.items(), keys)
+        await mark(box, items)
+    marked = [item.key for item in items]
+    invocation.output.record({"keys": marked}, [("marked", key) for key in marked] or [("unchanged", "nothing")])
     return Exit.DONE
+
+
+def _named(items: Sequence[InboxItem], keys: Sequence[str]) -> list[InboxItem]:
+    """The items of these keys, each once; all, if that is the only key."""
+    by_key = {item.key: item for item in items}
+    chosen = list(by_key) if list(keys) == [ALL] else list(dict.fromkeys(keys))
+    if missing := [key for key in chosen if key not in by_key]:
+        raise failed("not_found", f"There is no item {missing[0]!r}. See: runwarden inbox list")
+    return [by_key[key] for key in chosen]
 
 
 @click.group(cls=CommandGroup)

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -18,7 +18,7 @@ from app.automations.occurrences import reason_of
 from app.automations.rule import Rule
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
-from app.engine.times import span
+from app.engine.times import clock_time, day, rfc3339, span
 from app.health.facts import Incident, unobserved_since
 from app.notify.incidents import IncidentReader
 from app.runs.document import as_received
@@ -33,8 +33,6 @@ LOOK_BACK: Final = timedelta(days=14)
 """Runs that failed longer ago are not listed."""
 MOST_RUNS: Final = 5_000
 MOST_MESSAGES: Final = 100
-MOST_ENTRIES: Final = 50
-"""The most runs listed for one item."""
 SILENT_AFTER: Final = timedelta(minutes=10)
 """A bot that was idle for this long is reported as missing; cron would have started it by then."""
 _LONGEST_REASON: Final = 100
@@ -59,14 +57,10 @@ class Cause:
     """The title for several events, without the number in front of it. Empty: the same as `one`."""
     entries: list[InboxEntry] = field(default_factory=list)
     cure: str = ""
-    """The arguments of the command that resolves it."""
+    """The arguments of the command that resolves it; for approvals without the decisions."""
     subject: str = ""
-    group: str = ""
-    """The key for marks on all causes in a repository, as `notify ack` sets them."""
     choices: tuple[str, ...] = ()
     """The answers offered for a question."""
-    by: str = ""
-    """The rule that asks for an approval, and the run that it is about."""
 
 
 class Inbox(Struct, frozen=True):
@@ -101,22 +95,23 @@ class Inbox(Struct, frozen=True):
 
     async def done(self, items: Sequence[InboxItem]) -> None:
         """Mark the items as done; later events bring them back."""
-        await self._mark({entry.key: Mark(done_until=entry.at) for entry in await self._whole(items)})
+        await self._mark({key: Mark(done_until=at) for key, at in (await self._whole(items)).items()})
 
     async def snooze(self, items: Sequence[InboxItem], until: datetime) -> None:
         """Snooze the items until this time; new events bring them back sooner."""
         marks = await self._marks()
         await self._mark(
             {
-                entry.key: replace(marks.get(entry.key, _NO_MARK), snoozed_until=until, seen_until=entry.at)
-                for entry in await self._whole(items)
+                key: replace(marks.get(key, _NO_MARK), snoozed_until=until, seen_until=at)
+                for key, at in (await self._whole(items)).items()
             }
         )
 
     async def mute(self, items: Sequence[InboxItem]) -> None:
-        """Hide the items permanently, even if more events follow."""
-        keys = [key for item in items for key in (item.key, *(entry.key for entry in item.newest))]
-        await self._mark(dict.fromkeys(keys, Mark(is_muted=True)))
+        """Hide the items permanently, even if more events follow: of a host that is down, its next outages as well."""
+        keys = {key for item in items for key in (item.key, *(entry.key for entry in item.entries))}
+        keys |= {entry.group for item in items for entry in item.entries if not entry.run_id}
+        await self._mark(dict.fromkeys(keys - {""}, Mark(is_muted=True)))
 
     async def undo(self) -> tuple[str, ...]:
         """Undo the last change made by any console and return its keys; a further call undoes the one before."""
@@ -132,28 +127,34 @@ class Inbox(Struct, frozen=True):
     async def _marks(self) -> Mapping[str, Mark]:
         return {} if self.causes.state is None else await self.causes.state.marks()
 
-    async def _whole(self, items: Sequence[InboxItem]) -> Iterable[InboxEntry]:
-        """The entries to mark: the newest for each key, and for each repository whose items are all chosen."""
-        entries = {entry.key: entry for item in items for entry in item.newest}
-        others = {item.group for item in await self.items() if item.key not in {each.key for each in items}}
-        for item in sorted(items, key=lambda item: item.at):
-            if item.group and item.group not in others:
-                entries[item.group] = InboxEntry(item.group, item.at)
-        return entries.values()
+    async def _whole(self, items: Sequence[InboxItem]) -> Mapping[str, datetime]:
+        """The keys to mark, with their newest events: of all entries, and of each group whose items are all chosen."""
+        chosen = {item.key for item in items}
+        others = {entry.group for item in await self.items() if item.key not in chosen for entry in item.entries}
+        entries = sorted((entry for item in items for entry in item.entries), key=lambda entry: entry.at)
+        return {key: entry.at for entry in entries for key in (entry.key, entry.group) if key and key not in others}
 
 
 def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
     """The open part of the cause, or None."""
-    marked = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, cause.group}]) for entry in cause.entries]
+    marked = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, entry.group}]) for entry in cause.entries]
     undone = [(entry, own) for entry, own in marked if not any(mark.is_done(entry.at) for mark in own)]
     # A snoozed item comes back with the first new event of the same cause.
     is_hidden = all(any(mark.hides(entry.at, now) for mark in own) for entry, own in undone)
     if is_hidden or marks.get(cause.key, _NO_MARK).is_muted:
         return None
     entries = sorted((entry for entry, _ in undone), key=lambda entry: entry.at, reverse=True)
-    cure = cause.cure or (f"runs view {entries[0].run_id}" if entries[0].run_id else "")
+    runs, oldest = sum(bool(entry.run_id) for entry in entries), entries[-1].at
+    lasts = cause.kind == "host" and runs < len(entries)
+    cure = cause.cure or (f"runs view {entries[0].run_id}" if runs else "")
     title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
-    newest = {entry.key: entry for entry in reversed(entries)}
+    if cause.kind == "approval":
+        cure = " ".join((cause.cure, *(str(entry.decision_id) for entry in reversed(entries))))
+        title = title or entries[0].about
+    elif cause.kind == "host" and runs:
+        title = f"{title}, {plural(runs, 'run')} failed"
+    elif cause.kind == "failed" and NO_TIME < oldest < entries[0].at - _DAY:
+        title = f"{title}, since {day(oldest, now)}"
     back, known = "", [mark for _, own in marked for mark in own]
     if snoozed := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
         back = "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
@@ -164,15 +165,13 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
         kind=cause.kind,
         title=safe_text(title, limit=_LONGEST),
         at=entries[0].at,
-        count=len(entries),
+        count=runs or len(entries),
         cure=safe_text(f"{command_line} {cure}", limit=_LONGEST_CURE) if cure else "",
         choices=cause.choices,
-        by=cause.by,
+        by=cause.subject if cause.kind == "approval" else "",
         subject=cause.subject,
-        group=cause.group,
-        entries=tuple(entries[:MOST_ENTRIES]),
-        newest=tuple(newest.values()),
-        is_old=now - entries[0].at > _DAY,
+        entries=tuple(entries),
+        is_old=now - entries[0].at > _DAY and not lasts,
         back=back,
     )
 
@@ -199,17 +198,6 @@ class Causes:
         if (since := unobserved_since(await self.engine.cache.links(), now)) is not None:
             title = f"Code hosts unobserved for {span((now - since).total_seconds())}: their health cannot be read"
             causes.append(_single("host", "link:health", title, since, "health", "health"))
-        for one in incidents:
-            if one.is_over and not (one.is_cut_off and one.until > now - LOOK_BACK):
-                continue
-            title = f"Code host {one.platform} is {one.word}"
-            if one.is_cut_off:
-                title = f"Code host {one.platform} is no longer connected; it was {one.word} when last seen"
-            elif not one.goes_on:
-                lasted = span(one.lasted.total_seconds())
-                title = f"Code host {one.platform} was {one.word} for {lasted}, and has recovered"
-            key = f"host:{one.platform}"
-            causes.append(_single("host", key, title, one.start, one.platform))
         for action in await self.engine.ledger.unresolved():
             title = f"Unknown outcome: {WRITE_KINDS[action.kind].words} {action.subject}".rstrip()
             number = action.action_id
@@ -228,6 +216,7 @@ class Causes:
         handled = await retries(self.engine.ledger, now - LOOK_BACK)
         rows = tuple(run for run in rows if retry_key(run) not in handled)
         await self._read_reasons(rows)
+        outages = {_outage_key(one): _outage(one, now) for one in incidents if one.until > now - LOOK_BACK}
         failed: dict[str, Cause] = {}
         questions = await cache.questions()
         asking = list[Cause]()
@@ -235,7 +224,7 @@ class Causes:
             if (asked := questions.get(run.run_id)) is not None:
                 key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(asked.question.split())}"
                 cure = f"runs continue {shlex.quote(run.run_id)} ANSWER"
-                entries = [_entry(key, run, ahead)]
+                entries = [_entry(key, run, ahead, run.branch_name)]
                 asking.append(Cause(key, "question", title, "", entries, choices=asked.choices, cure=cure))
                 continue
             named, colon, _ = run.repository.partition(":")
@@ -244,19 +233,18 @@ class Causes:
             # It began at some time after the last healthy sample.
             lead = timedelta(seconds=self.engine.profile.poll.health_s)
             troubles = (one for one in incidents if one.platform == platform and one.start - lead <= at)
-            host = next((one for one in troubles if not one.is_over or at <= one.until), None)
-            reason = self._reasons.get((run.run_id, run.updated_at), "")
-            about, why = reason, f": {reason}" if reason else ""
-            if host is not None:
-                about = host.platform
-                why = f" while {host.platform} was {host.word}"
-            what = f"failed in {run.repository}{why}"
+            outage = next((one for one in troubles if one.goes_on or at <= (one.recovered_at or one.until)), None)
             group = f"failed:{run.repository}"
+            if outage is not None and (cause := outages.get(_outage_key(outage))) is not None:
+                cause.entries.append(_entry(cause.key, run, ahead, f"{run.repository}  {run.branch_name}", group))
+                continue
+            reason = self._reasons.get((run.run_id, run.updated_at), "")
+            what = f"failed in {run.repository}{reason and ': '}{reason}"
             # Reasons that differ only in digits usually have the same cause.
-            slug = re.sub(r"[^a-z]+", "-", about.casefold())[:40].strip("-")
+            slug = re.sub(r"[^a-z]+", "-", reason.casefold())[:40].strip("-")
             key = f"{group}:{slug}" if slug else group
-            cause = failed.setdefault(key, Cause(key, "failed", f"A run {what}", f"runs {what}", group=group))
-            cause.entries.append(_entry(key, run, ahead))
+            cause = failed.setdefault(key, Cause(key, "failed", f"A run {what}", f"runs {what}"))
+            cause.entries.append(_entry(key, run, ahead, run.branch_name, group))
         stuck: dict[str, Cause] = {}
         for one in await cache.following.stuck_runs():
             key = f"stuck:{one.repository}"
@@ -264,9 +252,10 @@ class Causes:
             single = f"A run is stuck in {one.repository}: {one.status} for {took}"
             many = f"runs are stuck in {one.repository}, the longest for {took}"
             cause = stuck.setdefault(key, Cause(key, "stuck", single, many))
-            entry = InboxEntry(f"stuck:{one.run_id}", one.active_since - ahead, one.run_id, "", one.status)
-            cause.entries.append(entry)
-        return [*failed.values(), *asking, *stuck.values(), *await self._ended(ahead)]
+            key = f"stuck:{one.run_id}"
+            cause.entries.append(InboxEntry(key, one.active_since - ahead, run_id=one.run_id, status=one.status))
+        open_outages = [each for each in outages.values() if each.entries]
+        return [*open_outages, *failed.values(), *asking, *stuck.values(), *await self._ended(ahead)]
 
     async def _read_reasons(self, rows: Sequence[RunRow]) -> None:
         new = [row.run_id for row in rows if (row.run_id, row.updated_at) not in self._reasons]
@@ -289,7 +278,7 @@ class Causes:
             if row.is_final and row.status != "failed":
                 key = f"ended:{row.run_id}"
                 title = f"Followed run {row.status}: {row.repository}"
-                causes.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead)]))
+                causes.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead, row.branch_name)]))
         return causes
 
     async def _automations(self, now: datetime, state: State) -> list[Cause]:
@@ -300,15 +289,17 @@ class Causes:
         names = {rule.name for rule in rules}
         waiting = await state.open_decisions(outcome="waiting")
         details = await self.engine.cache.details([each.occurrence.facts.get("run.id", "") for each in waiting])
+        approvals: dict[str, Cause] = {}
         for each in waiting:
-            run_id = each.occurrence.facts.get("run.id", "")
+            run_id, rule = each.occurrence.facts.get("run.id", ""), each.rule
             words = in_words(each, details.get(run_id))
-            title = f"Approve {words}" if words else f"{each.rule} waits for approval"
-            number = str(each.decision_id)
-            cure = f"automations approve {number}"
-            cause = _single("approval", f"approval:{number}", title, each.decided_at, number, cure)
-            cause.by = f"{each.rule}, about {run_id}" if run_id else each.rule
-            causes.append(cause)
+            about = f"Approve {words}" if words else f"{rule} waits for approval"
+            many = f"requests of {rule} wait for approval"
+            cause = Cause(f"approval:{rule}", "approval", "", many, cure="automations approve", subject=rule)
+            number = each.decision_id
+            entry = InboxEntry(f"approval:{number}", each.decided_at, "", run_id, about, decision_id=number)
+            approvals.setdefault(rule, cause).entries.append(entry)
+        causes += approvals.values()
         for name in (rule.name for rule in rules):
             stored = states.get(name)
             if stored is not None and stored.paused:
@@ -353,8 +344,26 @@ def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, c
     return Cause(key, kind, title, "", [InboxEntry(key, at)], cure, subject)
 
 
-def _entry(key: str, run: RunRow, ahead: timedelta) -> InboxEntry:
-    return InboxEntry(key, _ended(run, ahead), run.run_id, run.branch_name, run.status)
+def _outage_key(incident: Incident) -> str:
+    return f"host:{incident.platform}:{rfc3339(incident.start)}"
+
+
+def _outage(one: Incident, now: datetime) -> Cause:
+    """One outage of a code host; once it is over, it is an item only for the runs that it broke."""
+    key, start = _outage_key(one), clock_time(one.start, now)
+    title, cure = f"{one.platform} {one.word} since {start}", "health"
+    if one.is_cut_off:
+        title = f"{one.platform} is no longer connected; {one.word} when last seen, since {start}"
+    elif one.recovered_at is not None:
+        title = f"{one.platform} {one.word} from {start} to {clock_time(one.recovered_at, now)}"
+        cure = f"inbox retry {shlex.quote(key)}"
+    is_listed = not one.is_over or one.is_cut_off
+    entries = [InboxEntry(key, one.start, f"host:{one.platform}")] if is_listed else []
+    return Cause(key, "host", title, "", entries, cure, one.platform)
+
+
+def _entry(key: str, run: RunRow, ahead: timedelta, about: str, group: str = "") -> InboxEntry:
+    return InboxEntry(key, _ended(run, ahead), group, run.run_id, about, run.status)
 
 
 def _ended(run: RunRow, ahead: timedelta) -> datetime:

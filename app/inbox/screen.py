@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, time, timedelta
 from typing import ClassVar, Final
 
+from msgspec.structs import replace
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -12,16 +13,18 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.console.base.screen import INBOX, BaseScreen
-from app.console.leads import runs_lead
+from app.console.leads import of_platform, runs_lead
 from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session, mark_of
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ChoiceSheet
+from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
+from app.runs.screen_actions import show_many, using_engine
 from storage.records import RunFilter
-from storage.records.inbox import InboxEntry, InboxItem
+from storage.records.inbox import RETRIED, InboxEntry, InboxItem
 from widgets.frame.notice import Notice
-from widgets.inbox.items import COLUMNS, SEVERITY_TONES, InboxRow, rows_of, when
+from widgets.inbox.items import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import SteadyText
@@ -45,7 +48,6 @@ MORNING: Final = time(8)
 TABS_OF: Final = {
     "host": "health",
     "unknown": "activity",
-    "approval": "automations",
     "paused": "automations",
     "limited": "automations",
 }
@@ -62,6 +64,7 @@ class InboxScreen(BaseScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "answer", "answer", tooltip="Answer the agent's question", id="run.continue"),
+        Binding("T", "retry", "retry failed", tooltip="Retry all failed runs of the item", id="inbox.retry"),
         Binding("e", "done", "done", tooltip="Mark as done, until a new event", id="inbox.done"),
         Binding("h", "snooze", "snooze", tooltip="Hide for a while, or until a new event", id="inbox.snooze"),
         Binding("m", "mute", "mute", tooltip="Hide permanently", id="inbox.mute"),
@@ -77,7 +80,6 @@ class InboxScreen(BaseScreen):
             id="inbox.mark_all",
         ),
         Binding("escape", "clear", "clear marks", show=False, id="inbox.clear"),
-        Binding("r", "refresh", "refresh", show=False, tooltip="Ask the service now", id="app.refresh"),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -140,6 +142,8 @@ class InboxScreen(BaseScreen):
             return self._table.item is not None
         if action == "answer":
             return self._item is not None and self._item.kind == "question"
+        if action == "retry":
+            return bool(self._failed_ids()) and (not self.session.profile.read_only or None)
         if action == "undo":
             return self.session.inbox.can_undo
         return super().check_action(action, parameters)
@@ -167,6 +171,11 @@ class InboxScreen(BaseScreen):
             if until is not None and (inbox := self.session.inbox.inbox) is not None:
                 await inbox.snooze(items, until)
                 self._say_put_away("Snoozed", items)
+
+    @using_engine("form")
+    async def action_retry(self, engine: Engine) -> None:
+        """Retry all failed runs of the chosen items, after a confirmation."""
+        await show_many(self, engine, "retry", self._failed_ids(), lambda _: self.session.inbox.ask())
 
     @work
     async def action_answer(self) -> None:
@@ -237,10 +246,6 @@ class InboxScreen(BaseScreen):
         self._marked = set()
         self._show()
 
-    def action_refresh(self) -> None:
-        """Poll the service now."""
-        self.session.poll_soon()
-
     # Its widgets' messages
 
     @on(LineTable.Highlighted)
@@ -256,15 +261,19 @@ class InboxScreen(BaseScreen):
         if item.kind == "question":
             self.action_answer()
             return
+        if item.kind == "approval":
+            self.post_message(GoToTab("automations", item.key))
+            return
         runs = [entry for entry in item.entries if entry.run_id]
-        if len(runs) > 1:
+        health = [(Content("open its incidents in Health"), GoToTab("health", item.subject))]
+        if len(runs) > 1 or (runs and item.kind == "host"):
             now = self.session.clock()
-            lines = [f"{when(run.at, now):<9} {run.branch_name}  {run.run_id}" for run in runs]
+            lines = [f"{when(run.at, now):<9} {run.about}  {run.run_id}" for run in runs[:MOST_RUNS]]
             choices: list[tuple[Content, Message]] = [
                 (Content(safe_text(line, limit=120)), OpenRun(run.run_id))
-                for line, run in zip(lines, runs, strict=True)
+                for line, run in zip(lines, runs, strict=False)
             ]
-            choices += await self._listed(item, runs)
+            choices += (health if item.kind == "host" else []) + await self._listed(item, runs)
             if (lead := await self.app.push_screen_wait(ChoiceSheet("Open", choices))) is not None:
                 self.post_message(lead)
         elif runs:
@@ -277,15 +286,23 @@ class InboxScreen(BaseScreen):
         if item.kind == "stuck":
             return [(Content("list all stuck runs"), GoToTab("runs", "is:stuck"))]
         engine = self.session.engine
-        if item.kind != "failed" or engine is None:
+        if item.kind not in RETRIED or engine is None:
             return []
         held = (await engine.cache.details(tuple(entry.run_id for entry in runs))).values()
         created = [detail.run.created_at for detail in held if detail.run.created_at is not None]
-        labels = tuple(sorted({detail.run.repository.label for detail in held}))
         if not created:
             return []
-        lead = runs_lead(RunFilter(statuses=("failed",), repositories=labels), min(created))
+        where = RunFilter(repositories=tuple(sorted({detail.run.repository.label for detail in held})))
+        if item.kind == "host":
+            where = of_platform(item.subject)
+        lead = runs_lead(replace(where, statuses=("failed",)), min(created))
         return [(Content("list all failures there since the first of these"), lead)]
+
+    def _failed_ids(self) -> tuple[str, ...]:
+        """The failed runs of the marked items, or of the one under the cursor."""
+        here = {"" if self._item is None else self._item.key}
+        items = (item for item in self._items if item.key in (self._marked or here) and item.kind in RETRIED)
+        return tuple(run_id for item in items for run_id in item.run_ids)
 
     # Internals
 

@@ -210,7 +210,6 @@ class InsightsScreen(BaseScreen):
             id="insights.tables",
         ),
         Binding("x", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
-        Binding("r", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
     ]
 
     def __init__(self, session: Session, engine: "Engine") -> None:
@@ -340,8 +339,8 @@ class InsightsScreen(BaseScreen):
             self.session.notify(result)
 
     def action_refresh(self) -> None:
-        """Poll the service now."""
-        self._engine.polling.poll_soon("runs")
+        """Read the figures again and poll the service."""
+        super().action_refresh()
         self._reader.ask()
 
     @on(OptionList.OptionSelected)

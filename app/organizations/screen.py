@@ -65,7 +65,7 @@ class OrganizationsScreen(ActivityScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
-        Binding("E", "resend", "send again", tooltip="Invite again; the earlier code is void", id="org.resend"),
+        Binding("R", "resend", "send again", tooltip="Invite again; the earlier code is void", id="org.resend"),
         Binding("E", "edit", "edit and resend", tooltip="Edit an ineffective request, and send it", id="org.edit"),
         Binding(
             "enter",

@@ -67,7 +67,7 @@ class OrganizationImportScreen(BaseScreen):
         Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
         Binding("X", "stop", "stop", tooltip="Stop after the current row", id="import.stop"),
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="import.resolve"),
-        Binding("n", "file", "file", tooltip="Another file", id="import.file"),
+        Binding("n", "file", "new file", tooltip="Another file", id="import.file"),
         Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
     ]
 

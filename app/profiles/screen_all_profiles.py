@@ -23,7 +23,7 @@ from app.profiles import Profile
 from app.profiles.engines import ProfileEngines
 from app.profiles.screen_profiles import GENTLE_S, LOOK_S, ProfileOverview
 from app.runs.query import parse
-from app.runs.screen_actions import RUN_BINDINGS, RunActions, hidden
+from app.runs.screen_actions import RUN_BINDINGS, RunActions, hidden, keys_for
 from app.runs.screen_views import TableQuery, chosen_order, problem_texts
 from storage.cache.merged import MergedCaches
 from storage.records import FIELD_BY_NAME
@@ -146,11 +146,17 @@ class AllProfilesScreen(RunActions):
         here = () if self.table.row is None else (self.table.row.run_id,)
         return tuple(whose(row_id)[1] for row_id in self.table.marks.ids or here)
 
-    def action_refresh_now(self) -> None:
+    def action_refresh(self) -> None:
         """Poll every service now."""
         self._overview.make_due()
-        self.session.poll_soon()
+        super().action_refresh()
         self._profiles.ask()
+
+    @property
+    def keys_now(self) -> dict[str, str]:
+        """The keys that matter for the run under the cursor."""
+        row = self.table.row
+        return {} if row is None else keys_for(row.status, row.summary, is_final=row.is_final)
 
     def trouble(self) -> None:
         """Nothing: the header has the trouble of each link."""

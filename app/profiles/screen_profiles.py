@@ -114,8 +114,8 @@ class ProfileSwitcher(PickerScreen[str]):
     TITLE_TEXT = "Switch profile"
     HINT = "enter open"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
-        Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),
+        Binding("down", "move(1)", "down", show=False, priority=True, id="picker.down"),
+        Binding("up", "move(-1)", "up", show=False, priority=True, id="picker.up"),
         Binding("ctrl+o", "leave", "cancel", show=False, priority=True, id="profiles.leave"),
     ]
 

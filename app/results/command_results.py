@@ -261,9 +261,11 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     """Open a run in the browser, by the address that `console.run_url` or the service gives; print that address."""
     if pull:
         async with opened(invocation, run_id) as (results, detail):
-            address = require(await results.turns(detail)).pull_request
+            turns = require(await results.turns(detail))
+        address = turns.pull_request
         if address is None:
-            raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}.")
+            owed = next((f": {one}" for one in turns.postings if one.kind == "pull_request"), "")
+            raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}{owed}.")
     else:
         async with invocation.engine(needs_token=False) as engine:
             run = await RunLookup(engine).named(run_id)

@@ -14,6 +14,7 @@ from app.cli.context import Invocation
 from app.cli.documents import COLUMNS, badge, views
 from app.cli.exits import Exit, Failure
 from app.cli.options import RUN_IDS, FactCommand, async_command, options_of, reading
+from app.engine.text import safe_text
 from app.engine.times import parse_duration, rfc3339
 from app.runs.command_lookup import RunLookup
 from storage.records import ACTIVE_STATUSES, Run
@@ -108,7 +109,7 @@ class RunWaiter(Struct, frozen=True):
             NotAuthorizedError, ForbiddenError: Waiting longer would change nothing.
         """
         deadline = time.monotonic() + patience.total_seconds()
-        statuses: dict[str, str] = {}
+        statuses, reasons = dict[str, str](), dict[str, str]()
         examined = set(ACTIVE_STATUSES)
         pause_s = FIRST_PAUSE_S
         if self.is_stale:
@@ -133,6 +134,11 @@ class RunWaiter(Struct, frozen=True):
             is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())
             examined.update(filter(None, waiting.values()))
             asked_for_s = await self._refresh(list(waiting), sweep=is_sweep_due)
+            for run_id in [one for one in waiting if statuses.get(one) == "queued"][:MOST_LOOK_UPS]:
+                reason = safe_text(await self.engine.extension.reason(run_id))
+                if reason and reasons.get(run_id) != reason:
+                    self.tell(f"{run_id}  {reason}")
+                reasons[run_id] = reason
             await asyncio.sleep(max(0.0, min(max(pause_s, asked_for_s), remaining_s)))
             pause_s = min(pause_s * GROWTH, LONGEST_PAUSE_S)
 

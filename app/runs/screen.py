@@ -22,12 +22,12 @@ from app.runs.query import QueryProblem, Vocabulary, parse, suggestions, unknown
 from app.runs.query.terms import STATES, KeyName
 from app.runs.screen_actions import (
     ON_A_RUN,
+    RETRY,
     RUN_BINDINGS,
-    FormName,
     RunActions,
     hidden,
     ids_of,
-    show_many,
+    keys_for,
     using_engine,
 )
 from app.runs.screen_loader import RunsLoader
@@ -80,7 +80,7 @@ class RunsScreen(RunActions):
         ),
         Binding("s", "pick_statuses", "status", tooltip="Filter by status", id="runs.statuses"),
         unkeyed("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
-        hidden("B", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
+        hidden("b", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
         hidden("t", "pick_dates", "when", tooltip="Filter by time", id="runs.dates"),
         unkeyed("same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
         unkeyed("pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
@@ -93,7 +93,7 @@ class RunsScreen(RunActions):
         hidden("u", "undo", "undo", tooltip="Restore the view just deleted", id="runs.undo"),
         unkeyed("save_view", "save view", tooltip="Save the filter and order as a tab", id="runs.save_view"),
         hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all that match", id="runs.mark_all"),
-        hidden("T", "retry", "retry failed", tooltip="Send the same instructions again", id="runs.retry"),
+        RETRY,
         unkeyed("export", "export", tooltip="Write the marked runs, or all that match, to a file", id="runs.export"),
         unkeyed("fetch_older", "fetch older runs", tooltip="Fetch older runs that match", id="runs.older"),
         unkeyed("pause(True)", "pause fetching", tooltip="Stop fetching older runs in the background", id="runs.pause"),
@@ -174,6 +174,14 @@ class RunsScreen(RunActions):
     def chosen_ids(self) -> tuple[str, ...]:
         """The marked runs; without marks, the one under the cursor."""
         return self.table.marks.ids or super().chosen_ids
+
+    @property
+    def keys_now(self) -> dict[str, str]:
+        """The keys that matter for the marked runs, or for the run under the cursor."""
+        if self.table.marks:
+            return dict.fromkeys(("continue_run", "retry", "follow_run", "cancel_run"), "")
+        row = self.table.row
+        return {} if row is None else keys_for(row.status, row.summary, is_final=row.is_final)
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -295,13 +303,9 @@ class RunsScreen(RunActions):
     def action_continue_run(self) -> None:
         """Continue the marked runs, or the one under the cursor."""
         if self.table.marks:
-            self._show_many("continue")
+            self.show_form("continue")
         else:
             super().action_continue_run()
-
-    def action_retry(self) -> None:
-        """Send the instructions of the marked runs that failed once more, or of the run under the cursor."""
-        self._show_many("retry")
 
     @using_engine("pick")
     async def action_mark_all(self, engine: "Engine") -> None:
@@ -316,15 +320,10 @@ class RunsScreen(RunActions):
 
         await show_export(self, engine, self.table_query, self.table.marks.ids)
 
-    @using_engine("form")
-    async def _show_many(self, engine: "Engine", name: FormName) -> None:
-        def sent(run_ids: tuple[str, ...]) -> None:
-            if run_ids:
-                # Runs that were left out stay marked, for another attempt.
-                self.table.mark(run_ids, is_marked=False)
-                self.session.poll_soon()
-
-        await show_many(self, engine, name, self.chosen_ids, sent)
+    def was_sent(self, run_ids: tuple[str, ...]) -> None:
+        """Unmark the runs: those that were left out stay marked, for another attempt."""
+        super().was_sent(run_ids)
+        self.table.mark(run_ids, is_marked=False)
 
     # The query
 
@@ -620,7 +619,7 @@ class RunsScreen(RunActions):
             self.bar.line.put(query.line, 0)
         self.table.sort = query.sort
         self._show_views()
-        self.bar.facets.facets = facets(query.line, condition)
+        self.bar.facets.facets = facets(condition)
         self._show_remark()
 
     @on(RunsLoader.ViewsCounted)
@@ -704,19 +703,12 @@ def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
     return safe_text(f"■ {count:,} marked{capped}{keys}")
 
 
-def facets(line: str, condition: RunFilter) -> tuple[Facet, ...]:
-    """The filter's status, repository, branch and time, a word each."""
-
-    def facet(name: str, action: str, shown: Iterable[str], excluded: Iterable[str] = ()) -> Facet:
-        values = [*shown, *(f"not {value}" for value in excluded)]
-        more = f" +{len(values) - 1}" if len(values) > 1 else ""
-        return Facet(name, safe_text(f"{values[0]}{more}" if values else "any", limit=60), bool(values), action)
-
-    states = [state for state in STATES if getattr(condition, state)]
-    times = [f"{key} {text}" for key in ("since", "until") if (text := limit_in(line, key))]
+def facets(condition: RunFilter) -> tuple[Facet, ...]:
+    """The filter's status, repository, branch and time; the line has their values."""
+    status = (*condition.statuses, *condition.not_statuses, *(state for state in STATES if getattr(condition, state)))
     return (
-        facet("status", "pick_statuses", [*states, *condition.statuses], condition.not_statuses),
-        facet("repository", "pick_values('repo')", condition.repositories, condition.not_repositories),
-        facet("branch", "pick_values('branch')", condition.branches, condition.not_branches),
-        facet("started", "pick_dates", times),
+        Facet("status", bool(status), "pick_statuses"),
+        Facet("repository", bool(condition.repositories or condition.not_repositories), "pick_values('repo')"),
+        Facet("branch", bool(condition.branches or condition.not_branches), "pick_values('branch')"),
+        Facet("started", bool(condition.since or condition.until), "pick_dates"),
     )

@@ -15,7 +15,7 @@ from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, plural, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
-from storage.records import Run, RunFilter, RunSort
+from storage.records import Run, RunFilter, RunSort, RunSummary
 from widgets.kit.unkeyed import unkeyed
 
 if TYPE_CHECKING:
@@ -41,11 +41,17 @@ ONE_ONLY: Final = "{:,} runs are marked: here this is done for one. Press esc to
 WRITES: Final = frozenset({"new_run", "continue_run", "retry", "cancel_run"})
 """Actions that a read-only profile does not have."""
 ON_A_RUN: Final = frozenset(
-    {"continue_run", "follow_run", "cancel_run", "copy_run_id", "copy_run_json", "open_in_browser"}
+    {"continue_run", "follow_run", "cancel_run", "copy_run_id", "copy_run_json", "open_in_browser", "part"}
 )
 """Actions that need a run in focus."""
 
 hidden = partial(Binding, show=False)
+PARTS_OF_A_RUN: Final = (
+    hidden("l", "part('log')", "log", tooltip="The run's log", id="run.log"),
+    hidden("d", "part('changes')", "diff", tooltip="What the run changed", id="run.changes"),
+    hidden("r", "part('review')", "review", tooltip="The run's findings", id="run.review"),
+)
+RETRY: Final = hidden("T", "retry", "retry failed", tooltip="Send a failed run's instructions again", id="runs.retry")
 RUN_BINDINGS: Final = (
     Binding("n", "new_run", "new run", tooltip="Start a run on a repository", id="run.new"),
     Binding("c", "continue_run", "continue", tooltip="Send this run's agent another message", id="run.continue"),
@@ -58,13 +64,26 @@ RUN_BINDINGS: Final = (
         id="run.follow",
     ),
     hidden("X", "cancel_run", "cancel run", tooltip="Cancel the run, or all marked ones", id="run.cancel"),
+    *PARTS_OF_A_RUN,
     hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
     unkeyed("copy_run_json", "copy JSON", tooltip="Copy the run as received", id="run.copy_json"),
     hidden(
-        "w", "open_in_browser", "open in browser", tooltip="Open console.run_url, or the service's page", id="run.open"
+        "o", "open_in_browser", "open in browser", tooltip="Open console.run_url, or the service's page", id="run.open"
     ),
-    Binding("r", "refresh_now", "refresh", tooltip="Ask the service now", id="app.refresh"),
 )
+
+
+def keys_for(status: str, summary: RunSummary, *, is_final: bool) -> dict[str, str]:
+    """The actions that matter for a run, see `BaseScreen.keys_now`."""
+    if summary.asks:
+        return {"continue_run": "answer", "part('log')": "", "follow_run": ""}
+    if not is_final:
+        return {"part('log')": "", "cancel_run": "cancel", "follow_run": ""}
+    if status == "failed":
+        return {"retry": "retry", "part('log')": "", "part('changes')": "", "continue_run": ""}
+    if status == "completed":
+        return {"part('review')": "", "part('changes')": "", "continue_run": ""}
+    return {"part('log')": "", "part('changes')": "", "continue_run": ""}
 
 
 def with_engine(screen: BaseScreen, work: Callable[["Engine"], Awaitable[None]], group: str) -> "Worker[None] | None":
@@ -142,7 +161,7 @@ class RunActions(BaseScreen):
         def cancelled(outcome: str | None) -> None:
             if outcome is not None:
                 self.session.notify(outcome)
-                self.action_refresh_now()
+                self.action_refresh()
 
         runs, finals = await self._runs(), await engine.cache.final_statuses()
         active = [run for run in runs if run.status not in finals]
@@ -154,6 +173,20 @@ class RunActions(BaseScreen):
         else:
             have = "These runs have" if len(runs) > 1 else "This run has"
             self.session.notify(f"{have} ended: there is nothing to cancel.")
+
+    def action_retry(self) -> None:
+        """Send the instructions of the marked runs that failed once more, or of the run in focus."""
+        self.show_form("retry")
+
+    @using_engine("form")
+    async def show_form(self, engine: "Engine", name: FormName) -> None:
+        """Show the form that retries or continues the chosen runs."""
+        await show_many(self, engine, name, self.chosen_ids, self.was_sent)
+
+    def was_sent(self, run_ids: tuple[str, ...]) -> None:
+        """Poll the service after requests were sent for these runs."""
+        if run_ids:
+            self.action_refresh()
 
     def action_follow_run(self) -> None:
         """Follow the runs to their end, or no longer."""
@@ -194,14 +227,10 @@ class RunActions(BaseScreen):
         elif not webbrowser.open(address):
             self.session.notify(f"No browser found. The address: {address}", severity="warning")
 
-    def action_refresh_now(self) -> None:
-        """Poll the service now."""
-        self.session.poll_soon()
-
     def form_closed(self, action: "Action | None") -> None:
         """Poll the service after a form was sent."""
         if action is not None and action.state == "confirmed":
-            self.action_refresh_now()
+            self.action_refresh()
 
     async def _runs(self) -> list[Run]:
         engine, ids = self.acting_engine, self.chosen_ids

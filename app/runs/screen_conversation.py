@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from app.runs.screen_subject import RunSubject
 
 WIDE: Final = 120
-"""Columns needed for the neighbours next to the conversation."""
+"""Columns needed for facts and neighbours next to the conversation."""
 
 
 class ReplyBox(ParagraphInput):
@@ -54,7 +54,7 @@ class ReplyBox(ParagraphInput):
 
 
 class ConversationPart(RunPart):
-    """The turns and the neighbours."""
+    """The turns, and the facts and neighbours."""
 
     DEFAULT_CSS = """
     ConversationPart #run-talk { height: 1fr; }
@@ -70,7 +70,7 @@ class ConversationPart(RunPart):
     def __init__(self, subject: "RunSubject") -> None:
         super().__init__(subject)
         self._turns = LinePane(self._lines, id="run-turns")
-        self._beside = LinePane(self._neighbours, id="run-beside")
+        self._beside = LinePane(self._about, id="run-beside")
         self.reply = ReplyBox(placeholder="Reply: what should it do next?  ctrl+s preview and send", compact=True)
         self.reply.display = not self.session.profile.read_only
 
@@ -80,7 +80,7 @@ class ConversationPart(RunPart):
         return self._turns
 
     def compose(self) -> ComposeResult:
-        """Compose the turns, the neighbours next to them, and the box below."""
+        """Compose the turns, facts and neighbours next to them, and the box below."""
         with Horizontal(id="run-talk"):
             yield self._turns
             yield self._beside
@@ -91,7 +91,7 @@ class ConversationPart(RunPart):
         self.paint()
 
     def paint(self) -> None:
-        """Show the turns and the neighbours."""
+        """Show the turns, and the facts and neighbours."""
         self._turns.paint()
         self._beside.paint()
 
@@ -101,7 +101,7 @@ class ConversationPart(RunPart):
         self.paint()
 
     def on_resize(self) -> None:
-        """Put the neighbours next to the turns, or below them."""
+        """Put facts and neighbours next to the turns, or below them."""
         self.set_class(self.size.width >= WIDE, "-wide")
         self.paint()
 
@@ -109,8 +109,6 @@ class ConversationPart(RunPart):
         subject, view = self.subject, self.subject.view
         if view is None:
             return [Content.styled(f"{safe_text(subject.run_id)} is not in the cache.", facts.QUIET)]
-        if subject.turns is not None and subject.turns.agent:
-            view = replace(view, agent=subject.turns.agent)
         now = self.session.run_now()
         as_of = self.session.vitals.as_of or now
         turns = () if subject.turns is None else with_sent_instructions(subject.turns.turns, view.turns)
@@ -126,19 +124,23 @@ class ConversationPart(RunPart):
             lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
         if subject.turns_problem:
             lines += facts.wrapped(safe_text(subject.turns_problem, limit=2_000), width, STYLES["quiet"])
-        lines += facts.heading("Timeline", "as observed, to scale") + facts.timeline(view, now, as_of, width)
-        lines = lines[1:] + facts.heading("Facts") + facts.fields(view, now, as_of, width)
-        return lines if self.has_class("-wide") else lines + self._neighbours(width)
+        return lines[1:] if self.has_class("-wide") else [*lines[1:], Content(), *self._about(width)]
 
-    def _neighbours(self, width: int) -> list[Content]:
-        view = self.subject.view
+    def _about(self, width: int) -> list[Content]:
+        """The run's facts, and its neighbours."""
+        subject, view = self.subject, self.subject.view
         if view is None:
             return []
-        lines = [] if self.has_class("-wide") else [Content()]
+        if subject.turns is not None and subject.turns.agent:
+            view = replace(view, agent=subject.turns.agent)
+        now = self.session.run_now()
+        as_of = self.session.vitals.as_of or now
+        lines = facts.heading("Timeline", "as observed, to scale")[1:] + facts.timeline(view, now, as_of, width)
+        lines += [*facts.heading("Facts"), *facts.fields(view, now, as_of, width), Content()]
         label = safe_text(view.detail.run.repository.label)
-        lines += [Content.styled(label, facts.HEADING), figures_line(self.subject.figures)]
+        lines += [Content.styled(label, facts.HEADING), figures_line(subject.figures)]
         if view.branch.total > 1:
             note = f"{facts.counted(view.branch.total)} runs · ] older [ newer"
             lines += facts.heading("On this branch", note)
-            lines += facts.branch(view, self.session.run_now(), width)
+            lines += facts.branch(view, now, width)
         return lines

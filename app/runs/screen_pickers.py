@@ -64,8 +64,8 @@ class ValuePicker(PickerScreen[Picked]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "mark", "mark", priority=True, id="picker.mark"),
         Binding("ctrl+x", "nothing", "any", priority=True, id="picker.any_value"),
-        Binding("down,ctrl+n", "move(1)", "down", show=False, priority=True, id="picker.down"),
-        Binding("up,ctrl+p", "move(-1)", "up", show=False, priority=True, id="picker.up"),
+        Binding("down", "move(1)", "down", show=False, priority=True, id="picker.down"),
+        Binding("up", "move(-1)", "up", show=False, priority=True, id="picker.up"),
         Binding("pagedown", f"move({PAGE})", "page down", show=False, priority=True, id="picker.page_down"),
         Binding("pageup", f"move(-{PAGE})", "page up", show=False, priority=True, id="picker.page_up"),
     ]
@@ -326,11 +326,11 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     """Applies each change to the table at once; closes with the choice, or with None after restoring the columns."""
 
     TITLE_TEXT = "Columns"
-    HINT = "space show · J down · K up · > wider · < narrower · = fits · enter save"
+    HINT = "space show · + down · - up · > wider · < narrower · = fits · enter save"
     CLICKABLE: ClassVar[Mapping[str, str]] = {
         "space show": "switch",
-        "J down": "shift(1)",
-        "K up": "shift(-1)",
+        "+ down": "shift(1)",
+        "- up": "shift(-1)",
         "> wider": "size(2)",
         "< narrower": "size(-2)",
         "= fits": "fit",
@@ -338,10 +338,10 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "switch", "show or hide", id="columns.toggle"),
-        Binding("shift+down,J", "shift(1)", "move down", id="columns.move_down"),
-        Binding("shift+up,K", "shift(-1)", "move up", id="columns.move_up"),
-        Binding("greater_than_sign,right,l", "size(2)", "wider", id="columns.wider"),
-        Binding("less_than_sign,left,h", "size(-2)", "narrower", id="columns.narrower"),
+        Binding("shift+down,plus", "shift(1)", "move down", id="columns.move_down"),
+        Binding("shift+up,minus", "shift(-1)", "move up", id="columns.move_up"),
+        Binding("greater_than_sign,right", "size(2)", "wider", id="columns.wider"),
+        Binding("less_than_sign,left", "size(-2)", "narrower", id="columns.narrower"),
         Binding("equals_sign", "fit", "automatic width", id="columns.fit"),
         Binding("0", "usual", "default", id="columns.usual"),
         Binding("enter", "keep", "keep", id="columns.keep", priority=True),

@@ -14,7 +14,7 @@ from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsC
 from app.results.screen_changes import ChangesPart
 from app.results.screen_log import LogPart
 from app.results.screen_review import ReviewPart
-from app.runs.screen_actions import RUN_BINDINGS, RunActions
+from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for
 from app.runs.screen_conversation import ConversationPart, ReplyBox
 from app.runs.screen_loader import read_run
 from app.runs.screen_subject import RunPart, RunSubject, hidden
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from storage.records import Action
 
 PARTS: Final = (
-    Tab("conversation", "F2", "Conversation", "Conversation", "Conversation"),
-    Tab("review", "F3", "Review", "Review", "Review"),
-    Tab("changes", "F4", "Changes", "Changes", "Changes"),
-    Tab("log", "F5", "Log", "Log", "Log"),
+    Tab("conversation", "C", "Conversation", "Conversation", "Conversation"),
+    Tab("review", "r", "Review", "Review", "Review"),
+    Tab("changes", "d", "Changes", "Changes", "Changes"),
+    Tab("log", "l", "Log", "Log", "Log"),
 )
 FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
@@ -42,10 +42,7 @@ class RunScreen(RunActions):
 
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(tab.key.lower(), f"show('{tab.name}')", tab.title, show=False, id=f"run.{tab.name}")
-            for tab in PARTS
-        ),
+        hidden("C", "part('conversation')", "conversation", id="run.conversation"),
         hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
         hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
         Binding(
@@ -58,6 +55,7 @@ class RunScreen(RunActions):
         ),
         hidden("less_than_sign", "turn(-1)", "previous turn", key_display="<", id="run.prev_turn"),
         *RUN_BINDINGS,
+        RETRY,
         Binding("escape,backspace", "back", "back", key_display="esc", tooltip="Back to the runs", id="run.back"),
         Binding(
             "right_square_bracket",
@@ -77,7 +75,7 @@ class RunScreen(RunActions):
         ),
     ]
 
-    def __init__(self, session: Session, run_id: str) -> None:
+    def __init__(self, session: Session, run_id: str, part: str) -> None:
         super().__init__(session)
         self._subject = subject = RunSubject(session, run_id)
         self._branch = Branch(0)
@@ -93,7 +91,7 @@ class RunScreen(RunActions):
             "changes": self._changes,
             "log": LogPart(subject),
         }
-        self._current = "conversation"
+        self._current = part
         self._is_from_finding = False
         """Whether a finding led to the part on show."""
 
@@ -136,6 +134,13 @@ class RunScreen(RunActions):
 
     # Its keys
 
+    @property
+    def keys_now(self) -> "dict[str, str]":
+        """The keys that matter for a run of this status; the tabs have those of the parts."""
+        detail = self._subject.detail
+        keys = {} if detail is None else keys_for(detail.run.status, detail.summary, is_final=detail.is_final)
+        return {action: words for action, words in keys.items() if not action.startswith("part(")}
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect."""
         name = str(parameters[0]) if parameters else ""
@@ -149,18 +154,18 @@ class RunScreen(RunActions):
 
     def action_continue_run(self) -> None:
         """Go to the box below the conversation, in which a reply is typed."""
-        self.action_show("conversation")
+        self.action_part("conversation")
         self._conversation.reply.focus()
 
     def action_beside_part(self, step: int) -> None:
         """Show the next or the previous part."""
         names = list(self._parts)
-        self.action_show(names[(names.index(self._current) + step) % len(names)])
+        self.action_part(names[(names.index(self._current) + step) % len(names)])
 
     def action_back(self) -> None:
         """Go back to the findings, if one led here; otherwise to where the run was opened."""
         if self._is_from_finding:
-            self.action_show("review")
+            self.action_part("review")
         else:
             self.dismiss()
 
@@ -187,7 +192,7 @@ class RunScreen(RunActions):
 
     @on(RunBar.Picked)
     def _part_picked(self, message: RunBar.Picked) -> None:
-        self.action_show(message.name)
+        self.action_part(message.name)
 
     @on(RunBar.TurnPicked)
     def _turn_picked(self, message: RunBar.TurnPicked) -> None:
@@ -195,7 +200,7 @@ class RunScreen(RunActions):
 
     @on(ReviewPart.FindingChosen)
     def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
-        self.action_show("changes")
+        self.action_part("changes")
         self._is_from_finding = True
         self._changes.go_to(message.finding.path, message.finding.line)
 
@@ -203,7 +208,7 @@ class RunScreen(RunActions):
     def _finding_not_found(self, message: ChangesPart.NotFound) -> None:
         """Go back to the finding and explain there why it leads nowhere."""
         if self._current == "changes":
-            self.action_show("review")
+            self.action_part("review")
         self.session.notify(f"{message.path} is not among the changed files. {message.reason}")
 
     # The reply
@@ -227,7 +232,7 @@ class RunScreen(RunActions):
 
     # Showing
 
-    def action_show(self, name: str) -> None:
+    def action_part(self, name: str) -> None:
         """Show a part; again, from its beginning."""
         self._part.rest()
         self._part.display = False
@@ -271,7 +276,7 @@ class RunScreen(RunActions):
         subject, detail = self._subject, self._subject.detail
         if detail is None:
             return
-        turns = await subject.results.turns(detail)
+        turns, before = await subject.results.turns(detail), subject.last_turn
         if detail.run.run_id != subject.run_id:
             return
         subject.turns = turns if isinstance(turns, RunTurns) else None
@@ -281,3 +286,5 @@ class RunScreen(RunActions):
         self._show_place()
         self._conversation.paint()
         self.refresh_bindings()
+        if self._current == "log" and subject.last_turn != before:
+            self._part.show()  # Only now is it known which turn's log is the last.

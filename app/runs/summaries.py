@@ -13,6 +13,7 @@ from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action, RunRow, RunSummary
 from storage.records.results import SEVERITIES, RunTurns, Turn
+from storage.records.run import ASKS
 
 LONGEST: Final = 200
 """Characters of a line of a summary."""
@@ -80,7 +81,7 @@ def result_of(turn: Turn) -> str:
     """The result of a turn, in one line: `2 majors · Changes needed · +12 -3`, or why it failed."""
     lines = f"+{turn.additions or 0:,} -{turn.deletions or 0:,}" if turn.additions or turn.deletions else ""
     if turn.question:
-        return _joined("asks: " + turn.question, lines)
+        return _joined(ASKS + turn.question, lines)
     if (turn.outcome or turn.state) != "completed":
         return _joined(turn.reason or (turn.failure_kind or "").replace("_", " "), lines)
     text = turn.summary or turn.reason or ""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from service.agents.inputs import AgentInput, InputName
 from service.agents.prices import Price, price_of
 from service.egress.allowlist import Entry
+from service.findings.document import Severity
 from service.network import Host
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -143,8 +144,11 @@ class OnCompletion(_Options):
     """Whether a pull request (GitLab: merge request) is opened for the branch, or brought up to date."""
     review: bool = False
     """Whether the agent's findings are posted as a review of that pull request."""
-    status: bool = False
-    """Whether commits say that a run works on them, and how it ended."""
+    status: bool | Severity = False
+    """Whether commits say that a run works on them, and how it ended.
+
+    A severity, such as `blocker`: a completed run with a finding of it, or a graver one, counts as failed.
+    """
 
 
 class ChangeLimits(_Options):

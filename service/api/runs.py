@@ -21,9 +21,9 @@ from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.clock import rfc3339
-from service.execution.git import GitCommandError, GitRunner, login
+from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import default_of
-from service.hosts.http import token_for
+from service.hosts.tokens import HostLogin
 from service.reference import PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs, turns
 from service.store.agents import DEFAULT_NAME
@@ -133,12 +133,12 @@ def _default_branch(database: Database, organization_id: str, platform: str, url
     """Return a repository's default branch, from the database or its host; None if there is none, or no answer."""
     with database.read() as connection:
         known = repositories.default_branch(connection, url)
-        token = token_for(connection, organization_id, platform, url)
+        host = hosts.at(connection, organization_id, platform, url)
     if known is not None:
         return known
     with tempfile.TemporaryDirectory(prefix="runwarden-branch-") as home:
         try:
-            git = GitRunner(Path(home), timeout_s, login(url, token))
+            git = GitRunner(Path(home), timeout_s, login=HostLogin(host, url))
             default = default_of(git("ls-remote", "--symref", "--", url, "HEAD"))
         except GitCommandError:
             # The worker asks again before the run starts.

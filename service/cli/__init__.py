@@ -10,6 +10,7 @@ import click
 _COMMANDS: Final = {
     "serve": ("service.cli.serve", "Run the service."),
     "worker": ("service.cli.serve", "Execute turns, for services started with --no-worker."),
+    "maintenance": ("service.cli.maintenance", "Begin no turns until it ends; those at work finish."),
     "migrate": ("service.cli.maintenance", "Make or upgrade the tables in the database."),
     "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
     "org": ("service.cli.organizations", "Organizations."),
@@ -35,7 +36,8 @@ _PROGRAM: Final = "runwarden service"
 EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "": ("apply setup.toml", "status", "token create --org acme --scope admin"),
     "serve": ("serve --data-dir /srv/runwarden --port 8080", "serve --port 0 --lab"),
-    "worker": ("worker --database postgresql://runner@db/runwarden --workers 4",),
+    "worker": ("worker --database postgresql://runner@db/runwarden --workers 4", "worker --drain"),
+    "maintenance": ("maintenance 'New disks until 14:00.'", "maintenance --end"),
     "apply": ("apply setup.toml", "apply agents.toml --elsewhere"),
     "org create": ("org create 'Acme Inc.' --slug acme --entitlement ServiceAPI",),
     "org budget": ("org budget acme --day-usd 100 --day-tokens 50000000",),
@@ -63,7 +65,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "events endpoints add https://hooks.acme.example/runs --org acme --type run.ended",
         "events endpoints add http://10.1.2.3:8080/ --org acme --allow-private 10.1.2.3",
     ),
-    "run": ("run run_01J --log", "run cancel run_01J"),
+    "run": ("run run_01J --log", "run cancel run_01J", "run cancel --org acme --status queued"),
+    "run list": ("run list --org acme --status working", "run list --limit 1000 -o csv"),
     "run show": ("run run_01J --diff", "run show run_01J --log --turn 2"),
     "usage": ("usage --from 2026-01-01 --by agent", "usage --org acme -o csv"),
     "prune": ("prune --older-than 90d --dry-run",),

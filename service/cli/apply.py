@@ -17,12 +17,13 @@ from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.errors import first_fault
 from service.execution.sandbox import find
 from service.setup import Setup, SetupError, apply_setup
-from service.store import endings, events, invitations, outages, postings, turns, workers
+from service.store import endings, events, invitations, maintenance, outages, postings, turns, workers
 from service.store.schema import runs
 from service.text import one_line, plural
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
 """The name of a document's entry in the audit trail."""
+_UNCONNECTED: Final = "  on no connected host of its platform: it is used without a token, and no results are posted"
 _MOST_REFUSED: Final = 20
 """The postings that were given up, the latest, which `status` lists."""
 
@@ -78,7 +79,10 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
         lines.append(f"{organization['slug']}  {'created' if organization['created'] else 'kept'}")
         lines += [f"  it differs from the file, and stays so; to change it: {one}" for one in organization["differs"]]
         lines += [f"  token {one['alias']}: {one['value'] or 'kept'}" for one in organization["tokens"]]
-        urls = {f"{one['platform']}:{one['path']}": f"  {one['url']}" for one in organization["repositories"]}
+        urls = {
+            f"{one['platform']}:{one['path']}": f"  {one['url']}{_UNCONNECTED if one['connected'] is False else ''}"
+            for one in organization["repositories"]
+        }
         lines += [
             f"  {one['kind']} {one['name']}  {one['outcome']}{urls.get(one['name'], '')}"
             for one in owned[organization["id"]]
@@ -107,8 +111,10 @@ def status(admin: AdminContext) -> None:
         away = outages.Sources(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         taken = len(turns.dispatched(connection))
+        pauses = maintenance.current(connection)
         address = database.shown
     at_work, slots = sum(one.at_work for one in living), sum(one.concurrency for one in living)
+    is_safe = not (slots or taken or at_work)
     sandbox = str(find(settings))
     limits = settings.agent.model_dump()
     names = "executor host pid concurrency at_work sandbox started_at seen_at"
@@ -119,6 +125,8 @@ def status(admin: AdminContext) -> None:
         "limits": limits,
         "workers": [fields(one, names) for one in living],
         "slots": {"all": slots, "taken": taken, "at_work": at_work},
+        "maintenance": pauses.maintenance,
+        "safe_to_stop": is_safe,
         "runs": by_status,
         "mails": unsent,
         "ending_keys": [one.document() for one in ending],
@@ -134,11 +142,16 @@ def status(admin: AdminContext) -> None:
         ("workers", len(living)),
         ("slots", f"{taken} of {slots} taken, {plural(at_work, 'turn')} at work"),
     ]
+    if pauses.maintenance is not None:
+        stop = "yes: nothing is at work" if is_safe else "no: turns are still at work"
+        facts += [("maintenance", pauses.maintenance), ("safe to stop", stop)]
     lines = [f"{head:14}{value}" for head, value in facts]
     for one in living:
-        idle = "no turns: it needs a sandbox" if one.has_no_sandbox else "no turns: its disk is nearly full"
-        places = f"{one.concurrency} at a time" if one.concurrency else idle
-        lines.append(f"  {one.host} pid {one.pid}, {places}, sandbox: {one.sandbox}")
+        idle = "it needs a sandbox" if one.has_no_sandbox else "its disk is nearly full"
+        if pauses.holds(one):
+            idle = f"drained, {plural(one.at_work, 'turn')} at work" if one.at_work else "drained, can be stopped"
+        slots_shown = f"{one.concurrency} at a time" if one.concurrency else f"no turns: {idle}"
+        lines.append(f"  {one.host} pid {one.pid}, {slots_shown}, sandbox: {one.sandbox}")
     lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
     lines += [f"{f'mails {state}':14}{number}" for state, number in unsent.items() if number]
     lines += [f"{one.shown} gives no answer since {rfc3339(one.since)}: {plural(n, 'turn')} wait" for one, n in away]

@@ -1,5 +1,6 @@
 """`host` and `repository`: the code hosts an organization connected, and the repositories it configured."""
 
+import logging
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
@@ -56,11 +57,13 @@ def _host_line(one: Host) -> str:
 @click.option("--api-url", help="Its HTTP API; the public one if left out.")
 @click.option("--clone-url", help="How a repository is cloned, with {path} in it.")
 @click.option("--token-env", help="The service's environment variable that holds the host's token.")
+@click.option("--token-command", type=INLINE, help='Prints a token: a list in TOML, such as \'["vault", "read"]\'.')
+@click.option("--app", type=INLINE, help='A GitHub App in TOML: { id = 1, key_file = "app.pem", installation_id = 2 }.')
 @click.option("--token-ends", help="The day on which that token expires, such as 2027-01-31.")
 @admin_command
-def connect(admin: AdminContext, slug: str, **options: str | None) -> None:
+def connect(admin: AdminContext, slug: str, **options: Any) -> None:
     """Connect a code host, in place of the one connected on that platform."""
-    entry = HostEntry.model_validate(options)
+    entry = HostEntry.model_validate({name: value for name, value in options.items() if value is not None})
     with admin.change("host.connect") as change:
         owner = find_organization(change.connection, slug)
         made = connect_host(change.connection, owner, entry, now_micros())
@@ -83,6 +86,8 @@ def check(admin: AdminContext, slug: str) -> None:
         known = repositories.of(connection, organization.id)
     if not connected:
         raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
+    # The table says what a service would log.
+    logging.getLogger("service").addHandler(logging.NullHandler())
     with closing(HealthProbes(admin.folder.settings().probing)) as probes:
         found = probes.ask(connected, known)
     documents = [

@@ -1,7 +1,10 @@
-"""`migrate`, `prune`, `backup` and `restore`: the upkeep of a service."""
+"""`maintenance`, `migrate`, `prune`, `backup` and `restore`: the upkeep of a service."""
 
+import socket
+import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -11,10 +14,64 @@ from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.queue import forget_ended, migrate_queue
 from service.execution.retention import Pruner
 from service.setup import SetupError
+from service.store import maintenance as pauses
+from service.store import workers
+from service.store.doorbell import Doorbell
 from service.store.schema import VERSION
 from service.text import plural
 
 _MIB = 1 << 20
+_LOOK_S: Final = 1.0
+
+
+@click.command("maintenance")
+@click.argument("reason", required=False)
+@click.option("--end", "is_end", is_flag=True, help="Begin turns again.")
+@admin_command
+def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> None:
+    """Begin no turns, for REASON, which everybody who waits is told; turns at work finish. Runs are still accepted."""
+    if bool(reason) == is_end:
+        raise SetupError("give a REASON to begin the maintenance, or --end to end it")
+    with admin.database() as database:
+        with admin.change("maintenance.end" if is_end else "maintenance.begin", database) as change:
+            change.detail = reason
+            if reason:
+                pauses.begin(change.connection, reason)
+            else:
+                pauses.end(change.connection)
+        Doorbell(database).ring()
+    said = "the maintenance has ended" if is_end else "no turn begins; status tells when the workers can be stopped"
+    admin.show({"maintenance": reason}, [said])
+
+
+def drain(admin: AdminContext, ttl_s: float) -> None:
+    """Let the workers of this machine begin nothing more, and return when they have nothing left at work.
+
+    Raises:
+        SetupError: No worker runs on this machine.
+    """
+    machine = socket.gethostname()
+    with admin.database() as database:
+        with admin.change("worker.drain", database) as change:
+            living = workers.heard_within(change.connection, int(ttl_s * SECOND_MICROS), now_micros)
+            if not (mine := {one.executor for one in living if one.host == machine}):
+                raise SetupError(f"no worker runs on {machine}; see: runwarden service status")
+            pauses.drain(change.connection, machine, living)
+            change.target = machine
+        Doorbell(database).ring()
+        shown = None
+        while True:
+            with database.read() as connection:
+                living = workers.heard_within(connection, int(ttl_s * SECOND_MICROS), now_micros)
+            left = [one for one in living if one.executor in mine and (one.concurrency or one.at_work)]
+            count = sum(one.at_work for one in left)
+            if not left:
+                break
+            if count != shown:
+                click.echo(f"{machine}: {plural(count, 'turn')} still at work", err=True)
+            shown = count
+            time.sleep(_LOOK_S)
+    admin.show({"host": machine, "drained": len(mine)}, [f"{machine}: nothing is at work; its workers can be stopped"])
 
 
 @click.command("migrate")

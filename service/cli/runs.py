@@ -1,21 +1,28 @@
 """`run`: a run's turns, their logs and diffs; cancelling and deleting one, and deleting an organization."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final, Literal
 
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing
+from service.cli.output import AdminContext, admin_command, fields, line, missing, owner_of
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
-from service.store import deletions, postings, repositories, runs, turn_files, turns, waits
-from service.store.runs import FINAL, Run
+from service.store import deletions, organizations, postings, repositories, runs, turn_files, turns, waits
+from service.store.runs import FINAL, OPEN, Filters, Run
 from service.store.turn_files import LARGEST_LOG
 from service.text import plural
 
 _WAIT_S: Final = 60.0
 """How long a deletion waits for a worker to stop a turn."""
 
+_SHOWN: Final = 100
+_AT_ONCE: Final = 100
+"""Runs that are cancelled in one transaction."""
+_COLUMNS: Final = ("run_id", "status", "organization", "repository", "branch_name", "agent", "created_at")
+_org = click.option("--org", "slug", help="Only this organization's.")
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _force = click.option("--force", is_flag=True, help="Even while it works: it is cancelled first.")
 
@@ -35,11 +42,43 @@ def run() -> None:
     """Show a run's turns, its log or its diff (`run ID`); cancel or delete a run."""
 
 
-@run.command("cancel")
-@click.argument("run_id")
+@run.command("list")
+@_org
+@click.option("--status", help="Only of this status.")
+@click.option("--limit", default=_SHOWN, show_default=True, type=click.IntRange(1))
 @admin_command
-def cancel(admin: AdminContext, run_id: str) -> None:
-    """End an active run as failed; its agent is stopped, and nothing is pushed."""
+def list_runs(admin: AdminContext, slug: str | None, status: str | None, limit: int) -> None:
+    """List runs, newest first."""
+    with admin.read() as connection:
+        filters = Filters(owner_of(connection, slug), status)
+        found = runs.page(connection, filters, None, limit)
+        count = runs.count(connection, filters)
+        names = {one.id: one.slug for one in organizations.all_of(connection)}
+    documents = [
+        fields(one, "status agent turn created_at updated_at", run_id=one.id, organization=names[one.organization_id])
+        | {"repository": f"{one.platform}:{one.path}", "branch_name": one.branch}
+        for one in found
+    ]
+    texts = [line(*map(one.get, _COLUMNS)) for one in documents]
+    admin.show({"runs": documents, "total_count": count}, [*texts, f"{len(found)} of {plural(count, 'run')}"])
+
+
+@run.command("cancel")
+@click.argument("run_id", required=False)
+@_org
+@click.option("--status", type=click.Choice(OPEN), help="All that are queued, or all that work.")
+@_yes
+@admin_command
+def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: str | None, *, yes: bool) -> None:
+    """End an active run as failed, or all of an organization or status.
+
+    Their agents are stopped, and nothing is pushed.
+    """
+    if (run_id is None) == (slug is None and status is None):
+        raise SetupError("name a run, or choose active runs with --org or --status")
+    if run_id is None:
+        _cancel_all(admin, slug, OPEN if status is None else (status,), yes=yes)
+        return
     with admin.change("run.cancel") as change:
         found = _found(change.connection, run_id)
         change.target = run_id
@@ -48,6 +87,28 @@ def cancel(admin: AdminContext, run_id: str) -> None:
             raise SetupError(f"the run {run_id} has ended already: it is {found.status}")
         ended = _found(change.connection, run_id)
     admin.show({"run_id": run_id, "status": ended.status}, [f"{run_id}  {ended.status}: cancelled"])
+
+
+def _cancel_all(admin: AdminContext, slug: str | None, statuses: Sequence[str], *, yes: bool) -> None:
+    with admin.read() as connection:
+        filters = [Filters(owner_of(connection, slug), status) for status in statuses]
+        found = [run for one in filters for run in runs.page(connection, one, None, runs.count(connection, one))]
+    try:
+        agreed = yes or not found or click.confirm(f"Cancel {plural(len(found), 'run')}?", err=True)
+    except click.Abort:
+        agreed = False
+    if not agreed:
+        raise SetupError("nothing was cancelled: it was not confirmed; give --yes where there is no terminal")
+    cancelled = []
+    for start in range(0, len(found), _AT_ONCE):
+        some = found[start : start + _AT_ONCE]
+        with admin.change("run.cancel") as change:
+            cancel_one = partial(turns.cancel, change.connection, reason="cancelled by the operator", now=now_micros())
+            done = [one for one in some if cancel_one(run_id=one.id)]
+            change.record_each([("run.cancel", one.id, one.organization_id) for one in done])
+            change.is_recorded = True
+        cancelled += [one.id for one in done]
+    admin.show({"cancelled": cancelled}, [f"{plural(len(cancelled), 'run')} cancelled"])
 
 
 def _found(connection: Connection, run_id: str) -> Run:

@@ -13,7 +13,8 @@ from typing import Final, NoReturn
 
 import click
 
-from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, default_data_dir, plain_errors
+from service.cli.maintenance import drain
+from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContext, default_data_dir, plain_errors
 from service.observability.log import Masks, start_log
 from service.server import RunningService, ServeOptions
 from service.settings import DataFolder
@@ -81,7 +82,12 @@ def _stop_at_end_of_stdin() -> None:
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), envvar=DATA_DIR_VARIABLE)
 @click.option("--database", "database_url", envvar=DATABASE_VARIABLE, help=DATABASE_HELP)
 @click.option("--workers", type=click.IntRange(1, 64), help="Turns executed at the same time.")
-def worker(data_dir: Path | None, database_url: str | None, workers: int | None) -> None:
+@click.option("--drain", "drains", is_flag=True, help="Let those of this machine finish their turns and begin no more.")
+def worker(data_dir: Path | None, database_url: str | None, workers: int | None, *, drains: bool) -> None:
     """Execute turns; prints one JSON line when it is ready, and its log on stderr."""
     folder = DataFolder(data_dir or default_data_dir())
+    if drains:
+        with plain_errors(as_json=False):
+            drain(AdminContext(folder, "table", database_url), folder.settings().execution.worker_ttl_s)
+        return
     run_process(folder, partial(run_worker, folder, database_url, workers))

@@ -81,8 +81,10 @@ class Allowlist:
         raise RefusedError(f'{entry} was refused{why}; to allow it, add it to the agent: egress = ["{entry}"]')
 
 
-def addresses_of(host: Host, port: int, fixed: str | None) -> list[Address]:
+def addresses_of(host: Host, port: int, fixed: str | None, *, by_name: bool = False) -> list[Address]:
     """Return where to dial: the fixed address, or the host's public ones, of no machine or network nearby.
+
+    `by_name`: a proxy is given the name, which this machine may be unable to look up.
 
     Raises:
         RefusedError: There is none.
@@ -92,9 +94,11 @@ def addresses_of(host: Host, port: int, fixed: str | None) -> list[Address]:
     try:
         found = resolve(host, port)
     except OSError as error:
+        if by_name:
+            return [(host.text, port)]
         raise RefusedError(f"{host.text} was refused: it has no address ({error})") from error
     if public := [address for address in found if is_public(address[0])]:
-        return public
+        return [(host.text, port)] if by_name else public
     there = found[0][0]
     raise RefusedError(
         f"{host.text} was refused: its address {there} is not public; if the agent may reach it, allow that address: "

@@ -15,7 +15,7 @@ from service.agents.prices import price_of
 from service.egress.budget import BudgetSpentError, SpendingWatch, UsageMeter
 from service.egress.forwarding import Forwarder, ModelRequest
 from service.egress.http import AgentConnection, BodyError
-from service.egress.key import ModelKey, NoKeyError
+from service.egress.key import ModelKey
 from service.egress.outages import ModelState
 from service.egress.routes import (
     PROVIDERS,
@@ -27,6 +27,7 @@ from service.egress.routes import (
     route_of,
 )
 from service.egress.server import SandboxServer
+from service.printed import NoKeyError
 
 _PASSED_ON: Final = frozenset({"content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client"})
 

@@ -17,7 +17,7 @@ from service.egress.hello import NotTlsError, read_hello
 from service.egress.http import AgentConnection
 from service.egress.relay import join
 from service.egress.server import SandboxServer
-from service.network import Host, HostError, dial
+from service.network import Host, HostError, authority_of, dial, proxy_of
 from service.text import printable
 
 _PATIENCE_S: Final = 30.0
@@ -54,7 +54,9 @@ class EgressProxy(SandboxServer):
         for request in connection.requests():
             try:
                 host, port = parse_target(request)
-                addresses = addresses_of(host, port, self._allowed.decide(host, port))
+                proxy = proxy_of("https", host, port)
+                fixed = self._allowed.decide(host, port)
+                addresses = addresses_of(host, port, fixed, by_name=proxy is not None)
             except RefusedError as error:
                 self._report(str(error), f"egress: {error}")
                 connection.refuse(403, f"egress: {error}", is_json=False)
@@ -66,7 +68,13 @@ class EgressProxy(SandboxServer):
                 reason = f"egress: a connection to {host.text} was refused: {error}"
                 self._report(reason, reason)
                 return
-            self._relay(inside, hello, dial(addresses, time.monotonic() + _PATIENCE_S))
+            until = time.monotonic() + _PATIENCE_S
+            try:
+                outside = dial(addresses, until) if proxy is None else proxy.tunnel(authority_of(*addresses[0]), until)
+            except OSError as error:
+                self._report(host.text, f"egress: {host.text} cannot be reached: {error.strerror or error}")
+                return
+            self._relay(inside, hello, outside)
             return
 
     def _relay(self, inside: socket.socket, hello: bytes, outside: socket.socket) -> None:

@@ -15,6 +15,7 @@ from service.agents.outcome import Reason, TurnFailure
 from service.agents.sentences import sentence_in
 from service.clock import SECOND_MICROS, parse_rfc3339
 from service.egress.events import EventStream
+from service.network import ProxyError
 
 _LATER: Final = "continue the run when it answers again"
 Consequence = Literal["ask_again", "stop", "pass_on"]
@@ -140,6 +141,8 @@ def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: flo
     elif isinstance(error, ssl.SSLCertVerificationError):
         why, then = f"its certificate is not valid: {error.verify_message}", "stop"
         text = f"{access.shown} was not asked for {model}, as {why}; correct base_url, or SSL_CERT_FILE"
+    elif isinstance(error, ProxyError):
+        text = f"{access.shown} cannot be reached for {model}: {error}; {_LATER}"
     else:
         why = next((words for kind, words in _BROKEN.items() if isinstance(error, kind)), "the connection failed")
         text = f"{access.shown} cannot be reached for {model}: {why}; check base_url and the network, and {_LATER}"

@@ -152,7 +152,7 @@ class AgentCommand:
                     f"  ({past['status']}: {past.get('question') or past['summary'] or 'no summary'})",
                 ]
             text = "\n".join([*lines, "", "Now:", "", text])
-        self.workspace.instructions_file.write_bytes(f"{text}\n\n{_HOW_TO_ASK}\n".encode("utf-8", "replace"))
+        self.workspace.instructions_file.write_bytes(f"{_HOW_TO_ASK}\n\n{text}\n".encode("utf-8", "replace"))
 
     def argv(self) -> list[str]:
         """Return the command of a prepared agent, inside its sandbox.

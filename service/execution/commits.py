@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot
+from service.text import one_line
 
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
@@ -67,10 +69,31 @@ class TurnCommit:
     """Why it must not be pushed: files that git could not store, or that belong into Git LFS; None: it may be."""
 
 
-def commit_tree(git: GitRunner, git_dir: Path, tree: str, parents: Sequence[str], message: str) -> str:
-    """Make a commit, and return its id."""
+def commit_tree(
+    git: GitRunner, git_dir: Path, tree: str, parents: Sequence[str], message: str, *, is_signed: bool = True
+) -> str:
+    """Make a commit, signed if the service has a key, and return its id."""
     given = [word for parent in parents for word in ("-p", parent)]
-    return git.feed(message, "commit-tree", tree, *given, "-F", "-", git_dir=git_dir).strip()
+    key, command = git.signing_key if is_signed else None, ["commit-tree"]
+    if key is not None:
+        command = ["-c", "gpg.format=ssh", "-c", f"user.signingKey={key}", "commit-tree", "-S"]
+    return git.feed(message, *command, tree, *given, "-F", "-", git_dir=git_dir).strip()
+
+
+def check_signing(key: Path) -> None:
+    """Sign nothing with an ssh key.
+
+    Raises:
+        GitCommandError: It cannot sign.
+    """
+    command = ["ssh-keygen", "-Y", "sign", "-n", "git", "-f", str(key)]
+    try:
+        done = subprocess.run(command, input=b"", capture_output=True, start_new_session=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise GitCommandError(f"commits cannot be signed: {error}; install ssh-keygen") from error
+    if done.returncode:
+        said = one_line(done.stderr.decode("utf-8", "replace"))
+        raise GitCommandError(f"commits cannot be signed with {key}: {said}; it must be readable, without passphrase")
 
 
 def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
@@ -88,7 +111,7 @@ def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[s
             printed = error.printed
         tree, *names = printed.rstrip("\0").split("\0")
         conflicts += names
-        merged = commit_tree(git, git_dir, tree, (merged, other), "Merge")
+        merged = commit_tree(git, git_dir, tree, (merged, other), "Merge", is_signed=False)
     return merged, tuple(dict.fromkeys(conflicts))
 
 

@@ -10,10 +10,11 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote
 
 from service.errors import ServiceError
+from service.network import CLIENT_CERT_VARIABLE, PROXY_VARIABLES
 from service.reference import without_login
 from service.text import printable
 
@@ -32,7 +33,10 @@ _HARDENING: Final = (
     *("-c", "safe.directory=*"),
     *("-c", "advice.addEmbeddedRepo=false"),
 )
-_PASSED_ON: Final = ("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_EXEC_PATH", "GIT_SSL_CAINFO")
+_PASSED_ON: Final = (
+    *("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_EXEC_PATH", "GIT_SSL_CAINFO"),
+    *PROXY_VARIABLES,
+)
 _SHOWN_OUTPUT: Final = 2000
 _PIECE: Final = 1 << 16
 _LONGEST_FETCH_S: Final = 6 * 3600.0
@@ -44,13 +48,15 @@ _PROGRESS: Final = re.compile(
     r"|Total \d+ .*|Delta compression using .*)"
 )
 _REFUSED: Final = re.compile(
-    r"returned error: [34](?!08|29)\d\d | HTTP\ [34](?!08|29)\d\d | certificate | permission\ denied"
-    r" | authentication\ failed | declined",
+    r"(returned\ error:|HTTP|HTTP\ code|tunnel\ failed,\ response)\ [34](?!08|29)\d\d | certificate"
+    r" | permission\ denied | authentication\ failed | declined",
     re.IGNORECASE | re.VERBOSE,
 )
 """Messages that the same command would give again, whatever else git says with them."""
+_UNAUTHORIZED: Final = re.compile(r"authentication failed|returned error: 40[13]", re.IGNORECASE)
 _PASSING: Final = re.compile(
-    r"""returned\ error:\ (5\d\d|408|429) | HTTP\ (5\d\d|408|429) | internal\ server\ error | service\ unavailable
+    r"""(returned\ error:|HTTP|HTTP\ code|tunnel\ failed,\ response)\ (5\d\d|408|429) | internal\ server\ error
+    | service\ unavailable
     | could\ not\ resolve\ host | temporary\ failure | name\ resolution | (failed|couldn't|could\ not)\ connect
     | (connection|operation|network)\W+(was\ |is\ )?(refused|reset|closed|timed\ out|aborted|unreachable|too\ slow)
     | no\ route\ to\ host | empty\ reply | hung\ up\ unexpectedly | unexpected(ly)?\ (disconnect|eof|closed)
@@ -80,22 +86,36 @@ def is_passing(message: str) -> bool:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return git's variables; of the user's, only those that lead to programs, certificates and ssh keys."""
-    return {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {
-        "HOME": str(home),
-        "LC_ALL": "C.UTF-8",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_ATTR_NOSYSTEM": "1",
-        # No samples of hooks: each turn would write and remove dozens of files.
-        "GIT_TEMPLATE_DIR": "",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "true",
-        "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20",
-        "GIT_ALLOW_PROTOCOL": ALLOWED_PROTOCOLS,
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_LFS_FORCE_PROGRESS": "1",
+    """Return git's variables; of the user's, only those that lead to programs, proxies, certificates and ssh keys."""
+    certificate = os.environ.get(CLIENT_CERT_VARIABLE, "")
+    own = {
+        "GIT_SSL_CAINFO": os.environ.get("SSL_CERT_FILE", ""),
+        "GIT_SSL_CERT": certificate,
+        "GIT_SSL_KEY": certificate,
     }
+    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    return (
+        {name: value for name, value in own.items() if value}
+        | {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        | {
+            "no_proxy": f"{direct},localhost,127.0.0.1,::1".strip(","),
+            "HOME": str(home),
+            "LC_ALL": "C.UTF-8",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            # No samples of hooks: each turn would write and remove dozens of files.
+            "GIT_TEMPLATE_DIR": "",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "true",
+            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=20",
+            "GIT_ALLOW_PROTOCOL": ALLOWED_PROTOCOLS,
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_LFS_FORCE_PROGRESS": "1",
+            # A proxy gets the login that its address has, without being asked for it.
+            "GIT_HTTP_PROXY_AUTHMETHOD": "basic",
+        }
+    )
 
 
 def login(url: str, token: str | None) -> dict[str, str]:
@@ -129,8 +149,18 @@ def _split_logins(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     return clean_arguments, variables
 
 
+class Login(Protocol):
+    """Logs git in at a code host."""
+
+    def variables(self) -> dict[str, str]:
+        """Return git's variables for the login at this moment."""
+
+    def renew(self) -> bool:
+        """Return whether there is another login, since this one was refused."""
+
+
 class GitRunner:
-    """Runs git commands under one time limit; `extra` holds variables such as a login."""
+    """Runs git commands under one time limit; `extra` holds variables, `login` logs in at one code host."""
 
     def __init__(
         self,
@@ -138,8 +168,13 @@ class GitRunner:
         timeout_s: float,
         extra: Mapping[str, str] | None = None,
         progress: Callable[[str], None] = lambda _: None,
+        login: Login | None = None,
+        signing_key: Path | None = None,
     ) -> None:
         """`progress` gets git's lines about the progress of a fetch or push, as often as git prints them."""
+        self._login = login
+        self.signing_key = signing_key
+        """The ssh key that signs commits; None: they are not signed."""
         self._environment = environment(home) | dict(extra or {})
         self.timeout_s = timeout_s
         """How long one command may take; for a fetch or push, how long it may be silent."""
@@ -161,9 +196,30 @@ class GitRunner:
         Raises:
             GitCommandError: It failed or took too long.
         """
+        try:
+            return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
+        except GitCommandError as error:
+            if not (_UNAUTHORIZED.search(str(error)) and self._has_another_login(error)):
+                raise
+        return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
+
+    def _has_another_login(self, refusal: GitCommandError) -> bool:
+        try:
+            return self._login is not None and self._login.renew()
+        except ServiceError as error:
+            raise GitCommandError(f"{refusal}; {error}", is_passing=True) from error
+
+    def _run(self, text: str | None, *arguments: str, git_dir: Path | None, work_tree: Path | None) -> str:
         options = [f"--git-dir={git_dir}"] if git_dir else []
         options += [f"--work-tree={work_tree}"] if work_tree else []
         clean_arguments, variables = _split_logins(arguments)
+        name = next(word for at, word in enumerate(arguments) if word != "-c" and arguments[at - 1 : at] != ("-c",))
+        is_remote = name in _REMOTE
+        if is_remote and self._login is not None:
+            try:
+                variables |= self._login.variables()
+            except ServiceError as error:
+                raise GitCommandError(str(error), is_passing=True) from error
         try:
             process = subprocess.Popen(
                 ["git", *_HARDENING, *options, *clean_arguments],
@@ -179,8 +235,6 @@ class GitRunner:
             raise GitCommandError(f"git cannot be started ({error}); install git on this machine") from error
         except OSError as error:
             raise GitCommandError(f"git cannot be started ({error})") from error
-        name = next(word for at, word in enumerate(arguments) if word != "-c" and arguments[at - 1 : at] != ("-c",))
-        is_remote = name in _REMOTE
         with process:
             try:
                 if is_remote:

@@ -13,14 +13,25 @@ from typing import Final
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.execution import trees
-from service.execution.git import GitCommandError, GitRunner, login
+from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror
 from service.execution.queue import forget_ended, forget_turns
 from service.execution.workspace import attempts_at_work
-from service.hosts.http import token_for
+from service.hosts.tokens import HostLogin
 from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder, Settings
-from service.store import audit, deletions, deliveries, events, organizations, repositories, runs, turn_files, turns
+from service.store import (
+    audit,
+    deletions,
+    deliveries,
+    events,
+    hosts,
+    organizations,
+    repositories,
+    runs,
+    turn_files,
+    turns,
+)
 from service.store.database import Database
 from service.store.runs import Run
 
@@ -186,11 +197,11 @@ class StaleBranches:
         """Remove branches unless they are protected or hold commits of others that the default branch lacks."""
         one, removed = group[0], 0
         with self._database.read() as connection:
-            token = token_for(connection, one.organization_id, one.platform, one.url)
+            host = hosts.at(connection, one.organization_id, one.platform, one.url)
             configured = repositories.by_path(connection, one.organization_id, one.platform, one.path)
         patterns = None if configured is None else configured.protected
         with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
-            git = GitRunner(Path(home), self._git_timeout_s, login(one.url, token))
+            git = GitRunner(Path(home), self._git_timeout_s, login=HostLogin(host, one.url))
             listed = git("ls-remote", "--", one.url, f"refs/heads/{MADE_BRANCHES}*")
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
             for run in (run for run in group if run.branch in there):

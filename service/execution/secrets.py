@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
+from service.network import PROXY_VARIABLES
+
 MASK: Final = "[masked]"
 _HARMLESS: Final = re.compile(
     r"PATH|LANG|LANGUAGE|LC_\w+|TZ|TERM|USER|SHELL|.*_(URL|HOST|PORT|MODEL|REGION|PROXY|PATH|DIR|LEVEL|TIMEOUT)",
@@ -102,6 +104,12 @@ def _forms(value: str) -> set[bytes]:
 def of_environment(names: Iterable[str | None]) -> dict[str, str]:
     """Return the values of those named variables that are set in the service's environment and may be secret."""
     return {name: value for name in names if name and not _HARMLESS.fullmatch(name) and (value := os.environ.get(name))}
+
+
+def of_proxies() -> dict[str, str]:
+    """Return the passwords in the addresses of the environment's proxies."""
+    passwords = {name: of_url(os.environ.get(name, "")).values() for name in PROXY_VARIABLES}
+    return {name: value for name, values in passwords.items() for value in values}
 
 
 def of_url(url: str) -> dict[str, str]:

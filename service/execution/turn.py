@@ -13,13 +13,13 @@ from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.errors import ServiceError
 from service.execution.command import AgentFailedError, PausedAgentError
 from service.execution.disk import SharedDisk, shortage, usage_of
-from service.execution.git import GitCommandError, GitRunner, identity_of, login
+from service.execution.git import GitCommandError, GitRunner, identity_of
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
 from service.execution.sandbox import Sandbox
-from service.execution.secrets import Secrets, of_environment, of_url
+from service.execution.secrets import Secrets, of_environment, of_proxies, of_url
 from service.execution.work import Attempt, TurnWork
 from service.execution.workspace import Workspace, Workspaces
-from service.hosts.http import token_for
+from service.hosts.tokens import HostLogin, author_of
 from service.observability.traces import Tracer
 from service.reference import location, without_login
 from service.settings import DataFolder, ExecutionSettings, ForgeSettings
@@ -109,7 +109,7 @@ class TurnExecution:
             conversation = [past for past in turns.of(connection, run_id) if past.number < number]
             agent = agents.of_run(connection, run)
             connected = [] if run is None else hosts.of(connection, run.organization_id)
-            token = None if run is None else token_for(connection, run.organization_id, run.platform, run.url)
+            host = None if run is None else hosts.at(connection, run.organization_id, run.platform, run.url)
         if turn is None or run is None:
             raise SupersededError(f"{run_id} turn {number} has ended already")
         if agent is None:
@@ -130,8 +130,8 @@ class TurnExecution:
         diffs = {"diff": self._folder.turn_diff(*key), "run.diff": self._folder.run_diff(*key)}
         with log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
-            secrets = Secrets(of_environment(names) | of_url(run.url))
-            identity = identity_of(self._settings.author_name, self._settings.author_email)
+            secrets = Secrets(of_environment(names) | of_proxies() | of_url(run.url))
+            identity = identity_of(*(author_of(host) or (self._settings.author_name, self._settings.author_email)))
             due = time.monotonic() + _PROGRESS_S
 
             def progress(text: str) -> None:
@@ -140,8 +140,9 @@ class TurnExecution:
                     due = time.monotonic() + _PROGRESS_S
                     self._log(attempt, f"git: {text}")
 
-            given = identity | login(run.url, token)
-            git = GitRunner(workspace.git_home, self._settings.git_timeout_s, given, progress)
+            login = HostLogin(host, run.url)
+            signing_key = None if self._settings.signing is None else self._settings.signing.ssh_key
+            git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity, progress, login, signing_key)
             at_work = TurnAtWork(key, turn.attempt, log_file)
             share = self._disk.join(workspace.root)
             attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets, at_work, share, diffs)

@@ -18,7 +18,7 @@ from service.execution import agent as agent_process
 from service.execution import trees
 from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
-from service.execution.commits import KEPT, TRAILER, TurnCommit, commit_of, moved
+from service.execution.commits import KEPT, TRAILER, TurnCommit, check_signing, commit_of, moved
 from service.execution.disk import DiskShare
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.large_files import LargeFiles
@@ -263,6 +263,9 @@ class TurnWork:
         attempt.workspace.create()
         with self._tracer.step("check out"):
             self._base = attempt.workspace.check_out(attempt.git, snapshot, run.branch)
+        if attempt.git.signing_key is not None:
+            # Before the agent works in vain.
+            check_signing(attempt.git.signing_key)
         self._log_remarks()
         self._log(f"branch {run.branch} at {self._base or 'nothing: the repository is empty'}")
         task = task_of(attempt, snapshot, self._starting_point())

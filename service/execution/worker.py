@@ -25,7 +25,7 @@ from service.execution.turn import PausedTurnError, ShortageError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
-from service.store import dispatch, events, invitations, organizations, postings, turns, workers
+from service.store import dispatch, events, invitations, maintenance, organizations, postings, turns, workers
 from service.store.database import AWAY, Database, DatabaseClock
 from service.store.doorbell import Doorbell
 from service.store.workers import Worker
@@ -80,7 +80,7 @@ class TurnWorker:
         self._concurrency = concurrency
         slots = 0 if execution.sandbox.is_missing else concurrency
         self.me = Worker(executor, socket.gethostname(), sandbox, os.getpid(), slots, clock(), clock())
-        """This worker as other processes see it: with no slots while its sandbox is missing or its disk nearly full."""
+        """This worker as other processes see it: with no slots while it may not, or cannot, begin turns."""
         self._probe_due = time.monotonic() + SANDBOX_PAUSE_S
         grace_s = _GRACE_ROUNDS * max(settings.worker_ttl_s, settings.look_s, _RECOVERY_PAUSE_S)
         self._engine = DurableEngine(database, executor, concurrency, grace_s)
@@ -236,20 +236,24 @@ class TurnWorker:
             self._recovery_due = time.monotonic() + _RECOVERY_PAUSE_S
 
     def _check_machine(self) -> None:
-        """Offer no slots while the sandbox is missing or the disk is nearly full."""
+        """Offer no slots while the sandbox is missing, the disk is nearly full, or the operator wants no turn begun."""
         sandbox = self._execution.sandbox
         if sandbox.is_missing and time.monotonic() >= self._probe_due:
             sandbox = self._execution.sandbox = find(self._settings)
             self._probe_due = time.monotonic() + SANDBOX_PAUSE_S
         short = None if sandbox.is_missing else shortage(self._folder.root, self._settings.agent)
-        slots = 0 if sandbox.is_missing or short is not None else self._concurrency
+        with self._database.read() as connection:
+            is_held = maintenance.current(connection).holds(self.me)
+        slots = 0 if sandbox.is_missing or short is not None or is_held else self._concurrency
         before, self.me = self.me, replace(self.me, sandbox=str(sandbox), concurrency=slots)
         if self.me == before:
             return
         if self.me.sandbox != before.sandbox:
             _logger.log(logging.WARNING if sandbox.is_missing else logging.INFO, "sandbox: %s", sandbox)
+        elif is_held:
+            _logger.info("no turn begins here: maintenance, or this machine is drained")
         elif short is None:
-            _logger.info("the disk has room again: this worker begins turns")
+            _logger.info("this worker begins turns again")
         if short is not None:
             _logger.warning("no turn begins here until there is room: the disk is nearly full, %s", short.text)
         self._record_beat()

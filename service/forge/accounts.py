@@ -8,7 +8,7 @@ from typing import Final
 from service.forge.client import ForgeError
 from service.forge.handlers import FORGES
 from service.forge.poster import forge_of
-from service.hosts.http import token_of
+from service.hosts.tokens import TokenError, token_of
 from service.store import hosts, repositories
 from service.store.database import Database
 from service.store.hosts import Host
@@ -44,7 +44,11 @@ class OwnAccounts:
         named: dict[str, set[str]] = {}
         for owner, its_hosts in connected.items():
             for host in its_hosts:
-                token = token_of(host)
+                try:
+                    token = token_of(host)
+                except TokenError:
+                    # The commits still identify the service's own pushes.
+                    token = None
                 if host.platform == platform and host.api_url is not None and token is not None:
                     used[owner].add(host.api_url)
                     account = self._account(platform, host.api_url, path, token)

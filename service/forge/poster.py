@@ -10,7 +10,7 @@ from service.execution.secrets import Secrets, of_environment
 from service.forge.client import ForgeError
 from service.forge.handlers import FORGES, Forge, Handler, Subject, post_pull_request, post_status
 from service.forge.review import post_review
-from service.hosts.http import token_of
+from service.hosts.tokens import TokenError, token_of
 from service.reference import location
 from service.settings import ForgeSettings
 from service.store import agents, hosts, postings, repositories, runs, turns
@@ -100,7 +100,10 @@ def forge_of(connected: Sequence[Host], run: Run | Repository, timeout_s: float)
     for host in connected:
         # The same path on another host is another repository.
         if host.platform == run.platform and where is not None and where.host == host.host:
-            token = token_of(host)
+            try:
+                token = token_of(host)
+            except TokenError as error:
+                raise ForgeError(str(error), is_away=True) from error
             if host.api_url is None or token is None:
                 lacking = "API address (--api-url)" if host.api_url is None else "token (--token-env, and its variable)"
                 raise ForgeError(f"the connected host {host.host} has no {lacking}, which results need")

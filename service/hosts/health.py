@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Final
 
-from service.execution.git import GitCommandError, GitRunner, login
-from service.hosts.http import HostResponse, HostUnreachableError, ask, token_at, token_of
+from service.execution.git import GitCommandError, GitRunner
+from service.hosts.http import HostResponse, HostUnreachableError, ask
+from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.settings import ProbingSettings
 from service.store.hosts import Host
 from service.store.repositories import Repository
@@ -53,11 +54,12 @@ class HostState:
 OK: Final = HostState("ok")
 
 
-def probe_api(host: Host, token: str | None, settings: ProbingSettings) -> HostState:
+def probe_api(host: Host, settings: ProbingSettings) -> HostState:
     """Ask a host's HTTP API, with its token if it has one."""
     base = (host.api_url or "").rstrip("/")
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
+        token = token_of(host)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         if host.platform == "gitlab":
             answer = ask(base + _GITLAB_VERSION, settings.timeout_s, headers=headers)
         else:
@@ -65,6 +67,8 @@ def probe_api(host: Host, token: str | None, settings: ProbingSettings) -> HostS
             if answer.status == _NOT_FOUND:
                 # A GitHub Enterprise Server without rate limits has no page for them, but it has one with its versions.
                 answer = ask(base + _GITHUB_VERSIONS, settings.timeout_s, headers=headers)
+    except TokenError as error:
+        return HostState("unauthorized", str(error))
     except HostUnreachableError as error:
         return HostState("unreachable", str(error))
     try:
@@ -75,12 +79,12 @@ def probe_api(host: Host, token: str | None, settings: ProbingSettings) -> HostS
     return replace(_judged(host, answer, settings), token_ends=ends)
 
 
-def probe_git(url: str, token: str | None, settings: ProbingSettings) -> HostState:
+def probe_git(host: Host, url: str, settings: ProbingSettings) -> HostState:
     """Ask for a repository's HEAD with `git ls-remote`."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
         try:
-            GitRunner(Path(home), settings.timeout_s, login(url, token))("ls-remote", "--", url, "HEAD")
+            GitRunner(Path(home), settings.timeout_s, login=HostLogin(host, url))("ls-remote", "--", url, "HEAD")
         except GitCommandError as error:
             said = " ".join(str(error).split())[-_SHOWN:]
             if _REFUSALS.search(said):
@@ -96,6 +100,7 @@ def _judged(host: Host, answer: HostResponse, settings: ProbingSettings) -> Host
         return HostState("degraded", f"{host.host} answered {answer.status}: the rate limit of the token is spent")
     if answer.status in _UNAUTHORIZED:
         cure = f"check the token in {host.token_env}" if host.token_env else "give the host a token with --token-env"
+        cure = "check what its token may do" if host.token_command or host.app else cure
         return HostState("unauthorized", f"{host.host} answered {answer.status}; {cure}")
     if answer.status not in _SUCCESS:
         return HostState("degraded", f"{host.host} answered {answer.status}; check --api-url if it stays so")
@@ -125,7 +130,6 @@ class _Probe:
     host: Host
     url: str | None
     """The repository that git is asked for; None: the API is asked, or no repository is known."""
-    token: str | None = field(repr=False)
 
 
 class HealthProbes:
@@ -181,14 +185,14 @@ class HealthProbes:
 
     def _probe(self, probe: _Probe) -> HostState:
         if probe.host.probe == "api":
-            return probe_api(probe.host, probe.token, self._settings)
-        return _NOTHING_TO_ASK if probe.url is None else probe_git(probe.url, probe.token, self._settings)
+            return probe_api(probe.host, self._settings)
+        return _NOTHING_TO_ASK if probe.url is None else probe_git(probe.host, probe.url, self._settings)
 
 
 def _probe_of(host: Host, repositories: list[Repository]) -> _Probe:
     if host.probe == "api":
-        return _Probe(host, None, token_of(host))
+        return _Probe(host, None)
     url = next((one.url for one in repositories if one.platform == host.platform), None)
     if url is None and host.clone_url is not None and "{path}" not in host.clone_url:
         url = host.clone_url
-    return _Probe(host, url, None if url is None else token_at(host, url))
+    return _Probe(host, url)

@@ -1,8 +1,7 @@
-"""HTTP without redirects or proxies, with a limited size and deadline; and the tokens of code hosts."""
+"""HTTP without redirects, with a limited size and deadline."""
 
 import http.client
 import json
-import os
 import ssl
 import time
 from collections.abc import Mapping, Sequence
@@ -10,33 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import sqlalchemy as sa
-
 from service import network
 from service.errors import ServiceError
 from service.network import cut_off
-from service.reference import location, without_login
-from service.store import hosts
-from service.store.hosts import Host
+from service.reference import without_login
 
 _LARGEST_ANSWER: Final = 1 << 20
-
-
-def token_of(host: Host) -> str | None:
-    """Return a host's token; None: none is configured, or its variable is empty."""
-    return (os.environ.get(host.token_env) or None) if host.token_env else None
-
-
-def token_at(host: Host, url: str) -> str | None:
-    """Return a host's token for git at an address; None when the address is on another host, which must not see it."""
-    where = location(url)
-    return token_of(host) if where is not None and where.host == host.host else None
-
-
-def token_for(connection: sa.Connection, organization_id: str, platform: str, url: str) -> str | None:
-    """Return the token for a repository; None when no connected host is the one it is on."""
-    of_platform = (host for host in hosts.of(connection, organization_id) if host.platform == platform)
-    return next((token for host in of_platform if (token := token_at(host, url))), None)
 
 
 class HostUnreachableError(ServiceError):

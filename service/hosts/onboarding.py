@@ -13,9 +13,9 @@ import sqlalchemy as sa
 
 from service.clock import Clock
 from service.errors import ServiceError
-from service.execution.git import GitCommandError, GitRunner, login
+from service.execution.git import GitCommandError, GitRunner
 from service.forge.client import ForgeError, ForgeHttp
-from service.hosts.http import token_of
+from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.reference import Location, checked_path, location
 from service.settings import GitLabSettings, Settings
 from service.store import audit, repositories
@@ -65,7 +65,10 @@ def find_project(host: Host, project_id: int | None, path: str | None, timeout_s
 
 def api_of(host: Host, timeout_s: float) -> ForgeHttp:
     """Return the API of a connected host; without a token GitLab shows public projects only."""
-    token = token_of(host)
+    try:
+        token = token_of(host)
+    except TokenError as error:
+        raise ForgeError(str(error)) from error
     return ForgeHttp("GitLab", host.api_url or "", {"PRIVATE-TOKEN": token} if token else {}, timeout_s)
 
 
@@ -118,7 +121,7 @@ def _find_by_git(host: Host, project_id: int | None, path: str | None, timeout_s
         raise OnboardingError("this GitLab host has no API URL, so a project needs its project_path and a clone URL")
     with tempfile.TemporaryDirectory(prefix="runwarden-onboarding-") as home:
         try:
-            GitRunner(Path(home), timeout_s, login(url, token_of(host)))("ls-remote", "--", url, "HEAD")
+            GitRunner(Path(home), timeout_s, login=HostLogin(host, url))("ls-remote", "--", url, "HEAD")
         except GitCommandError as error:
             raise OnboardingError(f"the project {path} cannot be read: {error}") from error
     return Project(path, url, project_id)
@@ -141,7 +144,7 @@ def ensure_webhook(host: Host, project_id: int, settings: GitLabSettings, timeou
         return Webhook(
             configured=False, failure=f"the webhook needs its secret: {settings.webhook_secret_env} is not set"
         )
-    if token_of(host) is None:
+    if not host.has_token or (host.token_env and token_of(host) is None):
         return Webhook(configured=False, failure="the webhook needs a token: connect the GitLab host with --token-env")
     try:
         # GitLab switches push_events on unless a request says otherwise.

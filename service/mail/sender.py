@@ -14,7 +14,7 @@ from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
 from service.mail.message import Mailer, MailError, MailMessage, invitation_message
-from service.network import cut_off
+from service.network import Host, authority_of, cut_off, proxy_of
 from service.settings import DataFolder, MailSettings, SettingsError, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
@@ -109,7 +109,7 @@ class SmtpRelay:
         session = self._new_session()
         with cut_off(self._settings.timeout_s, lambda: session.sock):
             try:
-                code, reply = session.connect(self._settings.host, self._port)
+                code, reply = self._connected(session)
                 if code != _READY:
                     raise smtplib.SMTPConnectError(code, reply)
                 if self._settings.security == "starttls":
@@ -122,6 +122,18 @@ class SmtpRelay:
                     session.quit()
             finally:
                 session.close()
+
+    def _connected(self, session: smtplib.SMTP) -> tuple[int, bytes]:
+        """Connect a session, through the proxy if the mail server is reached through it, and return its greeting."""
+        host = Host.parse(self._settings.host)
+        proxy = proxy_of("https", host, self._port) if self._settings.proxy else None
+        if proxy is None:
+            return session.connect(self._settings.host, self._port)
+        link = proxy.tunnel(authority_of(host.text, self._port), time.monotonic() + self._settings.timeout_s)
+        is_tls = self._settings.security == "tls"
+        session.sock = ssl.create_default_context().wrap_socket(link, server_hostname=host.text) if is_tls else link
+        session.file = None
+        return session.getreply()
 
     def _new_session(self) -> smtplib.SMTP:
         # With a name given, smtplib does not look up this machine's name in the DNS.

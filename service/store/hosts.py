@@ -8,9 +8,10 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.reference import location
 from service.store import events
 from service.store.database import one_at_a_time
-from service.store.schema import by_owner, found, hosts
+from service.store.schema import GitHubApp, by_owner, found, hosts
 
 PROBES: Final = ("api", "git")
 _last_status: Final = sa.func.coalesce(hosts.c.status, "ok")
@@ -34,6 +35,15 @@ class Host:
     """The environment variable that holds the host's token; None for anonymous access."""
     token_ends: str | None = None
     """The day on which the token expires (ISO 8601), as the operator configured it."""
+    token_command: tuple[str, ...] = ()
+    """Prints a token of short life, in place of `token_env`."""
+    app: GitHubApp | None = None
+    """Its tokens are used in place of `token_env`."""
+
+    @property
+    def has_token(self) -> bool:
+        """Whether the host is used with a token."""
+        return bool(self.token_env or self.token_command or self.app)
 
     def owns(self, path: str) -> bool:
         """Whether a repository lies in the connected groups."""
@@ -88,7 +98,7 @@ def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], no
     )
     connection.execute(old, [{"owner": owner, "on": host.platform} for owner, host in connected])
     rows = [
-        asdict(host) | {"id": f"host_{ids.ulid(now)}", "organization_id": owner, "connected_at": now}
+        asdict(host) | {"app": host.app, "id": f"host_{ids.ulid(now)}", "organization_id": owner, "connected_at": now}
         for owner, host in connected
     ]
     connection.execute(sa.insert(hosts), rows)
@@ -108,6 +118,13 @@ def of(connection: sa.Connection, organization_id: str) -> list[Host]:
 def of_all(connection: sa.Connection, organization_ids: Sequence[str]) -> defaultdict[str, list[Host]]:
     """Return the hosts of many organizations."""
     return by_owner(connection, Host, hosts, organization_ids)
+
+
+def at(connection: sa.Connection, organization_id: str, platform: str, url: str) -> Host | None:
+    """Return the connected host that a repository's address is on; None: it is on none."""
+    where = location(url)
+    found = of(connection, organization_id) if where is not None else []
+    return next((one for one in found if where and (one.platform, one.host) == (platform, where.host)), None)
 
 
 def clone_url(connected: Iterable[Host], platform: str, path: str) -> str | None:

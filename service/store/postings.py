@@ -5,12 +5,14 @@ at any moment the work is repeated, so every attempt first checks the present st
 """
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import sqlalchemy as sa
 
 from service.clock import rfc3339
+from service.findings.document import SEVERITIES
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
@@ -125,15 +127,22 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
     if plan is not None and plan.status and outcome.commit_sha:
         commits.add(outcome.commit_sha)
     text = outcome.failure or outcome.summary or "nothing to change"
-    status = {"state": state, "text": text, "agent": "" if run is None else run.agent}
+    kept = turn_files.content(connection, turn, turn_files.FINDINGS)
+    reported = None if kept is None else json.loads(kept)
+    shown = state
+    if plan is not None and isinstance(plan.status, str) and state == "success" and reported is not None:
+        grave = SEVERITIES[: SEVERITIES.index(plan.status) + 1]
+        counts = Counter(one["severity"] for one in reported["findings"] if one["severity"] in grave)
+        if counts:
+            found = ", ".join(f"{counts[one]} {one}" for one in grave if counts[one])
+            shown, text = "failure", f"found {found}: {text}"
+    status = {"state": shown, "text": text, "agent": "" if run is None else run.agent}
     for commit in sorted(commits):
         want(connection, turn, "status", status, now, commit)
     if plan is not None and plan.pull_request != "off" and outcome.commit_sha:
         wanted = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
         want(connection, turn, "pull_request", wanted, now)
-    kept = turn_files.content(connection, turn, turn_files.FINDINGS)
-    if plan is not None and plan.review and state == "success" and kept is not None:
-        reported = json.loads(kept)
+    if plan is not None and plan.review and state == "success" and reported is not None:
         wanted = {"commit": outcome.commit_sha or reported["base"], "findings": reported["findings"]}
         want(connection, turn, "review", wanted, now)
 

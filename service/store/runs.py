@@ -94,7 +94,8 @@ class TurnRequest:
 class Filters:
     """Which runs to list; a filter of None is not applied."""
 
-    organization_id: str
+    organization_id: str | None
+    """None only for the operator."""
     status: str | None = None
     platform: str | None = None
     path: str | None = None
@@ -275,8 +276,9 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     """Return the SQL conditions for the filters."""
-    wanted = [runs.c.organization_id == filters.organization_id]
+    wanted: list[sa.ColumnElement[bool]] = []
     for column, value in (
+        (runs.c.organization_id, filters.organization_id),
         (runs.c.status, filters.status),
         (runs.c.platform, filters.platform),
         (runs.c.path_key, None if filters.path is None else filters.path.lower()),

@@ -5,7 +5,7 @@ A change needs a step in `migrations/versions` that gives older databases the sa
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 from types import NoneType
@@ -27,6 +27,17 @@ _KEYS_AT_ONCE: Final = 500
 
 Record = TypeVar("Record")
 Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class GitHubApp:
+    """A GitHub App as which the service acts."""
+
+    id: int
+    key_file: str
+    """The file with its private key (PEM)."""
+    installation_id: int | None = None
+    """None: the App is installed once."""
 
 
 def found(
@@ -212,6 +223,8 @@ hosts = _table(
     *_texts("group", "api_url", "clone_url", "token_env", nullable=True),
     # The day on which the token expires, according to the operator and to the host itself.
     *_texts("token_ends", "token_told", nullable=True),
+    sa.Column("token_command", _TEXTS),
+    sa.Column("app", _Json(GitHubApp)),
     # At the last check; NULL means never checked, or `ok`.
     *_texts("status", nullable=True),
     *_large("connected_at"),

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS, Clock
 from service.settings import ExecutionSettings
-from service.store import dispatch, workers
+from service.store import dispatch, maintenance, workers
 from service.store.outages import Sources, clock_time
 from service.store.runs import Run
 from service.store.schema import UNDER_WAY, WAITING, organizations, runs, turns
@@ -56,9 +56,14 @@ def _reason(
         return None
     living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), clock)
     slots = sum(one.concurrency for one in living)
+    pauses = maintenance.current(connection)
+    if pauses.maintenance is not None:
+        return f"maintenance: {pauses.maintenance}"
     if not living:
         return "no worker is running" + ("; start one: runwarden service worker" if for_operator else "")
     if not slots:
+        if all(pauses.holds(one) for one in living):
+            return "every worker is drained" + ("; start one: runwarden service worker" if for_operator else "")
         is_boxless = any(one.has_no_sandbox for one in living)
         return "no worker has a sandbox" if is_boxless else "the disk of every worker is nearly full"
     lane = next((one for one in under_way if (one.url, one.branch) == (run.url, run.branch)), None)

@@ -24,6 +24,8 @@ SEVERITIES: Final[Mapping[InboxKind, InboxSeverity]] = {
     "ended": "look",
 }
 """The most severe first: failures, decisions to make, things to know."""
+RETRIED: Final[frozenset[InboxKind]] = frozenset({"host", "failed"})
+"""Kinds of items whose runs can be retried."""
 NO_TIME: Final = datetime.fromtimestamp(0, UTC)
 """For events without a readable time."""
 _ORDER: Final = tuple(dict.fromkeys(SEVERITIES.values()))
@@ -56,9 +58,14 @@ class InboxEntry(Struct, frozen=True):
     key: str
     """The key of its marks."""
     at: datetime
+    group: str = ""
+    """The key of marks on all such events in its repository or on its code host, as `notify ack` sets them."""
     run_id: str = ""
-    branch_name: str = ""
+    about: str = ""
+    """Where the run is, or what is to be approved."""
     status: str = ""
+    decision_id: int | None = None
+    """The decision that waits for approval."""
 
 
 class InboxItem(Struct, frozen=True):
@@ -76,25 +83,26 @@ class InboxItem(Struct, frozen=True):
     choices: tuple[str, ...] = ()
     """The answers that a question offers."""
     subject: str = ""
-    """Its subject: a code host, an action, a decision, an automation, a route."""
-    group: str = ""
-    """The key of marks on all causes in its repository."""
+    """Its subject: a code host, an action, an automation, a route."""
     entries: tuple[InboxEntry, ...] = ()
-    """The events, newest first; of very many the newest."""
-    newest: tuple[InboxEntry, ...] = ()
-    """The newest event under each key: marking these marks the whole item."""
+    """The events that are not done, newest first."""
     back: str = ""
     """Why it is back after it was put away; empty: it was not."""
     is_old: bool = False
-    """The newest event is more than a day old."""
+    """The newest event is more than a day old, and the problem does not last."""
     by: str = ""
-    """Who asks for an approval, and about which run."""
+    """The rule that asks for approval."""
 
     @property
     def severity(self) -> InboxSeverity:
-        """Its urgency: old failures rank below new ones; a bad host stays urgent."""
+        """Its urgency: old failures rank below new ones."""
         severity = SEVERITIES[self.kind]
-        return "look" if self.is_old and severity == "critical" and self.kind != "host" else severity
+        return "look" if self.is_old and severity == "critical" else severity
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs of its events, newest first."""
+        return tuple(entry.run_id for entry in self.entries if entry.run_id)
 
     @property
     def rank(self) -> int:

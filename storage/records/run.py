@@ -66,6 +66,10 @@ class RunChanges(Struct, frozen=True):
         return bool(self.new or self.transitions or self.updated)
 
 
+ASKS: Final = "asks: "
+"""Begins the result of a turn that ended with a question."""
+
+
 class RunSummary(Struct, frozen=True, omit_defaults=True):
     """The subject of a run, as far as the ledger or the service has it; foreign text."""
 
@@ -81,6 +85,11 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     """The run's status when the service was asked about it. Empty: it was not, or the run has changed since."""
     updated_at: datetime | None = None
     """The run's own time then."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether its agent waits for an answer."""
+        return self.result.startswith(ASKS)
 
 
 SEPARATOR: Final = "\x1f"

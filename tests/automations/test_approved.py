@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.bot import document
+from app.automations.occurrences import asked_for
 from app.engine.times import rfc3339
 from app.notify.dispatcher import rule_alerts
-from storage.claims import this_process
+from storage.claims import Owner, this_process
 from storage.database import migrate
 from storage.records import Author
 from storage.records.decision import Answer
@@ -198,3 +199,18 @@ async def test_rules_tell_what_needs_a_person(place: Place) -> None:
     assert len([title for title in titles if "failed" not in title]) <= 2
     assert await desk.pass_(dispatcher, 3, hours=1) == []
     assert await rule_alerts(place.state, place.world.now) == []
+
+
+async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_that_does_it(place: Place) -> None:
+    """A bot at work closes nothing that another process is about to do."""
+    text = rule(do='{ command = ["true"] }', enabled="false")
+    place.acts.results = [ActingResult("failed", "not yet", may_repeat=True)]
+    by_hand = place.runner(text)
+    await by_hand.set_off(by_hand.rules[0], asked_for(place.world.now, None))
+    await place.owned_by(replace(this_process(), pid=1, started="?"))
+    await place.runner(text).look()
+
+    assert [each.outcome for each in await place.state.open_decisions()] == ["acting"]
+    await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
+    await place.runner(text).look()
+    assert place.outcomes[-1][0] == "interrupted"

@@ -1,5 +1,6 @@
 """The inbox: one item for one cause, kept until it is dealt with, and back when something new happens."""
 
+import re
 import socket
 import sqlite3
 from contextlib import closing
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 
 from app.engine.files import login
+from app.engine.times import day
 from app.inbox.inbox import Cause, _item
 from storage.records.inbox import InboxEntry, InboxKind
+from storage.values import utc_now
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import CommandLine, Inside
+from tests.lab import Lab, Received, Respond
 
 __all__ = ["cli", "service"]
 
@@ -107,8 +111,102 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     assert keys(cli)[-1] == "bot"
 
 
+def test_an_outage_is_one_item_and_one_command_retries_what_it_broke(tmp_path: Path) -> None:
+    """It says since when the host is down, until when, and how many runs failed; marked as done, only news count."""
+    with Lab(clock=utc_now, health={"github": {"status": "down"}}) as lab:
+        inside = Inside(tmp_path, lab.base_url)
+
+        def item() -> dict[str, Any]:
+            (found,) = inside("inbox", "--json").json()["items"]
+            assert isinstance(found, dict)
+            return found
+
+        for repository in ("acme/api", "acme/web", "acme/api"):
+            inside("runs", "start", "-R", repository, "Fix it.")
+        inside("health")
+        for run_id in ("run_00000", "run_00001"):
+            lab.move(run_id, "failed")
+        inside("runs", "list")
+        while_down = item()
+        assert inside("inbox", "done", while_down["key"]).code == 0
+        assert keys(inside) == []
+        lab.move("run_00002", "failed")
+        inside("runs", "list")
+        after_done = item()
+        assert inside("inbox", "undo").code == 0
+        lab.health = {"github": {"status": "ok"}}
+        inside("health")
+        over = item()
+        dry = inside("inbox", "retry", over["key"], "--dry-run", "--json").json()["rows"]
+        retried = inside("inbox", "retry", over["key"], "--yes", "--json").json()["rows"]
+        after = [each["kind"] for each in inside("inbox", "--json").json()["items"]]
+        nothing = inside("inbox", "retry", "all", "--yes")
+
+    assert re.fullmatch(r"github down since [\d:]{8}, 2 runs failed", while_down["title"])
+    assert (while_down["count"], while_down["cure"]) == (2, "runwarden health")
+    assert (after_done["key"], after_done["count"]) == (while_down["key"], 1)
+    assert re.fullmatch(r"github down from [\d:]{8} to [\d:]{8}, 3 runs failed", over["title"])
+    assert (over["key"], over["severity"]) == (while_down["key"], "critical")
+    assert over["cure"] == f"runwarden inbox retry {over['key']}"
+    assert {each["outcome"] for each in dry} == {"to_send"}
+    assert {each["run_id"]: each["outcome"] for each in retried} == dict.fromkeys(over["runs"], "sent")
+    assert len(over["runs"]) == 3
+    assert after == ["host"], "the recovery has not held yet"
+    assert (nothing.code, "no failed runs" in nothing.err) == (7, True)
+
+
+def test_what_a_rule_retried_is_dealt_with(service: Service, cli: CommandLine) -> None:
+    """As what a person retried: it leaves the inbox, and is not retried a second time."""
+    configured(service, cli.home, automation("{ retry = true }"))
+
+    def tells(request: Received) -> Respond:
+        turns = {"run_id": "run_1", "turns": [{"number": 1, "instructions": "Fix it"}]}
+        return Respond(200, turns) if request.path.endswith("/runs/run_1") else service.answer(request)
+
+    service.server.otherwise = tells
+    sync(service, cli)
+    sync(service, cli, RUN)
+
+    again = cli("runs", "retry", "run_1", "--yes", "--json").json()["rows"]
+
+    assert [row["outcome"] for row in again] == ["sent_before"]
+    assert len(service.posted) == 1
+    assert keys(cli) == []
+
+
+def test_failures_of_many_days_say_since_when(service: Service, cli: CommandLine) -> None:
+    """So that their number is not taken for what happened just now."""
+    configured(service, cli.home, "")
+    old = datetime.now(UTC) - timedelta(days=9)
+    sync(service, cli, {**RUN, "run_id": "run_9", "updated_at": old.isoformat()}, RUN)
+
+    (item,) = cli("inbox", "list", "--json").json()["items"]
+
+    assert item["title"] == f"2 runs failed in acme/api, since {day(old, datetime.now(UTC))}"
+
+
+def test_approvals_of_one_rule_are_one_item(service: Service, cli: CommandLine, tmp_path: Path) -> None:
+    """Its command approves all of them; those marked as done are left out of the number and of the command."""
+    configured(service, tmp_path, automation('{ continue = "go on" }', "approval = true\noverlap = 'allow'"))
+    sync(service, cli)
+    sync(service, cli, RUN)
+
+    def item() -> dict[str, Any]:
+        (found,) = [each for each in cli("inbox", "--json").json()["items"] if each["kind"] == "approval"]
+        assert isinstance(found, dict)
+        return found
+
+    cli("inbox", "done", "approval:r")
+    sync(service, cli, *({**RUN, "run_id": f"run_{n}", "updated_at": at(0)} for n in (2, 3)))
+
+    assert (item()["title"], item()["count"]) == ("2 requests of r wait for approval", 2)
+    approved = cli(*item()["cure"].split()[1:], "--json").json()["decisions"]
+    assert {each["outcome"] for each in approved} == {"approved"}
+    assert len(approved) == 2
+
+
 def test_several_are_rejected_at_once_or_none_is(service: Service, cli: CommandLine, tmp_path: Path) -> None:
-    """The inbox says the run and what is asked; a number that does not wait leaves the others waiting."""
+    """The inbox says how many wait, and about which runs; a number that does not wait leaves the others waiting."""
     configured(service, tmp_path, automation('{ continue = "go on\\nand on" }', "approval = true\noverlap = 'allow'"))
     sync(service, cli)
     sync(service, cli, RUN, {**RUN, "run_id": "run_2", "branch_name": "fix/two"})
@@ -117,16 +215,15 @@ def test_several_are_rejected_at_once_or_none_is(service: Service, cli: CommandL
         found = cli("inbox", "list", "--json").json()["items"]
         return [item for item in found if item["kind"] == "approval"]
 
-    numbers = {item["title"]: item["cure"].split()[-1] for item in items()}
-    assert sorted(numbers) == [
-        f"Approve acme/api {branch}: continue: go on" for branch in ("fix/two", RUN["branch_name"])
-    ]
-    assert {item["by"] for item in items()} == {f"r, about {run_id}" for run_id in (RUN["run_id"], "run_2")}
-    assert cli("automations", "reject", *numbers.values(), "99", "--json").code == 7
-    assert len(items()) == 2
+    (item,) = items()
+    numbers = item["cure"].split()[3:]
+    assert (item["title"], item["by"]) == ("2 requests of r wait for approval", "r")
+    assert set(item["runs"]) == {RUN["run_id"], "run_2"}
+    assert cli("automations", "reject", *numbers, "99", "--json").code == 7
+    assert items() == [item]
 
-    rejected = cli("automations", "reject", *numbers.values(), "--json").json()["decisions"]
-    assert [str(each["decision"]) for each in rejected] == [*numbers.values()]
+    rejected = cli("automations", "reject", *numbers, "--json").json()["decisions"]
+    assert [str(each["decision"]) for each in rejected] == numbers
     assert {each["outcome"] for each in rejected} == {"rejected"}
     assert {each["request"]["body"]["instructions"] for each in rejected} == {"go on\nand on"}
     assert items() == []

@@ -46,9 +46,8 @@ def test_every_alert_is_tried() -> None:
     assert alerts >= set(re.findall(r"Runwarden\w+", (SHIPPED / "alertmanager.yml").read_text()))
 
 
-def test_the_alerts_and_the_dashboard_ask_for_figures_that_there_are() -> None:
-    """An alert on a figure that is not there never fires; the dashboard shows every one."""
-    alerts = set(re.findall(r"\brunwarden_\w+", (SHIPPED / "watch.rules.yml").read_text()))
+def test_the_dashboard_shows_every_figure() -> None:
+    """And no other; that alerts ask for figures that there are, tests/distribution/test_facts.py shows."""
     dashboard = json.loads(DASHBOARD.read_text())
     shown = {
         name
@@ -57,6 +56,4 @@ def test_the_alerts_and_the_dashboard_ask_for_figures_that_there_are() -> None:
         for name in re.findall(r"\brunwarden_\w+", each["expr"])
     }
 
-    assert alerts
-    assert alerts <= NAMES
     assert shown == {*NAMES} - {f"{DURATIONS}_count", f"{DURATIONS}_sum"}

@@ -1,6 +1,7 @@
 """Who works: of consoles and bots on one folder, one polls and one bot acts, whatever becomes of the cache."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.automations.bot import Bot
+from app.automations.bot import LEASE, Bot
 from app.profiles import Settings
 from tests.automations.test_acting import RUN, Said, Service, automation, configured, service
 from tests.waiting import until
@@ -99,3 +100,25 @@ async def test_a_bot_whose_state_is_gone_is_not_well(service: Service, tmp_path:
 
         assert not was_well
         await until(bot.is_well, "the bot is well")
+
+
+async def test_a_slow_deed_keeps_the_lease(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is renewed while a program runs, however long: no other bot is let in."""
+    monkeypatch.setattr("app.automations.bot.LEASE_S", 3.0)
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    argv = json.dumps(["sh", "-c", f"touch {begun}; until [ -e {go} ]; do sleep 0.05; done"])
+    settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation(f"{{ command = {argv} }}"))
+    async with at_work(settings) as (bot, said):
+        await until(lambda: ("working", {"profile": "acme"}) in said, "the bot works", saw=lambda: said)
+        await looked(bot)
+        service.runs = [RUN]
+        await until(begun.exists, "the program runs")
+        first = await bot.state.lease_until(LEASE)
+
+        async def is_renewed() -> bool:
+            return await bot.state.lease_until(LEASE) != first
+
+        await until(is_renewed, "the lease is renewed")
+        assert ("done", None) not in said.outcomes()
+        go.touch()
+        await until(lambda: ("done", None) in said.outcomes(), "the program ends", saw=said.outcomes)

@@ -72,6 +72,10 @@ class Inside(CommandLine):
     def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
         with (
             patch.dict(os.environ, self._set(environment), clear=True),
+            # What is waited for is close: a command looks again soon.
+            patch("app.runs.command_wait.FIRST_PAUSE_S", 0.05),
+            patch("app.runs.command_wait.LONGEST_PAUSE_S", 0.2),
+            patch("app.results.command_log.PAUSE_S", 0.05),
             chdir(self.home),
             CliRunner().isolation(stdin) as (out, err, _),
         ):

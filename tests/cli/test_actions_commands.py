@@ -10,7 +10,7 @@ from io import StringIO
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Respond, Server
+from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Respond, Server
 from tests.program import CREATE
 
 
@@ -108,21 +108,6 @@ def test_read_only_resolves_nothing(faulty: CommandLine, server: Server) -> None
         assert (result.code, result.json()["error"]["kind"]) == (2, "read_only"), word
     assert faulty("actions", "show", unknown, "--json").json()["action"]["state"] == "unknown"
     assert len(server.posts) == 1
-
-
-def test_a_process_that_is_killed_leaves_an_unknown_action_behind(faulty: CommandLine, server: Server) -> None:
-    """The next command finds it, and a person can resolve it."""
-    server.script(Hang())
-    process = faulty.begin(*CREATE)
-    server.wait_for(1)
-
-    process.kill()
-    process.communicate(timeout=300)
-
-    [action] = faulty("actions", "list", "--json").json()["actions"]
-    assert (action["state"], action["error"]["kind"]) == ("unknown", "crashed")
-    assert len(server.posts) == 1
-    assert faulty("actions", "resolve", action["action_id"], "--not-created", "--json").code == 0
 
 
 def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: Server) -> None:

@@ -105,18 +105,18 @@ def test_the_manual_has_the_help_of_every_command(lone: CommandLine) -> None:
     assert lone("man", "runs", "list", "acme").code == 2
 
 
-def test_the_log_has_requests_and_never_the_token(real: CommandLine) -> None:
+def test_the_log_has_requests_and_never_the_token(boarded: CommandLine) -> None:
     """On stderr or in a file; stdout stays what it was."""
-    plain, verbose = real("runs", "list", "--json"), real("-v", "runs", "list", "--json")
-    real("runs", "start", "-R", "acme/api", "Say nothing of this.", "--log-file", "log", "-v")
-    log = real.home / "log"
+    plain, verbose = boarded("runs", "list", "--json"), boarded("-v", "runs", "list", "--json")
+    boarded("runs", "start", "-R", "acme/api", "Say nothing of this.", "--log-file", "log", "-v")
+    log = boarded.home / "log"
 
     assert not plain.err
     assert [run["run_id"] for run in verbose.json()["runs"]] == [run["run_id"] for run in plain.json()["runs"]]
     assert "GET /v1/external/runs?" in verbose.err
     assert "POST /v1/external/runs answered after" in log.read_text()
     assert log.stat().st_mode & 0o777 == 0o600
-    assert real.token not in verbose.err + log.read_text()
+    assert boarded.token not in verbose.err + log.read_text()
     assert "Say nothing" not in log.read_text()
 
 

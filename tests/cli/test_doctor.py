@@ -14,10 +14,13 @@ def found(report: dict[str, object]) -> dict[str, dict[str, object]]:
     return {check["name"]: check for check in checks}
 
 
-def test_a_healthy_machine_is_reported_in_full(real: CommandLine) -> None:
-    """As JSON and as text: every part has its line, and the service answered."""
-    report = real("doctor", "--json")
-    told = real("doctor")
+def test_a_healthy_machine_is_reported_in_full_and_nothing_private(boarded: CommandLine) -> None:
+    """As JSON and as text: every part has its line, and the service answered.
+
+    No token, address, home folder or name of a profile is in it.
+    """
+    report = boarded("doctor", "--json")
+    told = boarded("doctor")
     checks = found(report.json())
 
     names = ["runwarden", "python", "libraries", "programs", "terminal", "configuration", "data folder", "service"]
@@ -26,14 +29,8 @@ def test_a_healthy_machine_is_reported_in_full(real: CommandLine) -> None:
     assert "answered in" in str(checks["service"]["found"])
     assert "textual 8." in told.out
     assert report.json()["ok"] == (report.code == 0)
-
-
-def test_nothing_private_is_in_the_report(real: CommandLine, tmp_path: Path) -> None:
-    """No token, address, home folder or name of a profile."""
-    for arguments in (("doctor",), ("doctor", "--json")):
-        said = real(*arguments)
-        for secret in (real.token, real.base_url, str(real.home), "environment\n"):
-            assert secret not in said.out + said.err
+    for secret in (boarded.token, boarded.base_url, str(boarded.home), "environment\n"):
+        assert not any(secret in said.out + said.err for said in (report, told))
 
 
 @pytest.mark.parametrize(

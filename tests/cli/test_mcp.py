@@ -167,7 +167,7 @@ def test_a_retry_waits_for_a_person_and_is_sent_once(real: CommandLine) -> None:
     assert proposal["request"]["body"] == sent()[0]["body"]
     assert first.structured == proposal
     assert waiting["title"] == "Approve acme/api: start a run: fail early"
-    assert waiting["by"] == f"[mcp] run.start, about {failed}"
+    assert (waiting["by"], waiting["runs"]) == ("[mcp] run.start", [failed])
     assert waiting["cure"] == proposal["approve"] == f"runwarden automations approve {number}"
     assert real("watch", "--once").code == 0
     assert len(sent()) == 1
@@ -322,12 +322,13 @@ def test_of_a_long_patch_the_rest_is_told(boarded: CommandLine, board: Lab) -> N
     assert f"{len(head + lines) - (1 << 16):,} more characters of the patch are left out" in diff["notes"][-1]
 
 
-def test_proposals_have_an_end(boarded: CommandLine, board: Lab) -> None:
+def test_proposals_have_an_end(boarded: CommandLine, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that runs wild does not fill the inbox."""
-    answers = ask(boarded, *(("propose_run", {"repository": "acme/api", "instructions": f"n {n}"}) for n in range(51)))
+    monkeypatch.setattr("app.automations.proposals.MOST_WAITING", 3)
+    answers = ask(boarded, *(("propose_run", {"repository": "acme/api", "instructions": f"n {n}"}) for n in range(4)))
 
-    assert [answer.is_error for answer in answers] == [False] * 50 + [True]
-    assert "50 proposals are already waiting" in answers[-1].error()["message"]
+    assert [answer.is_error for answer in answers] == [False] * 3 + [True]
+    assert "3 proposals are already waiting" in answers[-1].error()["message"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -346,15 +347,14 @@ def test_it_ends_by_a_signal(lone: CommandLine, number: signal.Signals) -> None:
     assert process.communicate()[0] == ""
 
 
-@pytest.mark.parametrize(
-    ("option", "cure"), [("--token-stdin", "Use a file or a variable"), ("--profile=nope", "nope")]
-)
-def test_what_it_cannot_begin_with_is_told_on_stderr(lone: CommandLine, option: str, cure: str) -> None:
+def test_what_it_cannot_begin_with_is_told_on_stderr(lone: CommandLine) -> None:
     """Stdout carries the protocol only, and an empty stdin ends the server without a word."""
-    refused, silent = lone(option, "mcp"), lone.begin("mcp")
+    silent = lone.begin("mcp")
+    for option, cure in (("--token-stdin", "Use a file or a variable"), ("--profile=nope", "nope")):
+        refused = lone(option, "mcp")
 
-    assert (refused.code, refused.out) == (2, "")
-    assert cure in refused.err
+        assert (refused.code, refused.out) == (2, "")
+        assert cure in refused.err
     assert silent.communicate() == ("", "")
     assert silent.wait(60) == 0
 

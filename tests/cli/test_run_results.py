@@ -64,10 +64,9 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     none = real("runs", "view", run_id, "--turn", "9")
     shown = real("runs", "show", run_id)
 
-    env = {"HOME": str(real.home), "RUNWARDEN_BASE_URL": real.base_url, "RUNWARDEN_TOKEN": real.token, "TZ": "UTC"}
     seen = []
     for more in ((), ("--allow-escapes",)):
-        terminal = Terminal(("runs", "log", run_id, "--raw", *more), env)
+        terminal = Terminal(("runs", "log", run_id, "--raw", *more), real.environment)
         assert terminal.end() == 0
         seen.append(terminal.seen)
         terminal.close()
@@ -227,11 +226,15 @@ def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: Server)
     opened = faulty("runs", "open", "run_1", "--pull-request", "--json", BROWSER="false", PATH="")
     server.otherwise = listing([{"number": 1, "state": "completed"}], None)
     none = faulty("runs", "open", "run_1", "--pull-request")
+    owed = {"kind": "pull_request", "state": "waiting", "reason": "GitHub is away"}
+    server.otherwise = listing(Respond(200, RUN | {"turns": [], "postings": [owed]}), None)
+    later = faulty("runs", "open", "run_1", "--pull-request")
 
     assert f"\npull request: {url}\nreview: not posted yet · GitHub␛[2J is away\n" in viewed.out
     assert document["postings"][0] == {"kind": "pull_request", "state": "posted", "url": url, "reason": None}
     assert opened.json() == {"url": url, "opened": False}
-    assert none.code == 7
+    assert (none.code, later.code) == (7, 7)
+    assert "for the run run_1: pull request: not posted yet · GitHub is away." in later.err
 
 
 def test_a_service_without_results_says_so(faulty: CommandLine, server: Server) -> None:

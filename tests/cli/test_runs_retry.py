@@ -142,20 +142,6 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, work
     assert b"2 of 2 \xc2\xb7 run_1  batch 2 of 2" in terminal.seen
 
 
-def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) -> None:
-    """Its run has the execution's id; it fails, and so does the next one, which is another."""
-    start = ("agents", "start", "scribe", "-R", "acme/web", "--input", "instructions=fail", "--wait", "--json")
-
-    failed = real(*start).json()
-    retried = real(*RETRY, "--wait", failed["execution"]["execution_id"])
-
-    assert (failed["run"]["status"], failed["run"]["run_id"]) == ("failed", failed["execution"]["execution_id"])
-    [row] = retried.json()["rows"]
-    assert (row["outcome"], row["result_id"] != row["run_id"]) == ("sent", True)
-    assert (row["run"]["run_id"], row["run"]["status"]) == (row["result_id"], "failed")
-    assert (retried.code, retried.json()["error"]["kind"]) == (1, "run_failed")
-
-
 def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
     """A continuation is another turn of the same run; a second call waits for what the first sent; time runs out."""
     failed(faulty, works, 2)
@@ -257,7 +243,7 @@ def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, serv
 def test_a_retried_failure_is_dealt_with(tmp_path: Path) -> None:
     """It says what it was retried as, and leaves the inbox; retrying while the code host is down warns.
 
-    A failure of the seconds before the first bad answer about a host belongs to its outage.
+    A failure of the seconds before the first bad answer about a host belongs to its outage, with which it is one item.
     """
     with Lab(clock=utc_now, health={"github": {"status": "down"}}) as lab:
         cli = Inside(tmp_path, lab.base_url)
@@ -270,8 +256,8 @@ def test_a_retried_failure_is_dealt_with(tmp_path: Path) -> None:
         after = cli("inbox", "--json").json()["items"]
         shown = cli("runs", "view", "run_00000")
 
-    (failure,) = [item for item in before if item["kind"] == "failed"]
-    assert failure["title"] == "A run failed in acme/api while github was down"
+    (outage,) = before
+    assert re.fullmatch(r"github down since [\d:]{8}, 1 run failed", outage["title"])
     assert "Code host github is down: what is retried now may fail again." in retried.err
     assert [item["kind"] for item in after] == ["host"]
     assert re.search(r"retried as +run_00001", shown.out), shown.out

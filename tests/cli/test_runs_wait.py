@@ -51,6 +51,22 @@ def test_waiting_sees_a_run_end_and_outlasts_a_service_that_is_busy(boarded: Com
     assert (process.returncode, "completed" in out, "completed" in err) == (0, True, True)
 
 
+def test_a_run_that_stays_queued_says_what_it_waits_for(boarded: CommandLine, board: Lab) -> None:
+    """Once for each reason."""
+    board.put("run_1", "queued", created=0)
+    board.turns["run_1"] = {
+        "turns": [{"number": 1, "state": "queued", "reason": "waiting for git.example since 01:02"}]
+    }
+    process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
+    assert process.stderr is not None
+    assert any("waiting for git.example" in line for line in iter(process.stderr.readline, ""))
+
+    board.put("run_1", "completed", created=0, updated=1)
+    _, err = process.communicate(timeout=120)
+
+    assert (process.returncode, "waiting for git.example" in err) == (0, False)
+
+
 @pytest.mark.parametrize("words", ["continue", "start"])
 def test_a_list_that_lags_behind_a_write_ends_no_waiting(boarded: CommandLine, board: Lab, words: str) -> None:
     """Neither does the earlier turn's end count for the new one, nor is a new run lost that is not listed yet."""

@@ -1,13 +1,11 @@
 import json
-import select
-import signal
 from pathlib import Path
 
 import pytest
 
 from service.cli import main
 from tests.cli.conftest import CommandLine
-from tests.service_process import command, lay_tables
+from tests.service_process import command
 
 
 @pytest.fixture
@@ -52,30 +50,3 @@ def test_the_services_commands_print_every_format(lone: CommandLine, tmp_path: P
     assert (contradiction.code, contradiction.json()["error"]["kind"]) == (2, "usage")
     read_only = lone("--read-only", "service", "org", "create", "One", "--data-dir", str(tmp_path / "made"))
     assert (read_only.code, (tmp_path / "made").exists()) == (2, False)
-
-
-def test_a_folder_that_is_called_service_is_not_taken_for_ours(lone: CommandLine, tmp_path: Path) -> None:
-    """Many a project has one: what lies where a person stands is never executed."""
-    process = CommandLine(lone.home)
-    (process.home / "service").mkdir()
-    for name in ("__init__.py", "__main__.py"):
-        (process.home / "service" / name).write_text("raise SystemExit('somebody else')")
-    lay_tables(tmp_path / "data")
-
-    made = process("service", "org", "create", "Acme", "--data-dir", str(tmp_path / "data"), "--json")
-
-    assert (made.code, made.json()["slug"]) == (0, "acme"), made.err
-
-
-def test_serve_is_the_service_itself(lone: CommandLine, tmp_path: Path) -> None:
-    """One JSON line, and a signal ends it."""
-    process = lone.begin("serve", "--data-dir", str(tmp_path / "service"), "--port", "0")
-    assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], 300)
-
-    line = json.loads(process.stdout.readline() if ready else "null")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=300)
-
-    assert line["pid"] == process.pid
-    assert process.returncode == 0

@@ -1,27 +1,18 @@
 from tests.cli.conftest import CommandLine
 from tests.lab import Lab
-from tests.service_process import RunningService
 
 
-def test_without_a_terminal_the_console_is_a_snapshot(real: CommandLine, service: RunningService) -> None:
-    """After the first sync, with exit code 0, under both of its names."""
-    for arguments in ([], ["console"]):
-        result = real(*arguments)
-
-        assert (result.code, result.err) == (0, "")
-        assert real.base_url in result.out
-        assert "live" in result.out
-        assert "github ok" in result.out
-
-
-def test_a_snapshot_shows_the_newest_runs_and_what_they_do(boarded: CommandLine, board: Lab) -> None:
-    """Counts first, then a table."""
+def test_without_a_terminal_the_console_is_a_snapshot_of_the_newest_runs(boarded: CommandLine, board: Lab) -> None:
+    """After the first sync, with exit code 0, under both of its names: counts first, then a table."""
     for number, status in enumerate(["completed", "working", "queued", "working"] * 10):
         board.put(f"run_{number:02}", status, created=number)
     board.health = {"github": {"status": "degraded"}}
 
-    lines = boarded().out.splitlines()
+    named, result = boarded("console"), boarded()
+    lines = result.out.splitlines()
 
+    for each in (named, result):
+        assert (each.code, each.err, boarded.base_url in each.out, "live" in each.out) == (0, "", True, True)
     assert "20 working  10 queued  0 failed/24h" in lines
     assert any(line.startswith("github degraded since") for line in lines)
     shown = [line.split()[-1] for line in lines if "run_" in line]

@@ -156,23 +156,6 @@ def test_a_second_organization_for_an_address_needs_another_key_and_a_knowing_ye
     assert (meant.code, meant.json()["organization"]["organization_id"], len(server.posts)) == (0, "org_2", 2)
 
 
-def test_simultaneous_creations_of_one_address_make_one_organization(
-    real: CommandLine, service: RunningService
-) -> None:
-    """Each of the others says that it sent nothing, and why; one later sends nothing either."""
-    create = ("orgs", "create", "same@example.com", "--json")
-    processes = [real.begin(*create) for _ in range(3)]
-    documents = [json.loads(process.communicate(timeout=300)[0]) for process in processes]
-
-    assert [process.returncode for process in processes].count(0) == 1
-    assert [document["state"] for document in documents].count("confirmed") == 1
-    others = [document["error"]["kind"] for document in documents if document["state"] != "confirmed"]
-    assert set(others) <= {"blocked", "duplicate"}
-    assert real(*create).json()["error"]["kind"] == "duplicate"
-    invited = [each["email"] for each in service.admin("invitation", "list")["invitations"]]
-    assert invited.count("same@example.com") == 1
-
-
 def test_a_writes_first_line_says_where_it_goes(faulty: CommandLine, server: Server) -> None:
     """Stderr says it for people. In JSON it is a field of the document, and stderr stays empty."""
     server.script(*[Respond(429, {"message": "slow"})] * 4)
@@ -244,19 +227,6 @@ def test_the_token_may_come_on_stdin(faulty: CommandLine, server: Server) -> Non
     assert "secret-token" not in result.out + result.err
 
 
-def test_read_only_sends_nothing(faulty: CommandLine, server: Server) -> None:
-    """Neither here nor for any other write."""
-    for line in (
-        "orgs create a@example.com",
-        "runs start -R acme/api go",
-        "agents start x -R acme/api",
-        "gitlab onboard acme/x",
-    ):
-        result = faulty("--read-only", *line.split(), "--json")
-        assert (result.code, result.json()["error"]["kind"]) == (2, "read_only")
-    assert server.requests == []
-
-
 def test_what_cannot_succeed_is_not_even_sent(faulty: CommandLine, server: Server) -> None:
     """Exit code 2, naming the field. Which values cannot succeed, tests/unit/test_validate.py shows."""
     for arguments, field in (
@@ -282,6 +252,9 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
         (CREATE, 6, "organization.create", "organization"),
         (("orgs", "create", "nobody", "--json"), 2, "organization.create", "organization"),
         ((*CREATE, "--read-only"), 2, "organization.create", "organization"),
+        (("--read-only", "runs", "start", "-R", "acme/api", "go", "--json"), 2, "run.start", "run"),
+        (("--read-only", "agents", "start", "x", "-R", "acme/api", "--json"), 2, "agent.start", "execution"),
+        (("--read-only", "gitlab", "onboard", "acme/x", "--json"), 2, "gitlab.onboard", "project"),
         (("runs", "start", "-R", "acme/api", "--timeout", "x", "go", "--json"), 2, "run.start", "run"),
         (("runs", "continue", "run_1", "--key", "", "go", "--json"), 2, "run.continue", "run"),
         (("agents", "start", "a", "-R", "acme/api", "more=1", "--json"), 2, "agent.start", "execution"),

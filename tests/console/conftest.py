@@ -47,10 +47,11 @@ from widgets.runs.table import RunTable
 WIDE = (140, 40)
 SMALL = (80, 24)
 SHEETS = (
-    *("s", "runs.repositories", "B", "t", "runs.order", "runs.views", "runs.columns", "runs.export", "runs.save_view"),
+    *("s", "runs.repositories", "b", "t", "runs.order", "runs.views", "runs.columns", "runs.export", "runs.save_view"),
     *("question_mark", "4 x"),
 )
 """The keys that lead from the runs to each sheet."""
+UNKEYED = ("runs.", "run.", "facts.")
 MESSAGE = "disk I/O error. Look at the disk"
 """What a disk that fails is said to do."""
 
@@ -132,7 +133,7 @@ class Scene:
                 while pressed and len(burst[-1]) == len(pressed[0]) == 1:
                     burst.append(pressed.popleft())
             for key in burst:
-                self.app.post_message(key_event(f"{NO_KEY}{key}" if key.startswith(("runs.", "run.")) else key))
+                self.app.post_message(key_event(f"{NO_KEY}{key}" if key.startswith(UNKEYED) else key))
             await self.settle()
 
     async def to_all_runs(self) -> None:

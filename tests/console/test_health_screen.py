@@ -52,7 +52,7 @@ async def test_a_service_that_returns_is_seen_where_a_person_looks(staged: Stage
     async with staged(changed={"profiles": (rarely,)}) as scene:
         scene.engine.start_polling()
         answer, board.otherwise = board.otherwise, lambda _: Drop()
-        await scene.press("r")
+        await scene.press("ctrl+r")
         await scene.shows("No answer for", "gitlab ▲?")
         board.otherwise = answer
         await scene.tick(seconds=4)

@@ -94,12 +94,12 @@ async def test_without_the_extension_an_invitation_is_unknown(staged: Staged, se
 
 
 async def test_it_is_sent_again_once_it_is_confirmed(staged: Staged, server: Server, partner: Partner) -> None:
-    """E asks first, and enter sends nothing; the write is in the ledger. One that was accepted has no such key."""
+    """R asks first, and enter sends nothing; the write is in the ledger. One that was accepted has no such key."""
     partner.told = TOLD
     async with staged((80, 24), synced=False, base_url=server.base_url) as scene:
         await invited(scene)
         await scene.shows("outbox, 29d left")
-        await scene.press("E", "enter")
+        await scene.press("R", "enter")
         assert len(server.posts) == 1
 
         await scene.press("ctrl+s")
@@ -112,7 +112,7 @@ async def test_it_is_sent_again_once_it_is_confirmed(staged: Staged, server: Ser
         partner.told = TOLD | {"state": "accepted", "accepted_at": "2026-05-01T20:00:00Z"}
         await scene.press("1", "3")
         await scene.shows("accepted 2h ago")
-        await scene.press("E")
+        await scene.press("R")
         assert len(scene.app.screen_stack) == 1
 
 

@@ -72,15 +72,15 @@ async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, 
 
 async def test_the_split_is_moved_by_keys_and_remembered(staged: Staged) -> None:
     """More and less room for the run; hidden, it comes back first."""
-    async with staged((140, 40)) as scene:
+    async with staged((180, 40)) as scene:
         pane = scene.app.screen.query_one(RunPane)
         usual = pane.region.width
         await scene.press("runs.split_less")
         assert pane.region.width < usual
 
         await scene.press("runs.split_more", "runs.split_more", "runs.split_less", "runs.split_more")
-        assert pane.region.width == 70
+        assert pane.region.width == 90
 
         await scene.press("runs.pane", "runs.split_more", "runs.split_more")
-        assert pane.region.width == 70
+        assert pane.region.width == 90
         await until(lambda: read(scene.app.settings).split == "half")

@@ -81,7 +81,7 @@ async def test_sixteen_colours_are_readable(staged: Staged, monkeypatch: pytest.
     shown: set[tuple[str, str, int, int, bool]] = set()
     async with staged((120, 32)) as scene:
         assert scene.app.theme == FEW_COLOURS
-        for key in ("1", "space", "j", "2", "3", "4", "5", "6", "7", "1", "enter", "f3", "f4", "f5", "escape", "n"):
+        for key in ("1", "space", "j", "2", "3", "4", "5", "6", "7", "1", "enter", "r", "d", "l", "escape", "n"):
             await scene.press(key)
             screen = scene.app.screen
             # What lies below a form is dimmed.

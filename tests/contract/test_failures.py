@@ -24,11 +24,9 @@ from tests.lab import Raw, Respond, Server, Step
         (403, ForbiddenError, False),
         (404, NotFoundError, False),
         (409, RejectedError, False),
-        (422, RejectedError, False),
         (429, RateLimitedError, False),
         (500, ServerFailedError, True),
         (503, ServerFailedError, True),
-        (599, ServerFailedError, True),
     ],
 )
 async def test_a_failure_has_its_kind_its_message_and_its_code(

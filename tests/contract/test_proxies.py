@@ -1,10 +1,8 @@
 """Proxies and private certificates: a company's network, as a client meets it."""
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,66 +16,11 @@ from tests.contract.conftest import ORGANIZATION
 from tests.contract.conftest import create as fails_to_create
 from tests.lab import ORGANIZATION as CREATED
 from tests.lab import Respond, Server
+from tests.proxy import ADDRESS, Proxy
 from tests.service.certificates import Certificate, make_certificate
 
-LOGIN = "Basic " + base64.b64encode(b"user:p@w").decode()
-ADDRESS = "http://user:p%40w@127.0.0.1:{port}"
 SERVICE = "https://reviews.example.test/v1"
 """A name that only the proxy can reach."""
-
-
-@dataclass
-class Proxy:
-    """A proxy for HTTP, tunnels and SOCKS 5: it leads every name to one port of this machine."""
-
-    leads_to: int
-    asked: list[str] = field(default_factory=list)
-    """What it was asked for, in the proxy's own words."""
-    port: int = 0
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
-        with suppress(OSError, asyncio.IncompleteReadError):
-            first = await reader.readexactly(1)
-            head = await (self._socks(reader, writer) if first == b"\x05" else self._http(first, reader, writer))
-            if head is not None:
-                await self._relay(head, reader, writer)
-        writer.close()
-
-    async def _http(self, first: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes | None:
-        head = first + await reader.readuntil(b"\r\n\r\n")
-        lines = head.decode().split("\r\n")
-        self.asked.append(lines[0])
-        if f"proxy-authorization: {LOGIN}".lower() not in map(str.lower, lines):
-            writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
-            return None
-        if not lines[0].startswith("CONNECT"):
-            return head
-        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
-        return b""
-
-    async def _socks(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-        await reader.readexactly((await reader.readexactly(1))[0])
-        writer.write(b"\x05\x00")
-        kind = (await reader.readexactly(4))[3]
-        name = await reader.readexactly((await reader.readexactly(1))[0]) if kind == 3 else await reader.readexactly(4)
-        await reader.readexactly(2)
-        self.asked.append(f"SOCKS {name.decode(errors='replace')}")
-        writer.write(b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x00")
-        return b""
-
-    async def _relay(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        their_reader, their_writer = await asyncio.open_connection("127.0.0.1", self.leads_to)
-        their_writer.write(head)
-        await asyncio.gather(_pump(reader, their_writer), _pump(their_reader, writer))
-
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
 
 
 @pytest.fixture(scope="module")

@@ -484,7 +484,6 @@ async def test_mail_arrives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Respond(500), "It answered 500 Internal Server Error. It may pass by itself"),
         (Respond(302, headers={"Location": "/elsewhere"}), "It answered 302 Found. Write the address that"),
         (Respond(401), "It answered 401 Unauthorized. Renew the login or token in its address."),
     ],

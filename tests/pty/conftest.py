@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from tests.lab import Lab
-from tests.pty.terminal import Terminal
-
-TOKEN = "token-of-the-terminal"
+from tests.pty.terminal import Terminal, environment
 
 
 @pytest.fixture
@@ -23,17 +21,10 @@ def opened(board: Lab, tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         errors: int | None = None,
         **env: Any,
     ) -> Terminal:
-        place = {
-            "HOME": str(tmp_path),
-            "RUNWARDEN_DATA_DIR": str(tmp_path / "data"),
-            "RUNWARDEN_BASE_URL": board.base_url,
-            "RUNWARDEN_TOKEN": TOKEN,
-            "TZ": "UTC",
-        }
         if config is not None:
             (tmp_path / "config.toml").write_text(config)
-            place["RUNWARDEN_CONFIG"] = str(tmp_path / "config.toml")
-        terminal = Terminal(arguments, {**place, **env}, size, code=program, errors=errors)
+        given = environment(tmp_path, board.base_url) | ({"RUNWARDEN_CONFIG": ""} if config is None else {}) | env
+        terminal = Terminal(arguments, given, size, code=program, errors=errors)
         terminals.append(terminal)
         return terminal
 

@@ -10,6 +10,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from tests.program import Program
 from tests.pty.ansi import Screen
@@ -25,6 +26,22 @@ ESCAPE = "\x1b[27u"
 """As a terminal says it that tells its keys apart: a bare one joins the key that a busy machine reads with it."""
 ASLEEP = frozenset("SZTtX")
 """States of a thread, as the kernel names them, that does nothing; one without a turn on the processor is in R."""
+
+
+TOKEN: Final = "token-of-the-terminal"
+
+
+def environment(home: Path, base_url: str, **more: str) -> dict[str, str]:
+    """Return what a console needs whose files are all in this folder, a configuration among them."""
+    return {
+        "HOME": str(home),
+        "RUNWARDEN_DATA_DIR": str(home / "data"),
+        "RUNWARDEN_CONFIG": str(home / "config.toml"),
+        "RUNWARDEN_BASE_URL": base_url,
+        "RUNWARDEN_TOKEN": TOKEN,
+        "TZ": "UTC",
+        **more,
+    }
 
 
 class Terminal:

@@ -12,8 +12,7 @@ import pytest
 from app.cli.command_console import WEB_DRIVER
 from tests.lab import Lab
 from tests.program import ROOT, Program
-from tests.pty.conftest import TOKEN
-from tests.pty.terminal import Terminal
+from tests.pty.terminal import TOKEN, Terminal, environment
 from tests.waiting import eventually
 
 CRASH = """
@@ -152,15 +151,10 @@ def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened, number: sign
 
 def test_a_console_in_a_browser_ends_with_its_server(board: Lab, tmp_path: Path) -> None:
     """A console without its server would poll on unseen, even if the server was killed."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(ROOT),
-        "HOME": str(tmp_path),
-        "RUNWARDEN_BASE_URL": board.base_url,
-        "RUNWARDEN_TOKEN": TOKEN,
-        "TEXTUAL_DRIVER": WEB_DRIVER,
-    }
-    server = Program((), environment, code=BROWSER_SERVER, streams=(DEVNULL, PIPE, DEVNULL))
+    own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "RUNWARDEN_CONFIG": "", "TEXTUAL_DRIVER": WEB_DRIVER}
+    server = Program(
+        (), environment(tmp_path, board.base_url, **own), code=BROWSER_SERVER, streams=(DEVNULL, PIPE, DEVNULL)
+    )
     assert server.stdout is not None
     console = int(server.stdout.readline())
     server.kill()

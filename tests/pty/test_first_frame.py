@@ -12,8 +12,7 @@ import pytest
 from tests.console.scenes import a_day
 from tests.lab import Lab
 from tests.pty.ansi import Screen
-from tests.pty.conftest import TOKEN
-from tests.pty.terminal import Terminal
+from tests.pty.terminal import Terminal, environment
 
 Opened = Callable[..., Terminal]
 ENTER = b"\x1b[?1049h"
@@ -85,10 +84,7 @@ def opened_in(
 ) -> Terminal:
     """Opens the program; a toast would lie over the rows."""
     (home / "config.toml").write_text(config)
-    places = {"HOME": home, "RUNWARDEN_DATA_DIR": home / "data", "RUNWARDEN_CONFIG": home / "config.toml"}
-    given = {name: str(path) for name, path in places.items()}
-    service = {"RUNWARDEN_BASE_URL": board.base_url, "RUNWARDEN_TOKEN": TOKEN, "TZ": "UTC"}
-    return Terminal((), {**given, **service, **env}, SIZE, code=program)
+    return Terminal((), environment(home, board.base_url, **env), SIZE, code=program)
 
 
 def first_frame(console: Terminal) -> str:

@@ -21,19 +21,13 @@ main()
 """
 
 
-def test_the_mouse_can_be_the_terminals_own(opened: Opened) -> None:
-    """`mouse = false` in the configuration leaves it to the terminal; otherwise it is the console's."""
-    terminal = opened(config="[console]\nmouse = false\n")
-    terminal.shows("complete")
+def test_the_mouse_can_be_the_terminals_own_and_errors_may_go_to_a_file(opened: Opened, tmp_path: Path) -> None:
+    """`mouse = false` leaves the mouse to the terminal; `2>file` takes nothing away from the screen."""
+    with (tmp_path / "errors").open("wb") as errors:
+        terminal = opened(config="[console]\nmouse = false\n", errors=errors.fileno())
+        terminal.shows("1 Runs", "complete")
 
     assert MOUSE_ON not in terminal.seen
-
-
-def test_its_errors_may_go_to_a_file(opened: Opened, tmp_path: Path) -> None:
-    """`2>file` takes nothing away from the screen."""
-    with (tmp_path / "errors").open("wb") as errors:
-        opened(errors=errors.fileno()).shows("1 Runs", "complete")
-
     assert (tmp_path / "errors").read_bytes() == b""
 
 
@@ -53,22 +47,6 @@ def test_the_manual_is_paged_on_a_terminal(opened: Opened) -> None:
     terminal.wrote(b"PAGEDUsage: runwarden runs retry")
 
     assert terminal.end() == 0
-
-
-def test_the_window_says_how_things_are_and_gets_its_title_back(opened: Opened) -> None:
-    """The title is kept, set, and given back."""
-    terminal = opened()
-    terminal.wrote(MOUSE_ON)
-    terminal.wrote(b"\x1b[22;2t")
-    terminal.wrote(b"3 working, 1 queued")
-    titles = [piece.text for piece in pieces(terminal.seen) if piece.kind == "osc" and piece.text.startswith("]2;")]
-
-    assert titles[-1].endswith("\N{MIDDLE DOT} environment")
-
-    terminal.type("q")
-    terminal.end()
-
-    assert terminal.seen.rindex(b"\x1b[23;2t") > terminal.seen.rindex(b"\x1b]2;")
 
 
 def test_ctrl_z_stops_it_and_continuing_paints_it_again(opened: Opened) -> None:
@@ -152,12 +130,22 @@ def _is_framed(terminal: Terminal, word: str) -> bool:
 
 
 def test_no_color_means_none(opened: Opened) -> None:
-    """Not one colour is set, on any screen; the cursor is seen all the same, in reverse."""
+    """Not one colour is set, on any screen; the cursor is seen all the same, in reverse.
+
+    The window's title says how things are; it is kept, set, and given back.
+    """
     terminal = opened(NO_COLOR="1")
     terminal.shows("complete")
+    for sequence in (MOUSE_ON, b"\x1b[22;2t", b"3 working, 1 queued"):
+        terminal.wrote(sequence)
+    titles = [piece.text for piece in pieces(terminal.seen) if piece.kind == "osc" and piece.text.startswith("]2;")]
+    assert titles[-1].endswith("\N{MIDDLE DOT} environment")
     for key, word in (("2", "degraded"), ("3", "organization"), ("1", "complete"), ("?", "On this screen")):
         terminal.type(key)
         terminal.shows(word)
+    terminal.type("qq")
+    terminal.end()
+    assert terminal.seen.rindex(b"\x1b[23;2t") > terminal.seen.rindex(b"\x1b]2;")
     codes = [set(re.findall(r"\d+", piece.text)) for piece in _styles(terminal)]
     wanted = {"0", "1", "2", "3", "4", "7", "9", "39", "49", "21", "22", "23", "24", "27"}
 
@@ -169,8 +157,11 @@ def _styles(terminal: Terminal) -> list[object]:
     return [piece for piece in pieces(terminal.seen) if piece.kind == "csi" and piece.text.endswith("m")]
 
 
-def test_an_editor_that_fails_gives_the_terminal_back(opened: Opened) -> None:
-    """The form is there again, with the reason, and the keys work."""
+def test_a_failing_editor_gives_the_terminal_back_and_a_bouncing_key_closes_the_palette_once(opened: Opened) -> None:
+    """The form is there again, with the reason, and the keys work.
+
+    After a second enter or escape in the same moment, the command of the palette is run, and the console stays.
+    """
     terminal = opened(EDITOR="false", VISUAL="")
     terminal.shows("complete", "? help")
     terminal.press("n")
@@ -179,15 +170,6 @@ def test_an_editor_that_fails_gives_the_terminal_back(opened: Opened) -> None:
     terminal.shows("exited with code 1")
     terminal.press(ESCAPE)
     terminal.shows("? help")
-    terminal.press("q")
-
-    assert terminal.end() == 0
-
-
-def test_a_second_key_in_the_same_moment_closes_the_palette_once(opened: Opened) -> None:
-    """As from a bouncing key, enter or escape: the command is run, and the console stays."""
-    terminal = opened()
-    terminal.shows("complete", "? help")
     for second in ("\r", ESCAPE):
         terminal.press(":")
         terminal.type("sort")

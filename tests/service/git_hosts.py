@@ -2,6 +2,7 @@
 
 import base64
 import os
+import ssl
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,17 +16,21 @@ if TYPE_CHECKING:
 class GitHttpHost:
     """Serves the bare repositories under a folder over HTTP; with a token, only to clients that send it."""
 
-    def __init__(self, folder: Path, token: str | None = None) -> None:
+    def __init__(self, folder: Path, token: str | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.seen: list[str | None] = []
         """The Authorization of each request."""
         self.fault: Callable[[Received], Step | None] = lambda _: None
         """Returns what to answer instead, if anything."""
         self._folder = folder
-        credentials = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-        self._expected = None if token is None else f"Basic {credentials}"
-        self.server = Server().start()
+        self.accept(token)
+        self.server = Server(tls=tls).start()
         self.server.otherwise = self.serve
         self.url = self.server.origin
+
+    def accept(self, token: str | None) -> None:
+        """Accept this token alone; None: nobody needs one."""
+        credentials = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+        self._expected = None if token is None else f"Basic {credentials}"
 
     def close(self) -> None:
         self.server.close()

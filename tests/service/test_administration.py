@@ -305,3 +305,22 @@ def test_a_deactivation_says_how_many_open_turns_it_cancels(data: Path) -> None:
     assert "open turns are cancelled" in explained
     assert command(data, "run", made[0])["turns"][0]["failure"] == "cancelled: the organization was deactivated"
     assert command(data, "status")["runs"] == {"failed": 3, "queued": 1}
+
+
+def test_runs_are_listed_and_cancelled_by_the_hundred(data: Path) -> None:
+    """Of one organization and status, after a question; others go on, and the audit trail has each."""
+    with closing(Database(DataFolder(data).database_url)) as database:
+        mine = [accepted(database).id for _ in range(120)]
+        theirs = accepted(database, "other").id
+    listed = command(data, "run", "list", "--org", "acme", "--limit", "50")
+    unsure = attempt(data, "run", "cancel", "--org", "acme", "--status", "queued")
+    done = command(data, "run", "cancel", "--org", "acme", "--status", "queued", "--yes")
+    left = command(data, "run", "list", "--status", "queued")
+
+    assert (len(listed["runs"]), listed["total_count"]) == (50, 120)
+    assert (unsure.exit_code, "nothing was cancelled" in unsure.stderr) == (2, True)
+    assert sorted(done["cancelled"]) == sorted(mine)
+    assert [(one["run_id"], one["organization"]) for one in left["runs"]] == [(theirs, "other")]
+    trail = command(data, "audit", "list", "--action", "run.cancel", "--org", "acme")["entries"]
+    assert {one["target"] for one in trail} == {*mine}
+    assert "--org or --status" in refusal(data, "run", "cancel")

@@ -45,6 +45,7 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
     document, data = tmp_path / "setup.json", tmp_path / "data"
     setup = demo_setup(tmp_path)
     setup["organizations"][0]["repositories"][0]["url"] = "api.git"
+    setup["organizations"][0]["repositories"][1]["url"] = "https://elsewhere.example/acme/web.git"
     given = []
     for argv in ("true", "true", "false"):
         setup["agents"] = [{"name": "mine", "argv": [argv]}]
@@ -58,6 +59,13 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
     assert (first["created"], second["created"], first["slug"]) == (True, False, "acme")
     assert first["repositories"] == second["repositories"]
     assert first["repositories"][0]["url"] == str(tmp_path / "api.git"), "relative to the document"
+    assert [one["connected"] for one in first["repositories"][:2]] == [None, False]
+    assert any(
+        line.endswith(
+            "acme/web.git  on no connected host of its platform: it is used without a token, and no results are posted"
+        )
+        for line in said
+    )
     outcomes = [next(each["outcome"] for each in one["applied"] if each["name"] == "mine") for one in given]
     assert outcomes == ["added", "unchanged", "changed"]
     assert {"agent mine  unchanged", "offer PARTNER  unchanged"} <= set(said)

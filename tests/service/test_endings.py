@@ -87,7 +87,7 @@ def test_github_tells_when_its_token_ends(header: str | None, ends: str | None) 
         there.otherwise = lambda _: Respond(200, {"resources": {"core": {"remaining": 5}}}, given)
         host = Host("github", "h", None, "api", there.origin, None, "HUB")
 
-        assert probe_api(host, "t", ProbingSettings()).token_ends == ends
+        assert probe_api(host, ProbingSettings()).token_ends == ends
 
 
 def test_an_operator_sees_what_ends_and_what_was_not_posted(tenant: Callable[..., Api]) -> None:

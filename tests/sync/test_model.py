@@ -479,7 +479,7 @@ def _is_clock_heard(connection: Any) -> bool:
 
 
 SMALL: Final = settings(
-    max_examples=12,
+    max_examples=10,
     stateful_step_count=20,
     derandomize=True,
     database=None,

@@ -45,7 +45,7 @@ def test_the_command_counts_entries_that_cannot_be_kept(history: Recorder, desk:
 def test_the_command_waits_out_a_limit(history: Recorder, desk: Desk) -> None:
     """It ends when all is here, not at the first refusal."""
     ended(history, 1_000, "old", after=1_000)
-    history.before(16, lambda: history.rate_limited(2))
+    history.before(16, lambda: history.rate_limited(0))
 
     assert desk.facts("runs", "sync")["held"] == 2_000
 

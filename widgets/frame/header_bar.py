@@ -27,8 +27,6 @@ SPACE: Final = 3
 """Cells between the groups."""
 FRESH: Final = 20
 """Cells of the data's age in words, so that the words after it do not move."""
-INBOX: Final = (len("   ⚑ 1 inbox"), len(" ⚑1"))
-"""Cells in words and as glyph that are free while the inbox is empty: a host that goes bad is an item."""
 SINCE: Final = len(" ✗ 12m  ")
 """Cells of a host's state, even while it is healthy: no word moves when it fails."""
 
@@ -37,7 +35,7 @@ COUNTED: Final = ("status:working", "status:queued", "status:failed since:24h")
 
 
 class Vitals(Struct, frozen=True):
-    """The figures in the header."""
+    """The figures in the header and the tabs."""
 
     profile: str
     read_only: bool = False
@@ -106,10 +104,6 @@ class HeaderBar(ClickableLine):
         """The profile's name was clicked."""
 
     @dataclass
-    class UnknownClicked(Message):
-        """The number of unknown outcomes was clicked."""
-
-    @dataclass
     class Picked(Message):
         """A number or a code host was clicked."""
 
@@ -152,8 +146,7 @@ class HeaderBar(ClickableLine):
             left = list(self._left(now, brevity))
             right = list(self._right(now, brevity))
             room = self.size.width - 2 - sum(part.cell_length for part, _ in (*left, *right))
-            vitals = self._vitals
-            if room >= SPACE + (0 if vitals.inbox or vitals.links else INBOX[brevity is not Brevity.FULL]):
+            if room >= SPACE:
                 break
         yield Content(" "), None
         yield from left
@@ -180,17 +173,6 @@ class HeaderBar(ClickableLine):
         word = _in_brief(fresh.word) if is_brief else fresh.word
         words = f"{fresh.glyph} {word}"
         yield Content.assemble(" " * SPACE, (words if is_brief else f"{words:<{FRESH}}", fresh.style)), None
-        # What waits is shown at every width.
-        waiting = (
-            ("?", vitals.unknown, "unknown", self.UnknownClicked()),
-            ("⚑", vitals.inbox, "inbox", self.Picked("inbox")),
-        )
-        for glyph, count, word, clicked in waiting:
-            if count:
-                in_words = brevity is Brevity.FULL
-                yield Content(" " * SPACE if in_words else " "), None
-                text = f"{glyph} {count:,} {word}" if in_words else f"{glyph}{count:,}"
-                yield Content.styled(text, f"{STYLES['warn']} bold"), clicked
 
     def _right(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
         if brevity is Brevity.HOSTS:

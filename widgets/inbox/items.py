@@ -97,13 +97,14 @@ def when(at: datetime, now: datetime) -> str:
 
 
 def run_lines(item: InboxItem, now: datetime) -> tuple[tuple[SafeText, Tone], ...]:
-    """The item's runs, newest first, in two lines each, then the number of further ones."""
+    """The item's runs or requests, newest first, in two lines each, then the number of further ones."""
     lines: list[tuple[SafeText, Tone]] = []
-    for entry in [entry for entry in item.entries if entry.run_id][:MOST_RUNS]:
-        badge = run_badge(entry.status)
-        lines.append((safe_text(f"{badge.text}  {entry.branch_name}", limit=200), badge.tone))
+    listed = [entry for entry in item.entries if entry.run_id or entry.about]
+    for entry in listed[:MOST_RUNS]:
+        badge = run_badge(entry.status) if entry.status else BADGES[item.kind]
+        lines.append((safe_text(f"{badge.text}  {entry.about}", limit=200), badge.tone))
         lines.append((safe_text(f"  {when(entry.at, now)}  {entry.run_id}", limit=200), "quiet"))
-    more = item.count - len(lines) // 2
+    more = len(listed) - MOST_RUNS
     if lines and more > 0:
         lines.append((safe_text(f"and {more:,} more"), "quiet"))
     return tuple(lines)

@@ -70,16 +70,13 @@ class Layout(Struct, Generic[ColumnT], frozen=True):
 
 
 def lay_out(view_width: int, columns: Sequence[ColumnT], gutter: int) -> Layout[ColumnT]:
-    """Lay out the columns behind `gutter` cells: those that fit fill the view, the others follow to its right."""
+    """Lay out the columns behind `gutter` cells: if all fit, they fill the view, otherwise they extend beyond it."""
     shown = [
         (number, column) for number, column in enumerate(columns) if max(0, view_width - gutter) >= column.wide_from
     ]
-    count = len(shown)
-    while count > 1 and needed([column for _, column in shown[:count]], gutter) > view_width:
-        count -= 1
     widths = [column.width for _, column in shown]
-    growing = [(i, column) for i, (_, column) in enumerate(shown[:count]) if column.grows]
-    for _ in range(view_width - needed([column for _, column in shown[:count]], gutter)):
+    growing = [(i, column) for i, (_, column) in enumerate(shown) if column.grows]
+    for _ in range(view_width - needed([column for _, column in shown], gutter)):
         hungry = [(i, column) for i, column in growing if not column.most or widths[i] < column.most]
         if not hungry:
             break

@@ -14,6 +14,7 @@ from widgets.forms.facts import FactList
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineItem, LineTable, TonedText
 from widgets.kit.line_text import SteadyText
+from widgets.kit.unkeyed import unkeyed
 
 
 class FactItem(LineItem, Protocol):
@@ -83,7 +84,7 @@ class TableAndFacts(Container, Generic[T]):
     """Shows items; the facts are hidden without items, and by a key."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("d", "facts", "detail on/off", show=False, id="facts.toggle"),
+        unkeyed("facts", "detail on/off", id="facts.toggle"),
     ]
 
     def __init__(self, table: LineTable[T], pane: FactPane[T], *, id: str) -> None:

@@ -106,8 +106,8 @@ class TextView(CursorView):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "sideways(1)", "to the right", show=False, tooltip="Scroll long lines", id="text.right"),
-        Binding("left,h", "sideways(-1)", "to the left", show=False, id="text.left"),
+        Binding("right", "sideways(1)", "to the right", show=False, tooltip="Scroll long lines", id="text.right"),
+        Binding("left", "sideways(-1)", "to the left", show=False, id="text.left"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:

@@ -90,8 +90,8 @@ class RunColumn(Column, frozen=True, kw_only=True):
     cell: Callable[[RowFacts], tuple[str, Tone]]
     """The text and its tone."""
     gap: int = 2
-    least: int = 0
-    """The column's minimum width next to a pane, in cells; 0: `width`."""
+    ample: int = 0
+    """The cells it has before a pane may be next to the table; 0: `width`."""
 
 
 COLUMNS: Final = (
@@ -102,6 +102,7 @@ COLUMNS: Final = (
         cell=lambda facts: (safe_text(facts.row.repository, limit=FIELD_LIMIT), "plain"),
         grows=3,
         most=44,
+        ample=16,
         cut="middle",
         frozen=True,
     ),
@@ -111,6 +112,7 @@ COLUMNS: Final = (
         cell=lambda facts: (safe_text(facts.row.summary.asked, limit=FIELD_LIMIT), "plain"),
         grows=8,
         most=120,
+        ample=34,
     ),
     RunColumn(
         "result",
@@ -118,6 +120,7 @@ COLUMNS: Final = (
         cell=lambda facts: (safe_text(facts.row.summary.result, limit=FIELD_LIMIT), "plain"),
         grows=3,
         most=60,
+        ample=18,
     ),
     RunColumn(
         "branch",
@@ -125,7 +128,7 @@ COLUMNS: Final = (
         cell=lambda facts: (safe_text(facts.row.branch_name, limit=FIELD_LIMIT) or "(no branch)", "plain"),
         grows=2,
         most=60,
-        least=14,
+        ample=22,
     ),
     RunColumn("started", 12, cell=_quiet(lambda facts: facts.times.started)),
     RunColumn("updated", 12, cell=_quiet(lambda facts: facts.times.updated)),
@@ -137,7 +140,6 @@ COLUMNS: Final = (
         grows=2,
         most=40,
         cut="middle",
-        least=8,
     ),
     RunColumn(
         "agent",
@@ -145,7 +147,6 @@ COLUMNS: Final = (
         cell=lambda facts: (safe_text(facts.row.summary.agent or "", limit=FIELD_LIMIT), "plain"),
         grows=1,
         most=30,
-        least=8,
     ),
 )
 """All columns."""
@@ -176,7 +177,7 @@ class ColumnChoice(Struct, frozen=True):
         columns = []
         for key in self.shown:
             column, width = _BY_KEY[key], self.widths.get(key)
-            columns.append(column if width is None else replace(column, width=width, grows=0, most=width, least=0))
+            columns.append(column if width is None else replace(column, width=width, grows=0, most=width, ample=0))
         return tuple(sorted(columns, key=lambda column: not column.frozen))
 
     @property
@@ -215,8 +216,8 @@ class ColumnArrangement:
 
     def __init__(self, choice: ColumnChoice) -> None:
         self.choice = choice
-        self.is_squeezed = False
-        """Whether they are at their minimum, next to a pane."""
+        self.is_limited = False
+        """Whether they stop growing at `ample_width`, so that they need not shrink for a pane on a wider screen."""
         self.filled: frozenset[str] = frozenset()
         """Those of `SPARED` that have had a value."""
         self.fit(0)
@@ -235,17 +236,12 @@ class ColumnArrangement:
     def fit(self, width: int) -> None:
         """Lay out the columns for a view of this width."""
         self.width = width
-        self.layout = lay_out(width, self._squeezed if self.is_squeezed else self.columns, GUTTER)
+        self.layout = lay_out(min(width, self.ample_width) if self.is_limited else width, self.columns, GUTTER)
 
     @property
-    def least_width(self) -> int:
-        """Cells that all of them need at least."""
-        return needed(self._squeezed, GUTTER)
-
-    @property
-    def _squeezed(self) -> tuple[RunColumn, ...]:
-        """The columns at their minimum next to a pane."""
-        return tuple(replace(column, width=column.least or column.width) for column in self.columns)
+    def ample_width(self) -> int:
+        """Cells that all of them have before a pane may be next to the table."""
+        return needed([replace(column, width=column.ample or column.width) for column in self.columns], GUTTER)
 
     def width_of(self, key: str) -> int:
         """The drawn width of a column; for a hidden one, its minimum."""

@@ -21,7 +21,7 @@ from textual.widgets import Input
 
 from app.engine.text import SafeText, safe_text
 from widgets.kit.badges import STYLES, Tone
-from widgets.kit.cells import fit, shorten
+from widgets.kit.cells import fit
 from widgets.kit.clickable import ClickableLine, ClickablePart
 from widgets.kit.line_text import SteadyText
 from widgets.runs.extent import ExtentLine
@@ -36,8 +36,6 @@ CHANGED: Final = "•"
 """Follows the current view's name once the filter differs from the view."""
 BETWEEN: Final = " · "
 """Between two views."""
-WIDEST_VALUE: Final = 16
-"""The most cells of a facet's value."""
 FACET_GAP: Final = 3
 MOST: Final = 8
 """Suggestions shown."""
@@ -130,15 +128,14 @@ class Facet(Struct, frozen=True):
     """One field that runs can be filtered by."""
 
     name: str
-    value: SafeText
-    """`any` where the filter does not restrict it."""
     is_set: bool
+    """Whether the query, in the same line, restricts it."""
     action: str
     """The screen's action that changes it."""
 
 
 class FacetBar(ClickableLine):
-    """The facets with their values: `status failed ▾   repository any ▾`."""
+    """The facets: `status ▾   repository ▾`."""
 
     facets: reactive[tuple[Facet, ...]] = reactive((), layout=True)
 
@@ -148,10 +145,8 @@ class FacetBar(ClickableLine):
     def parts(self) -> Iterator[ClickablePart]:
         """A part for each facet."""
         for index, facet in enumerate(self.facets):
-            style = STYLES["warn"] if facet.is_set else QUIET
-            name = " " * FACET_GAP * bool(index) + facet.name
-            value = shorten(facet.value, WIDEST_VALUE)
-            yield Content.assemble((f"{name} ", QUIET), (value, style), (" ▾", QUIET)), ActionClicked(facet.action)
+            name = f"{' ' * FACET_GAP * bool(index)}{facet.name} ▾"
+            yield Content.styled(name, STYLES["warn"] if facet.is_set else QUIET), ActionClicked(facet.action)
 
 
 class SearchSuggestion(Struct, frozen=True):

@@ -16,7 +16,8 @@ from storage.records.query import RunGroup
 from widgets.frame.notice import Notice, notice_line
 from widgets.kit.badges import Tone
 from widgets.kit.cells import fit, shorten
-from widgets.runs.columns import PlacedRunColumn, RowFacts, RunLayout
+from widgets.kit.columns import AIR
+from widgets.runs.columns import PlacedRunColumn, RowFacts, RunColumn, RunLayout
 
 TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
 COMPONENTS: Final = {
@@ -25,6 +26,8 @@ COMPONENTS: Final = {
 
 SEARCHED: Final = frozenset({"repository", "branch", "run"})
 """The columns in which words are searched."""
+SHORTEST: Final = 4
+"""The fewest cells shown of a column that the right edge cuts."""
 HEAD_NUMBERS: Final = 55
 """Cells of the numbers of a group."""
 TAIL_MARGIN: Final = 6
@@ -97,9 +100,10 @@ class TableRenderer(Struct, frozen=True):
             column = placed.column
             is_sorted = column.title == sort.column
             title = f"{column.title} {'↓' if sort.descending else '↑'}" if is_sorted else column.title
+            cells = _visible(placed, width, scroll_x)
             segments.append(Segment(" " * (placed.x - x), self.header_style))
-            segments.append(Segment(fit(title, placed.width), self.sorted_style if is_sorted else self.header_style))
-            x = placed.end
+            segments.append(Segment(fit(title, cells), self.sorted_style if is_sorted else self.header_style))
+            x = placed.x + cells
         strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
         note = unseen_note(unseen)
         more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
@@ -121,8 +125,9 @@ class TableRenderer(Struct, frozen=True):
         x = 2
         for placed in layout.placed:
             segments.append(Segment(" " * (placed.x - x), background))
-            segments.extend(self._cell(placed, facts, words, background, at_cursor=state.at_cursor))
-            x = placed.end
+            cells = _visible(placed, width, scroll_x)
+            segments.extend(self._cell(placed.column, cells, facts, words, background, at_cursor=state.at_cursor))
+            x = placed.x + cells
         return _scrolled(segments, layout, width, scroll_x, background)
 
     def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
@@ -162,11 +167,17 @@ class TableRenderer(Struct, frozen=True):
         return (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
 
     def _cell(
-        self, placed: PlacedRunColumn, facts: RowFacts, words: tuple[str, ...], background: Style, *, at_cursor: bool
+        self,
+        column: RunColumn,
+        cells: int,
+        facts: RowFacts,
+        words: tuple[str, ...],
+        background: Style,
+        *,
+        at_cursor: bool,
     ) -> Iterator[Segment]:
-        column = placed.column
         text, tone = column.cell(facts)
-        shown = fit(text, placed.width, column.cut)
+        shown = fit(text, cells, column.cut)
         style = background + self.tones[tone]
         if at_cursor and column.title == "repository":
             style += Style(bold=True)
@@ -202,6 +213,12 @@ def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
 def unseen_note(unseen: int) -> str:
     """How many new runs are above the view; empty: none."""
     return f" {unseen:,} new ↑ " if unseen else ""
+
+
+def _visible(placed: PlacedRunColumn, width: int, scroll_x: int) -> int:
+    """The cells of a column up to the right edge of the view; a remainder too short to read is left out."""
+    cells = min(placed.width, scroll_x + width - AIR - placed.x)
+    return cells if cells == placed.width or cells >= SHORTEST else 0
 
 
 def _scrolled(segments: list[Segment], layout: RunLayout, width: int, scroll_x: int, background: Style) -> Strip:

@@ -104,7 +104,6 @@ LEAST: Final = 40
 """The fewest cells of a pane next to the table."""
 MOST: Final = 76
 """The most cells of a pane next to the table, unless the user chose more."""
-SHARE: Final = 0.35
 BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
 """Lines of a pane below the table."""
 STRIP: Final = 3
@@ -120,13 +119,13 @@ class PanePlacement(Struct, frozen=True):
     """Columns next to the table, lines below it."""
 
 
-def placement(size: SplitSize, screen: Size, least_table: int) -> PanePlacement:
-    """The place of a pane of this size; next to the table only if that hides none of its columns."""
+def placement(size: SplitSize, screen: Size, ample_table: int) -> PanePlacement:
+    """The place of a pane of this size; next to the table only if its columns keep the width that they had without."""
     width, height = screen
-    room = width - least_table
+    room = width - ample_table
     if width >= WIDE and room >= LEAST:
-        usual = min(max(LEAST, int(width * SHARE)), MOST, room)
-        return PanePlacement("beside", {"small": LEAST, "normal": usual}.get(size, width // 2))
+        usual = min(MOST, (LEAST + room) // 2)
+        return PanePlacement("beside", {"small": LEAST, "normal": usual}.get(size, min(room, width // 2)))
     if size == "half":
         return PanePlacement("below", max(BELOW["small"], (height - AROUND) // 2))
     return PanePlacement("below", BELOW[size]) if height >= TALL else PanePlacement("strip", STRIP)
@@ -156,6 +155,7 @@ class SplitView(Container):
     def watch_has_pane(self, has_pane: bool) -> None:
         """Show or hide the pane; a class, since `display` would show it again while there is no run at all."""
         self.set_class(not has_pane, "-no-detail")
+        self.fit()
 
     def watch_pane_size(self) -> None:
         """Divide the screen again."""
@@ -168,19 +168,19 @@ class SplitView(Container):
     def fit(self, screen: Size | None = None) -> None:
         """Divide a screen of this size between the two; None: the same one as before."""
         self._screen_size = screen or self._screen_size
-        placed = placement(self.pane_size, self._screen_size, self.table.least_width)
+        placed = placement(self.pane_size, self._screen_size, self.table.ample_width)
         pane = self.pane
         self.set_class(placed.where == "beside", "-beside")
         pane.shape(is_strip=placed.where == "strip")
         pane.styles.width = placed.cells if placed.where == "beside" else "1fr"
         pane.styles.height = "1fr" if placed.where == "beside" else placed.cells
-        self.table.squeeze(is_squeezed=placed.where == "beside")
+        self.table.limit(is_limited=self.has_pane and placed.where != "beside")
         if pane.has_focus and not pane.can_focus:
             self.table.focus()
 
     def resize_pane(self, by: int) -> None:
         """Make the pane larger (1) or smaller (-1): the next size that makes a difference here."""
-        placements = [placement(size, self._screen_size, self.table.least_width) for size in SIZES]
+        placements = [placement(size, self._screen_size, self.table.ample_width) for size in SIZES]
         here = SIZES.index(self.pane_size)
         others = range(here + 1, len(SIZES)) if by > 0 else range(here - 1, -1, -1)
         place = next((index for index in others if placements[index] != placements[here]), None)

@@ -158,8 +158,8 @@ class RunTable(CursorView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "sideways(1)", "columns to the right", show=False, id="table.right"),
-        Binding("left,h", "sideways(-1)", "columns to the left", show=False, id="table.left"),
+        Binding("right", "sideways(1)", "columns to the right", show=False, id="table.right"),
+        Binding("left", "sideways(-1)", "columns to the left", show=False, id="table.left"),
         Binding("enter", "choose", "open", show=False, key_display="enter", id="table.open"),
         Binding("space", "mark", "mark", show=False, tooltip="Mark the run for an action on several", id="table.mark"),
         Binding("shift+down,J", "stretch(1)", "mark down", show=False, id="table.mark_down"),
@@ -490,17 +490,17 @@ class RunTable(CursorView, can_focus=True):
             self.resize_to(self.total)
             self.refresh()
 
-    def squeeze(self, *, is_squeezed: bool) -> None:
-        """Make the columns as narrow as they may be next to a pane, or not."""
-        if is_squeezed != self._columns.is_squeezed:
-            self._columns.is_squeezed = is_squeezed
+    def limit(self, *, is_limited: bool) -> None:
+        """Stop the columns from growing beyond the width that they keep next to a pane, or let them grow."""
+        if is_limited != self._columns.is_limited:
+            self._columns.is_limited = is_limited
             self.resize_to(self.total)
             self.refresh()
 
     @property
-    def least_width(self) -> int:
-        """Cells that all columns and the scroll bar need."""
-        return self._columns.least_width + self.styles.scrollbar_size_vertical
+    def ample_width(self) -> int:
+        """Cells of all columns and the scroll bar before a pane may be next to them."""
+        return self._columns.ample_width + self.styles.scrollbar_size_vertical
 
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
         """Mark the runs that take far longer than usual."""

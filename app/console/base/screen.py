@@ -1,6 +1,6 @@
 """The base of every screen: header, tabs, banner and keys, and the notice for terminals that are too small."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
@@ -17,7 +17,7 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from app.console.guard import guarded_event
-from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
+from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.troubles import READ_ONLY
 from app.profiles import Profile
@@ -51,8 +51,8 @@ class KeyAction(Struct, frozen=True):
     """A sentence about the action."""
 
 
-def key_actions(screen: Screen[Any], *, only_shown: bool = False) -> tuple[KeyAction, ...]:
-    """All of our keys on a screen, or those that the bottom line shows; those of the focused widget first."""
+def key_actions(screen: Screen[Any], *, hinted: Collection[str] | None = None) -> tuple[KeyAction, ...]:
+    """All of our keys on a screen, those of the focused widget first; with `hinted`, only these and those to show."""
     groups: dict[tuple[KeyScope, str], list[Any]] = {}
     for active in screen.active_bindings.values():
         scope: KeyScope = "here" if active.node is screen else "in the list"
@@ -74,17 +74,24 @@ def key_actions(screen: Screen[Any], *, only_shown: bool = False) -> tuple[KeyAc
             group[0].binding.tooltip,
         )
         for (scope, action), group in groups.items()
-        if group[0].binding.show or not only_shown
+        if hinted is None or group[0].binding.show or (action in hinted and group[0].enabled)
     )
 
 
 def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
-    """The hints for the bottom line, without keys that the focused widget would type."""
+    """The hints for the bottom line, those for the row first, without keys that the focused widget would type."""
     focused = screen.focused
+    words = screen.keys_now if isinstance(screen, BaseScreen) else {}
+    order = {action: place for place, action in enumerate(words)}
+    found = sorted(
+        key_actions(screen, hinted=words),
+        key=lambda each: order.get(each.action, len(order)) if each.enabled else len(order),
+    )
     return tuple(
-        KeyHint(each.keys[0], each.does, each.action, each.enabled, at_end=each.does == "help")
-        for each in key_actions(screen, only_shown=True)
-        if not (focused and len(each.keys[0]) == 1 and focused.check_consume_key(each.keys[0], each.keys[0]))
+        KeyHint(key, words.get(each.action) or each.does, each.action, each.enabled, at_end=each.does == "help")
+        for each in found
+        for key in each.keys[:1]
+        if not (focused and len(key) == 1 and focused.check_consume_key(key, key))
     )
 
 
@@ -120,6 +127,9 @@ class BaseScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+r,f5", "refresh", "refresh", show=False, tooltip="Ask the service now", id="app.refresh"),
+    ]
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -202,6 +212,19 @@ class BaseScreen(Screen[None]):
         """The runs that keys and commands act on: the marked ones, or the one in focus if none is marked."""
         return () if self.focused_run_id is None else (self.focused_run_id,)
 
+    @property
+    def keys_now(self) -> dict[str, str]:
+        """Hook: actions that matter for the row under the cursor, the most important first, with their words.
+
+        Without words, the bottom line shows the binding's description.
+        """
+        return {}
+
+    def action_part(self, name: str) -> None:
+        """Open a part of the run in focus."""
+        if (run_id := self.focused_run_id) is not None:
+            self.post_message(OpenRun(run_id, self.acting_profile.name, name))
+
     def trouble(self) -> Notice | None:
         """The banner's notice, or None."""
         return self.session.vitals.trouble
@@ -225,6 +248,10 @@ class BaseScreen(Screen[None]):
     def acting_profile(self) -> Profile:
         """The profile that the keys act on."""
         return self.session.profile
+
+    def action_refresh(self) -> None:
+        """Poll the service now."""
+        self.session.poll_soon()
 
     def in_header(self, vitals: Vitals) -> Vitals:
         """Hook: the figures of the header."""
@@ -272,10 +299,6 @@ class BaseScreen(Screen[None]):
         bar.show_set_up(vitals.set_up)
         bar.show_count(INBOX, f"{vitals.inbox:,}" if vitals.inbox else "")
         self.show_trouble()
-
-    @on(HeaderBar.UnknownClicked)
-    def _unknown_clicked(self) -> None:
-        self.post_message(GoToTab("activity", FIRST_UNKNOWN))
 
     @on(HeaderBar.Picked)
     def _header_picked(self, message: HeaderBar.Picked) -> None:

@@ -46,7 +46,7 @@ class KeyFact(Struct, frozen=True):
 def catalog() -> tuple[KeyFact, ...]:
     """All actions whose keys can be changed, by id. Imports every screen: not for the way to the first frame."""
     by_id: dict[str, list[tuple[str, Binding]]] = {}
-    for owner, binding in _bindings():
+    for owner, binding in all_bindings():
         if binding.id is not None:
             by_id.setdefault(binding.id, []).append((owner, binding))
     return tuple(
@@ -115,7 +115,8 @@ def written(key: str) -> str:
     return key if key == "comma" else "" if key.startswith(NO_KEY) else _CHARACTERS.get(key, key)
 
 
-def _bindings() -> Iterator[tuple[str, Binding]]:
+def all_bindings() -> Iterator[tuple[str, Binding]]:
+    """Every binding of ours with the class that has it. Imports every screen."""
     for root in _ROOTS:
         package = importlib.import_module(root.removesuffix("."))
         for module in pkgutil.walk_packages(package.__path__, root):

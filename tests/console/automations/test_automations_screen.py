@@ -145,10 +145,10 @@ async def test_a_rule_is_paused_switched_and_read_again(staged: Staged, configur
 
         text = file.read_text("utf-8")
         file.write_text(f"{text}\n{TIMED}", "utf-8")
-        await scene.press("r")
+        await scene.press("ctrl+r")
         assert "nightly" in scene.text
         file.write_text(f"{text}\noops", "utf-8")
-        await scene.press("r")
+        await scene.press("f5")
         assert "The configuration has a mistake" in scene.text
         assert "nightly" in scene.text
 
@@ -158,7 +158,7 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
     changed = configured(ONE) | {"command_line": "runwarden --profile=acme-prod"}
     async with staged(toasts=True, changed=changed) as scene:
         await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
-        await scene.press("5", "v")
+        await scene.press("5", "V")
         await scene.shows("second chance failed", "continue: Find out why, and fix")
         assert "run_01JX0003" not in scene.text
         assert "POST /external/runs" not in scene.text
@@ -178,9 +178,9 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
 
         number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=0.5, **RUN)
         await scene.ring(StateChangedElsewhere())
-        await scene.press("v")
+        await scene.press("V")
         await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
-        await scene.press("X")
+        await scene.press("ctrl+k")
         assert (await outcomes(scene))[0] == ("approved", "approved by ann")
         assert "No longer waiting: second chance" in scene.toasts[-1]
 
@@ -191,27 +191,27 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         for number in range(1, 6):
             about = {"run_id": f"run_{number}", "run_status": "failed", "run_branch": f"fix/{number}"}
             await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=9 - number, **about)
-        await scene.press("5", "v")
-        await scene.shows("Waiting for approval: 5", "^s approve", "X reject")
+        await scene.press("5", "V")
+        await scene.shows("Waiting for approval: 5", "^s approve", "^k reject")
 
         # Above the others, where a toast would not cover them, it is said what became of the one before.
-        await scene.press("j", "j", "X")
+        await scene.press("j", "j", "ctrl+k")
         await scene.shows("Rejected: second chance.", "Waiting for approval: 4")
         assert not [toast for toast in scene.toasts if "Rejected" in toast]
-        await scene.press("X")
+        await scene.press("ctrl+k")
         await scene.shows("Waiting for approval: 3")
         found = {each.occurrence.facts["run.id"]: each.outcome for each in await scene.engine.usable_state().journal()}
         assert [run for run, outcome in found.items() if outcome == "skipped"] == ["run_4", "run_3"]
 
         await scene.press("home", "space", "space")
-        await scene.shows("3, 2 marked", "^s approve 2", "X reject 2")
+        await scene.shows("3, 2 marked", "^s approve 2", "^k reject 2")
         await scene.press("ctrl+s")
         await scene.shows("Approved: 2 requests.", "Waiting for approval: 1", "fix/5: continue: Find out why")
         assert "run_5" not in scene.text
         found = {each.occurrence.facts["run.id"]: each.outcome for each in await scene.engine.usable_state().journal()}
         assert [run for run, outcome in found.items() if outcome == "approved"] == ["run_2", "run_1"]
 
-        await scene.press("asterisk", "X")
+        await scene.press("asterisk", "ctrl+k")
         assert not isinstance(scene.app.screen, ApprovalsSheet)
         assert (await outcomes(scene))[0][0] == "skipped"
 
@@ -220,10 +220,10 @@ async def test_a_proposal_is_approved_without_any_automation(staged: Staged, con
     """With its exact request, and who wants it; the inbox leads there."""
     async with staged(changed=configured("")) as scene:
         request = StartRun("Look at {run.id}.", Repository.parse("acme/api"))
-        decision, _ = await propose(scene.engine, request)
+        await propose(scene.engine, request)
         await scene.press("5")
         await scene.shows("1 waits for approval")
-        scene.app.screen.post_message(GoToTab("automations", str(decision.decision_id)))
+        scene.app.screen.post_message(GoToTab("automations", "approval:[mcp] run.start"))
         await scene.shows("[mcp] run.start", "by a program", "acme/api: start a run: Look at {run.id}.")
         await scene.press("ctrl+s")
 
@@ -239,7 +239,7 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
             await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, **about)
             for ago_m, about in ((3, {"run_id": "run_4", "run_branch": "fix/4"}), (2, {"run_branch": "fix/5"}))
         ]
-        await scene.press("5", "v")
+        await scene.press("5", "V")
         await scene.shows("Waiting for approval: 2", "fix/4: continue: Find out why")
         await scene.engine.usable_state().take(numbers[0], "waiting", "approved", "approved by ann")
         await scene.ring(StateChangedElsewhere())
@@ -259,7 +259,7 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
             for ago_m, run_id in ((0.9, "run_01JX0006"), (0.8, "run_01JX0007"))
         ]
         await scene.ring(StateChangedElsewhere())
-        await scene.press("v", "space")
+        await scene.press("V", "space")
         await scene.shows("^s approve 1")
         await scene.engine.usable_state().take(numbers[0], "waiting", "approved", "approved by ann")
         await scene.ring(StateChangedElsewhere())
@@ -268,18 +268,18 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
 
 
 async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, configured: Configured) -> None:
-    """By the rule's name, and by the decision's number, as the inbox knows them; it is answered by the mouse alone."""
+    """By the rule's name, and by the key of the inbox's item; it is answered by the mouse alone."""
     async with staged(changed=configured(f"{ONE}\n{TIMED}")) as scene:
-        number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
         scene.app.post_message(GoToTab("automations", "nightly"))
         await scene.settle()
         assert re.search("automation +nightly", scene.text)
 
-        scene.app.post_message(GoToTab("automations", str(number)))
+        scene.app.post_message(GoToTab("automations", "approval:second chance"))
         await scene.shows("Waiting for approval: 1", "continue: Find out why")
 
         await scene.press("escape")
-        for words in ("1 waits for approval", "X reject"):
+        for words in ("1 waits for approval", "^k reject"):
             y = next(y for y, line in enumerate(scene.lines) if words in line)
             await scene.pilot.click(offset=(scene.lines[y].index(words) + 1, y))
             await scene.settle()

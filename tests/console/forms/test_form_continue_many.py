@@ -194,7 +194,7 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, clock: Any, e
 async def test_what_others_asked_is_retried_as_the_service_tells_it(
     stage: Any, clock: Any, engine: Engine, post: Any
 ) -> None:
-    """The form says whose words they are and shows them; a named agent is started with what it was given."""
+    """The form begins with the preview: whose words they are, the words, and what a named agent is started with."""
     runs = [a_run(clock, 1), a_run(clock, 2), a_run(clock, 3)]
     ann = {"number": 1, "instructions": "Fix \x1b[2J it", "caller": "ann\x1b"}
     agent = {"number": 1, "instructions": "Look (2)", "caller": "ci", "inputs": {"depth": 2}}
@@ -207,13 +207,12 @@ async def test_what_others_asked_is_retried_as_the_service_tells_it(
     post.next(goes_on(11), Respond(201, execution | {"created_at": "2026-05-04T12:00:00Z"}))
     app = stage(lambda _: form)
     async with opened(app, size=(100, 34)) as pilot:
-        assert "1 from ann␛, 1 from ci" in words(app)
-        assert "1 run with unknown instructions: It was not" in words(app)
-        await press(pilot, "ctrl+s")
         preview = words(app)
         await press(pilot, "ctrl+s")
 
         assert "2 of 2 runs started again" in words(app)
+    assert "1 from ann␛, 1 from ci" in preview
+    assert "1 run with unknown instructions: It was not" in preview
     assert "Fix ␛[2J it" in preview
     assert "audit: depth=2" in preview
     assert "each of the others is made from its own run" in preview

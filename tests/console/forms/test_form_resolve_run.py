@@ -209,11 +209,11 @@ async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine:
         ):
             await press(pilot, "ctrl+u")
             await write(pilot, typed)
-            await press(pilot, "ctrl+o", "ctrl+s", "ctrl+s")
+            await press(pilot, "ctrl+y", "ctrl+s", "ctrl+s")
             assert doubt in words(app)
             assert "Record it anyway" in words(app)
             assert await engine.ledger.action(action.action_id) == action
-        await press(pilot, "ctrl+o")
+        await press(pilot, "ctrl+y")
 
     assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_other")
 

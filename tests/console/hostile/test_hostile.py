@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -30,22 +29,10 @@ from app.profiles.token import EnvToken
 from storage.ledger import Ledger
 from storage.records import ActionFailure, Repository
 from tests.console.hostile.payloads import SEQUENCES
-from tests.lab import Lab, Received, Respond, Step, stamp
+from tests.lab import Lab, Respond, Server
 from tests.pty.ansi import Piece, pieces, unprintable
-from tests.pty.terminal import ESCAPE, Terminal
+from tests.pty.terminal import ESCAPE, Terminal, environment
 
-TOKEN = "token-of-the-hostile-scene"
-CONFIG = """
-[notify]
-bell = false
-
-[keys]
-"runs.repositories" = "R"
-"runs.views" = "V"
-"runs.columns" = "C"
-"runs.order" = "o"
-"run.copy_json" = "Y"
-"""
 OURS = re.compile(r"\]2;.*|\]22;[a-z-]+")
 """Strings that the console itself sends: the window's title, and the pointer's shape."""
 
@@ -59,6 +46,13 @@ CALM = re.compile(
 """All that the console sends when left alone: places, the window's title kept, keys, and modes."""
 
 
+KEYS = """
+[keys]
+"runs.export" = "x"
+"runs.repositories" = "R"
+"runs.views" = "V"
+"run.copy_json" = "Y"
+"""
 EACH = """
 import json, sys
 from app.__main__ import main
@@ -70,46 +64,14 @@ ENDED = re.compile(rb"= ended with (\d+) =\r\n")
 
 
 @pytest.fixture
-def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
-    """Opens the console on a service's address, on a terminal."""
-    opened: list[Terminal] = []
-
-    def start(
-        base_url: str,
-        *,
-        folder: str = "data",
-        arguments: tuple[str, ...] = (),
-        program: str | None = None,
-        config: str = CONFIG,
-        **more: str,
-    ) -> Terminal:
-        env = {
-            "HOME": str(tmp_path),
-            "RUNWARDEN_DATA_DIR": str(tmp_path / folder),
-            "RUNWARDEN_BASE_URL": base_url,
-            "RUNWARDEN_TOKEN": TOKEN,
-            "RUNWARDEN_CONFIG": str(tmp_path / "config.toml"),
-            "TZ": "UTC",
-            **more,
-        }
-        # Our own bell would be taken for a foreign one.
-        (tmp_path / "config.toml").write_text(config)
-        terminal = Terminal(arguments, env, code=program)
-        opened.append(terminal)
-        return terminal
-
-    yield start
-    for terminal in opened:
-        terminal.close()
-
-
-@pytest.fixture
-def prints(terminals: Callable[..., Terminal]) -> Callable[..., list[tuple[bytes, int]]]:
+def prints(tmp_path: Path) -> Callable[..., list[tuple[bytes, int]]]:
     """Runs commands on one terminal; what it was sent by each, and its exit status."""
 
-    def run(base_url: str, commands: Sequence[Sequence[str]], **how: Any) -> list[tuple[bytes, int]]:
-        terminal = terminals(base_url, program=EACH, arguments=(json.dumps(commands),), **how)
+    def run(base_url: str, commands: Sequence[Sequence[str]], config: str = "") -> list[tuple[bytes, int]]:
+        (tmp_path / "config.toml").write_text(config)
+        terminal = Terminal((json.dumps(commands),), environment(tmp_path, "" if config else base_url), code=EACH)
         assert terminal.end() == 0, terminal.seen[-2000:]
+        terminal.close()
         *parts, rest = ENDED.split(terminal.seen)
         assert rest == b""
         found = list(zip(parts[::2], map(int, parts[1::2]), strict=True))
@@ -158,7 +120,7 @@ def configuration(base_url: str, told: Path) -> str:
         parts.append(f'[[views]]\nname = {name}\nquery = "branch:main"')
         parts.append(f"[[templates]]\nname = {name}\ninstructions = {_toml(title + 'do')}")
         parts.append(f'[[commands]]\nname = {name}\nargv = [{_toml(title + "/nowhere")}, "{{branch}}"]\nconfirm = true')
-    return "\n".join([*parts, '[keys]\n"runs.export" = "x"\n"run.copy_json" = "Y"'])
+    return "\n".join([*parts, KEYS])
 
 
 def ledger_file(base_url: str, folder: Path) -> Path:
@@ -229,13 +191,11 @@ def _toml(text: str) -> str:
     return '"' + "".join(f"\\U{ord(character):08x}" for character in text) + '"'
 
 
-Terminals = Callable[..., Terminal]
-PAGE_DOWN = "\x1b[6~"
-TABS = ("2", "3", "4", "5", "6", "7", "1")
-ROWS = (*"jjjjjjjjj", "\r", PAGE_DOWN, ESCAPE, "f", "F", ESCAPE, " ")
-"""Each run beside the list, one of them alone; followed, and marked."""
-SHEETS = tuple(key for sheet in ("s", "R", "B", "t", "V", "C", "o", "n", "a", "c", "E") for key in (sheet, ESCAPE))
-"""Whatever is chosen from, and the forms that begin with the run under the cursor."""
+TABS = ("2", "4", "5", "7", "1")
+ROWS = (*"jjj", "\r", "\x1b[6~", ESCAPE, "f", "F", ESCAPE, " ")
+"""Runs next to the list, one of them alone; followed, and marked."""
+SHEETS = tuple(key for sheet in ("s", "R", "b", "V", "n", "a", "c", "E") for key in (sheet, ESCAPE))
+"""Every list of choices, and the forms that begin with the run under the cursor."""
 OVER_ALL = ("?", "q", ":", ESCAPE, ESCAPE, ESCAPE)
 
 
@@ -257,62 +217,6 @@ def hostile_board(board: Lab, payloads: list[str]) -> None:
         "gitlab": {"status": "degraded", "host": payloads[-1], "group": payloads[0]},
         **{payload[:200]: {"status": payload} for payload in payloads},
     }
-
-
-def visit(terminal: Terminal, keys: tuple[str, ...] = (*TABS, *ROWS, *SHEETS, *OVER_ALL)) -> None:
-    """Into every room, every run of the first page, every sheet and form, the palette and the help."""
-    terminal.press(*keys)
-    assert terminal.process.poll() is None, terminal.seen[-2000:]
-
-
-def assert_clean(terminal: Terminal) -> None:
-    assert foreign(terminal.seen) == []
-    for sequence in (b"owned", b"\x1b[5;77;1m"):
-        assert b"\x1b]" + sequence not in terminal.seen
-    assert b"\x1b[5;77;1m" not in terminal.seen
-
-
-def test_the_worst_known_text_in_every_field(terminals: Terminals) -> None:
-    """Thirty payloads, each in the run's id, status, branch, repository and platform, and in health.
-
-    One branch is a megabyte long: in every field, the console would read ten megabytes at each poll.
-    """
-    with Lab() as board:
-        hostile_board(board, [text[:20_000] for text in SEQUENCES])
-        board.put("run_yyy_long", "working", created=598.0, branch_name=max(SEQUENCES, key=len))
-        terminal = terminals(board.base_url)
-        terminal.shows("the-marker")
-        visit(terminal)
-        # What is followed ends, and is told: a toast, the strip, the window's title.
-        for run in board.runs.values():
-            run.update(status="failed", updated_at=stamp(700.0))
-        board.health = {"github": {"status": SEQUENCES[0], "host": "".join(SEQUENCES[:6])}}
-        terminal.press("r", "2", "6", "1")
-
-    assert_clean(terminal)
-
-
-def test_an_error_message_is_no_way_in_either(terminals: Terminals) -> None:
-    """The service refuses, and says so with sequences; the banner and the card show them as text."""
-    body: dict[str, Any] = {"message": "".join(SEQUENCES[:12]) + "refused-by-the-service", "error_code": SEQUENCES[0]}
-    with RefusingBoard(body) as board:
-        terminal = terminals(board.base_url)
-        terminal.shows("403")
-        # There is no row to act on: the rooms tell it, and what lies over them.
-        visit(terminal, (*TABS, *OVER_ALL))
-
-    assert_clean(terminal)
-
-
-class RefusingBoard(Lab):
-    """Answers each list request with a 403 and a body."""
-
-    def __init__(self, body: dict[str, Any]) -> None:
-        super().__init__()
-        self.body = body
-
-    def answer(self, request: Received) -> Step:
-        return Respond(403, self.body)
 
 
 COMMANDS = (
@@ -338,10 +242,10 @@ def test_a_command_prints_no_foreign_sequence(prints: Prints) -> None:
     assert [foreign(sent, COLOURS) for sent, _ in printed] == [[]] * len(COMMANDS)
 
 
-def test_a_refusal_prints_none_either(prints: Prints) -> None:
+def test_a_refusal_prints_none_either(prints: Prints, server: Server) -> None:
     """The service's own words for it are text."""
-    with RefusingBoard({"message": "".join(SEQUENCES[:20]), "error_code": SEQUENCES[0]}) as board:
-        printed = prints(board.base_url, (("runs", "list"), ("runs", "list", "--json")))
+    server.otherwise = lambda _: Respond(403, {"message": "".join(SEQUENCES[:20]), "error_code": SEQUENCES[0]})
+    printed = prints(server.base_url, (("runs", "list"), ("runs", "list", "--json")))
 
     assert all(status != 0 and foreign(sent, COLOURS) == [] for sent, status in printed), printed
 
@@ -362,7 +266,7 @@ def test_the_ledger_and_a_list_are_printed_as_text(prints: Prints, tmp_path: Pat
         ("orgs", "import", f"{hostile_list}\x1b[2J"),
         ("profiles", "list"),
     )
-    for sent, _ in prints(address, commands, config=config, RUNWARDEN_BASE_URL=""):
+    for sent, _ in prints(address, commands, config):
         assert sent
         assert foreign(sent, COLOURS) == []
 
@@ -395,20 +299,20 @@ class Left:
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
-    """One visit to a hostile desk, for all that is asked of it below."""
+    """One visit to a hostile desk: every tab, sheet, form and run of the first page, and what leaves the console."""
     folder = tmp_path_factory.mktemp("desk")
-    with pytest.MonkeyPatch.context() as patch, Lab() as board:
-        # A multiplexer's own notifications are none.
-        for name in ("TMUX", "STY"):
-            patch.delenv(name, raising=False)
-        # Megabytes are test_hostile_bytes' subject.
-        hostile_board(board, [text[:50_000] for text in SEQUENCES])
+    with Lab() as board:
+        hostile_board(board, [text[:2_000] for text in SEQUENCES])
         for number, alert in enumerate(ALERTS):
             repository = {"platform": "github", "data": {"owner": alert, "repo": alert}}
             board.put(f"{alert}{number}", "working", created=598.0, branch_name=alert, repository=repository)
             # Of this hour: their repositories are in Insights' figures.
             board.runs[f"{alert}{number}"].update(created_at=now(), updated_at=now())
-        terminal = _opened(board, folder)
+        (folder / FOLDER).mkdir()
+        (folder / "config.toml").write_text(configuration(board.base_url, folder / "told"))
+        write_list(folder / FOLDER / "list.csv")
+        asyncio.run(write_ledger(ledger_file(board.base_url, folder / "data")))
+        terminal = Terminal([], environment(folder, "", TERM="foot"), (140, 40), cwd=folder)
         try:
             _visit(terminal, board, folder)
         finally:
@@ -417,38 +321,30 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
         yield Left(terminal.seen, told, folder, [p.text for p in pieces(terminal.seen) if p.kind == "osc"])
 
 
-def _opened(board: Lab, folder: Path) -> Terminal:
-    (folder / FOLDER).mkdir()
-    (folder / "config.toml").write_text(configuration(board.base_url, folder / "told"))
-    write_list(folder / FOLDER / "list.csv")
-    asyncio.run(write_ledger(ledger_file(board.base_url, folder / "data")))
-    env = {
-        "HOME": str(folder),
-        "RUNWARDEN_DATA_DIR": str(folder / "data"),
-        "RUNWARDEN_CONFIG": str(folder / "config.toml"),
-        "RUNWARDEN_TOKEN": "token-of-the-desk",
-        "RUNWARDEN_BASE_URL": "",
-        "TERM": "foot",
-        "TZ": "UTC",
-    }
-    return Terminal([], env, (140, 40), cwd=folder)
-
-
 def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     terminal.shows("the-marker")
-    terminal.press(*COPYING, *FORM, *ORGANIZATIONS, *ACTIVITY, *PROFILES, *OWN)
+    terminal.press(*COPYING, *FORM, *TABS, *ROWS, *SHEETS, *OVER_ALL, *ORGANIZATIONS, *ACTIVITY, *PROFILES, *OWN)
     _import(terminal, folder)
     for name in ("runs.csv", "runs.json", "figures.csv"):
         terminal.press("1" if name.startswith("runs") else "4", "x", TO_START, f"{folder / FOLDER / name}")
         terminal.type("\r")
         terminal.read_until((folder / FOLDER / name).exists)
+    # What is followed ends: a toast, the strip, the window's title.
     for run in board.runs.values():
         if run["status"] == "working":
             run.update(status="failed", updated_at=now())
-    terminal.press("r")
+    board.health = {"github": {"status": SEQUENCES[0], "host": "".join(SEQUENCES[:6])}}
+    terminal.press("\x12")
     terminal.wrote(b"\x1b]777;notify;")
     terminal.read_until(lambda: _has_lines(folder / "told"))
-    terminal.press("6", "1")
+    # A branch of a megabyte; then the service refuses, and says so with sequences.
+    board.put("run_yyy_long", "working", created=598.0, branch_name=max(SEQUENCES, key=len))
+    terminal.press("1", "\x12")
+    body = {"message": "".join(SEQUENCES[:12]) + "refused-by-the-service", "error_code": SEQUENCES[0]}
+    board.otherwise = lambda _: Respond(403, body)
+    terminal.press("\x12")
+    terminal.shows("403")
+    terminal.press(*TABS)
     assert terminal.process.poll() is None, terminal.seen[-2000:]
 
 
@@ -462,10 +358,12 @@ def _has_lines(file: Path) -> bool:
 
 
 def test_nothing_but_printable_text_is_on_the_screen(left: Left) -> None:
-    """Profiles, views, templates, commands, the ledger's rooms, the import, the toasts that name a file."""
+    """The service's fields, refusals and health; profiles, views, templates, commands, the ledger, and toasts."""
     rest = [piece for piece in foreign(left.seen) if not _is_outward(piece.text)]
 
     assert rest == []
+    assert b"\x1b]owned" not in left.seen
+    assert b"\x1b[5;77;1m" not in left.seen
 
 
 def test_a_notification_through_the_terminal_is_plain_text(left: Left) -> None:

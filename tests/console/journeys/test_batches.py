@@ -20,7 +20,6 @@ async def send_three(hand: Hand, service: Service) -> None:
     for number in range(3):
         await hand.mark(f"branch-{number}")
     await named(hand, "T", "Retry failed")
-    await hand.do("ctrl+s", "Preview ^s")
     await hand.do("ctrl+s", "Send ^s")
     await hand.see("2 of 3 runs started again", "Not on that branch.")
     await hand.do("escape", "Close esc")
@@ -74,7 +73,6 @@ async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walk
         await hand.mark("branch-0")
         await named(hand, "T", "Retry failed")
         service.loses_runs = True
-        await hand.do("ctrl+s", "Preview ^s")
         await hand.do("ctrl+s", "Send ^s")
         await hand.see("press v to resolve it")
         await hand.do("escape", "Close esc")
@@ -84,5 +82,5 @@ async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(walk
         await hand.do("2", "It did not take effect")
         await hand.do("ctrl+s", "Resolve it ^s")
         await hand.see("✗ 0 of 1 sent")
-        await hand.scene.press("F", "X")
+        await hand.scene.press("F", "delete")
         assert "of 1 sent" not in hand.scene.text

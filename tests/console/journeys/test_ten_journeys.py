@@ -64,12 +64,12 @@ JOURNEYS: Final = (
     ),
     Journey(
         "See who changed this branch",
-        (("B", "branch any"), ("enter", "enter apply"), ("enter", ":agent/started")),
+        (("b", "branch any"), ("enter", "enter apply"), ("enter", ":agent/started")),
         ("ada", "On this branch 2 runs"),
     ),
     Journey(
         "Read the error in the log of the last failed run",
-        (*FAILED, ("enter", ":agent/started"), ("f5", "F5 Log"), ("exclamation_mark", "! next error")),
+        (*FAILED, ("l", "l log"), ("exclamation_mark", "! next error")),
         ("Error: no space left on device",),
     ),
     Journey(
@@ -93,14 +93,13 @@ JOURNEYS: Final = (
             ("2", "2 Health"),
             ("down", "gitlab.acme.example"),
             ("T", "T retry failed"),
-            ("ctrl+s", "Preview ^s"),
             ("ctrl+s", "Send ^s"),
         ),
         ("3 of 3 runs started again",),
     ),
     Journey(
         "Approve an automation's request",
-        (("5", "5 Automations"), ("v", "1 waits for approval"), ("ctrl+s", "^s approve")),
+        (("5", "5 Automations"), ("V", "1 waits for approval"), ("ctrl+s", "^s approve")),
         ("◌ approved",),
     ),
     Journey(

@@ -9,7 +9,7 @@ async def test_without_any_run_no_tab_offers_a_key_about_one(staged: Staged, boa
     """Before the first answer, and after one without a run or a code host; each list is all that is offered there."""
     board.runs.clear()
     board.health = {}
-    offers = {"1": "n a r / s", "2": "r", "3": "n I p", "4": "t r", "5": "n r", "6": "", "7": ""}
+    offers = {"1": "n a / s", "2": "", "3": "n I p", "4": "t", "5": "n", "6": "", "7": ""}
     async with staged(synced=False) as scene:
         for tab, keys in (*offers.items(), *offers.items()):
             await scene.press(tab)

@@ -9,7 +9,7 @@ from app.actions.refusals import ActionRefusedError
 from app.actions.screen_writes import ContinueRunForm
 from app.api.requests import CancelRun
 from app.console.base.screen import ALL
-from app.profiles import LEDGER_FILE, Settings, data_folder
+from app.profiles import Settings
 from app.profiles.screen_all_profiles import AllProfilesScreen
 from app.runs.screen_run import RunScreen
 from storage.records.run import whose
@@ -84,7 +84,7 @@ async def test_a_service_that_goes_down_is_named_and_its_rows_stay_as_they_were(
         await all_shown(scene)
         staging.close()
         scene.clock.move(minutes=5)
-        await scene.press("r")
+        await scene.press("ctrl+r")
         await scene.sync()
         await scene.tick()
         await scene.shows("acme-staging ◌ no answer 5m", "● 1 live")
@@ -198,15 +198,3 @@ async def test_a_run_opens_in_its_profile_and_leads_back(fleet_staged: FleetStag
         assert scene.table.row == row
         await scene.press("ctrl+o", *"stag", "enter")
         assert scene.app.current_mode == "runs"
-
-
-async def test_files_of_one_profile_that_cannot_be_used_hide_only_its_rows(
-    fleet_staged: FleetStaged, several: Settings
-) -> None:
-    """The header says whose."""
-    (data_folder(several, several.profile("acme-staging")) / LEDGER_FILE).mkdir(parents=True)
-    async with fleet_staged(WIDE) as scene:
-        await scene.press("0")
-        await scene.shows("[60 runs]", "acme-staging ✗ files unusable")
-
-        assert set(profiles(scene)) == {"acme-prod"}

@@ -15,7 +15,7 @@ from tests.console.test_error_boundary import bindings_of
 from tests.waiting import until
 from widgets.results.diff import DiffView
 
-PARTS = {"f3": "2 findings", "f4": "src/sign_in.py", "f5": "step 3"}
+PARTS = {"r": "2 findings", "d": "src/sign_in.py", "l": "step 3"}
 """The keys of the parts, and what each shows."""
 LEAVING = ("show(", "beside_part(", "raw")
 OF_A_PART = ("part(", "turn(", "beside(", *LEAVING)
@@ -56,7 +56,7 @@ async def test_a_part_that_cannot_be_read_says_so_and_no_key_of_it_ends_the_cons
             await scene.shows("It could not be read.")
             assert "Reading the" not in scene.text
             results.fails = False
-            await scene.press("f2", part)
+            await scene.press("C", part)
             await scene.shows(words)
             await press_all(scene, results, disk, part)
             await scene.press(part)
@@ -84,7 +84,7 @@ async def test_a_mirror_that_cannot_be_kept_is_said(staged: Staged, tmp_path: Pa
     addresses = (RepositoryAddress("github:acme/*", str(tmp_path)), RepositoryAddress("gitlab:acme/*", str(tmp_path)))
     async with staged(changed={"repositories": addresses}) as scene:
         await scene.press("j", "j", "j", "enter")
-        for key in ("f3", "f4"):
+        for key in ("r", "d"):
             await scene.press(key)
             await scene.shows("copy of the repository cannot be kept")
 
@@ -96,7 +96,7 @@ async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> Non
     async with run_on_show(results) as scene:
         missing = "src/other.py is not among the changed files. Nothing"
         for times in (1, 2):
-            await scene.press("f3")
+            await scene.press("r")
             await scene.shows("1 finding")
             await scene.press("enter")
             await until(lambda times=times: " ".join(scene.toasts).count(missing) == times, "the reason is said again")
@@ -105,7 +105,7 @@ async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> Non
         results.change_ = change_of(
             PATCH + PATCH[: PATCH.index(b"diff --git a/docs")].replace(b"sign_in.py", b"other.py")
         )
-        await scene.press("greater_than_sign", "f4")
+        await scene.press("greater_than_sign", "d")
         view = scene.app.screen.query_one(DiffView)
         assert view.changed(view.file or 0).path == "src/sign_in.py"
 
@@ -115,9 +115,9 @@ async def test_the_end_of_the_log_is_the_end_of_the_run(run_on_show: OnShow) -> 
     polled: list[str] = []
     async with run_on_show(ScriptedResults(turns_=RunTurns("run", ()))) as scene:
         scene.app.screen.session.poll_soon = lambda: polled.append("now")  # type: ignore[attr-defined]
-        await scene.press("f5")
+        await scene.press("l")
         assert not polled
-        await scene.press("escape", "g", "enter", "f5")
+        await scene.press("escape", "g", "enter", "l")
         assert polled == ["now"]
 
 
@@ -131,7 +131,7 @@ async def test_a_review_left_while_it_was_read_is_read_again(run_on_show: OnShow
 
     results.reviews = reviews  # type: ignore[method-assign]
     async with run_on_show(results) as scene:
-        await scene.press("f3")
+        await scene.press("r")
         await scene.shows("2 findings")
         await scene.pilot.press("greater_than_sign")
         assert "Reading the review" in scene.text

@@ -19,7 +19,7 @@ from widgets.results.diff import DiffView
 from widgets.results.review import ReviewView
 from widgets.runs.run_bar import RunBar
 
-PARTS = {"f2": "conversation", "f3": "review", "f4": "changes", "f5": "log"}
+PARTS = {"C": "conversation", "r": "review", "d": "changes", "l": "log"}
 
 
 async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow) -> None:
@@ -51,11 +51,11 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
 async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -> None:
     """With the reason, and without an empty part."""
     async with run_on_show(nothing()) as scene:
-        for key in ("f2", "f3", "f4", "f5"):
+        for key in ("C", "r", "d", "l"):
             await scene.press(key)
             await scene.shows("add it under [repositories]")
             offered = {each.binding.action for each in scene.app.screen.active_bindings.values() if each.enabled}
-            assert not {action for action in offered if action.startswith(("part(", "file(", "hunk(", "error"))}
+            assert not {action for action in offered if action.startswith(("file(", "hunk(", "error"))}
 
 
 async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnShow, board: Lab) -> None:
@@ -64,7 +64,7 @@ async def test_a_reply_is_previewed_and_sent_as_a_continuation(run_on_show: OnSh
     An empty one is not sent: it is said, and the box stays.
     """
     async with run_on_show(ScriptedResults()) as scene:
-        await scene.press("f4", "c")
+        await scene.press("d", "c")
         assert isinstance(scene.app.focused, ReplyBox)
         await scene.press("ctrl+s")
         assert "type what it should do next" in " ".join(scene.toasts)
@@ -109,7 +109,7 @@ async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
     """By key and by mouse: a finding to its line, a file to its diff and back, `>` and `<` to a turn's own results."""
     results = ScriptedResults()
     async with run_on_show(results) as scene:
-        await scene.press("f3")
+        await scene.press("r")
         await scene.shows("2 findings · from git")
         await scene.press("enter")
         view = scene.app.screen.query_one(DiffView)
@@ -123,7 +123,7 @@ async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
         await scene.press("enter")
         assert scene.app.focused is view
 
-        await scene.press("f2")
+        await scene.press("C")
         bar = scene.app.screen.query_one(RunBar)
         line = scene.lines[bar.region.y]
         await scene.pilot.click(bar, offset=(line.index("Changes"), 0))
@@ -134,9 +134,9 @@ async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
         assert results.asked[-1] == ("change", 1)
         await scene.press("less_than_sign", "G", "greater_than_sign")
         assert "turn 1 of 2" in scene.text
-        await scene.press("f5")
+        await scene.press("l")
         assert results.asked[-1][:2] == ("log", 1)
-        await scene.press("f4", "less_than_sign")
+        await scene.press("d", "less_than_sign")
         assert results.asked[-1] == ("change", None)
 
 
@@ -188,7 +188,7 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow) -
     )
     results = ScriptedResults(reviews_=(Review("reviews/r.md", text, findings),), files={"lib/far.py": whole})
     async with run_on_show(results, SMALL, toasts=True) as scene:
-        await scene.press("f3")
+        await scene.press("r")
         await scene.shows("lib/far.py:77", "at-last")
         assert not {"`", "→"} & set(scene.text)
         await scene.press(*"jjjjjjj")
@@ -198,7 +198,7 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow) -
         await scene.press("enter")
         missing = "lib/gone.py is not among the changed files. Nothing"
         await until(lambda: missing in " ".join(scene.toasts), "the reason is said", saw=lambda: scene.toasts)
-        await scene.shows("F3 Review", "lib/gone.py:1")
+        await scene.shows("r Review", "lib/gone.py:1")
 
         view = scene.app.screen.query_one(ReviewView)
         await scene.press("g", ")")
@@ -223,7 +223,7 @@ async def test_a_finding_leads_to_its_line_wherever_it_is(run_on_show: OnShow) -
         await scene.press("slash", *"line 99", "enter")
         await until(lambda: diff.line == 99, "the match has the cursor", saw=lambda: diff.line)
         assert "A apply" not in scene.text
-        await scene.press("f4")
+        await scene.press("d")
         await scene.shows("since merge base with main")
         assert "A apply" in scene.text
 
@@ -233,13 +233,13 @@ async def test_escape_leads_from_a_findings_line_back_to_the_findings(run_on_sho
     async with run_on_show(ScriptedResults()) as scene:
         page = scene.app.screen
         for last in ("escape", "backspace"):
-            await scene.press("f3", "g", ")", "enter")
+            await scene.press("r", "g", ")", "enter")
             await until(lambda: page.query_one(DiffView).line == 8, "the finding's line has the cursor")
             await scene.press(last)
             assert scene.app.screen is page
             assert scene.app.focused is page.query_one(ReviewView)
             assert page.query_one(ReviewView).source == 10
-        await scene.press("enter", "f3", "f4", "escape")
+        await scene.press("enter", "r", "d", "escape")
         assert scene.app.screen is not page
 
 

@@ -48,7 +48,7 @@ async def test_a_change_is_applied_to_a_checkout(run_on_show: OnShow, results: S
     """`A`: its files are as the run left them, and nothing is committed."""
     checkout = tmp_path / "home/mine"
     async with run_on_show(results) as scene:
-        await scene.press("f4")
+        await scene.press("d")
         await scene.shows("new.txt")
         await scene.press("A")
         scene.app.screen.query_one(LineInput).value = str(checkout)
@@ -67,7 +67,7 @@ async def test_a_checkout_of_another_repository_is_neither_offered_nor_changed_a
     git(checkout, "remote", "set-url", "origin", "https://example.com/other/thing.git")
     monkeypatch.chdir(checkout)
     async with run_on_show(results) as scene:
-        await scene.press("f4")
+        await scene.press("d")
         await scene.shows("new.txt")
         await scene.press("A")
         folder = scene.app.screen.query_one(LineInput)
@@ -91,7 +91,7 @@ async def test_a_branch_is_checked_out_beside_a_checkout(
     """`B`: in a folder of its own, whose commit and whose lender it names; the checkout stays as it was."""
     checkout = tmp_path / "home/mine"
     async with run_on_show(results) as scene:
-        await scene.press("f4")
+        await scene.press("d")
         await scene.shows("new.txt")
         await scene.press("B")
         scene.app.screen.query_one(LineInput).value = str(checkout)

@@ -86,7 +86,7 @@ async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monk
         assert scene.app.clipboard == run_id
         await scene.press("run.copy_json")
         assert json.loads(scene.app.clipboard)["run_id"] == run_id
-        await scene.press("w")
+        await scene.press("o")
         assert scene.toasts[-1].startswith("No browser found. The address: https://")
 
 
@@ -126,7 +126,7 @@ async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
     async with staged(toasts=True) as scene:
         await scene.press("space", "space")
         first, second = scene.table.marks.ids
-        await scene.press("w", "run.copy_json")
+        await scene.press("o", "run.copy_json")
         assert [run["run_id"] for run in json.loads(scene.app.clipboard)] == [first, second]
         assert scene.toasts[-2:] == [
             "2 runs are marked: only one is opened. esc unmarks them.",
@@ -147,7 +147,7 @@ async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
             assert scene.app.screen.fields[field].has_focus_within
             assert scene.app.screen.values["repository"] == detail.run.repository.label
             await scene.press("escape")
-        await scene.press("w", "run.copy_json")
+        await scene.press("o", "run.copy_json")
         assert opened == [f"https://runs.example/{first}"]
         assert json.loads(scene.app.clipboard)["run_id"] == first
 
@@ -167,7 +167,7 @@ async def test_a_run_is_opened_where_the_service_shows_it(
         )
         for url in ("javascript:alert(1)", None, "https://runs.example/runs/1"):
             board.turns[row.run_id] = {"turns": [], "url": url}
-            await scene.press("w")
+            await scene.press("o")
 
         assert opened == ["https://runs.example/runs/1"]
         assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2

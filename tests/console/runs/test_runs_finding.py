@@ -48,7 +48,7 @@ async def a_repository_is_found_by_a_few_letters_and_a_stretch_of_time_by_preset
     assert line(scene) == "-repo:gitlab:acme/tools"
     assert "48 of 60" in scene.text
 
-    await scene.press("escape", "B", *"agent/", "asterisk", "enter")
+    await scene.press("escape", "b", *"agent/", "asterisk", "enter")
     assert line(scene) == "branch:agent/*"
     assert "30 of 60" in scene.text
 

@@ -54,7 +54,7 @@ async def test_columns_are_chosen_moved_and_stretched(staged: Staged) -> None:
         assert titles(scene) == ["status", "repository", "started", "took", "branch"]
 
         await scene.press("runs.columns")
-        for words in ("run    ", "K up", "> wider", "enter save"):
+        for words in ("run    ", "- up", "> wider", "enter save"):
             line = next(line for line in reversed(scene.lines) if f" {words}" in line)
             await scene.pilot.click(offset=(line.index(f" {words}") + 2, scene.lines.index(line)))
             await scene.settle()

@@ -98,7 +98,7 @@ async def a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed(scene: Sc
     for line, keys in (
         ("repo:api status:Failed", ("runs.repositories", "s")),
         ('repo:"acme/api" since:7d', ("runs.repositories", "t")),
-        ("branch:agent/*,main", "B"),
+        ("branch:agent/*,main", "b"),
     ):
         runs(scene).set_line(line)
         for key in keys:

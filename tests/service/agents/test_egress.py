@@ -65,7 +65,7 @@ def host(tmp_path: Path) -> Iterator[TlsHost]:
 def proxied(host: TlsHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make) -> Make:
     """Let a shell script run with `allowed.example` on its list, which stands for the server on loopback."""
     addresses = {ALLOWED: [("127.0.0.1", host.port)], "other.example": [("127.0.0.1", host.port)]}
-    resolve = lambda name, *given: addresses.get(name.text) or addresses_of(name, *given)  # noqa: E731
+    resolve = lambda name, *given, **_: addresses.get(name.text) or addresses_of(name, *given)  # noqa: E731
     monkeypatch.setattr("service.egress.proxy.addresses_of", resolve)
     stage = rehearse()
 

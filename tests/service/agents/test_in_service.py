@@ -52,7 +52,8 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     turn = api.get(f"/external/runs/{refused}").json()["turns"][0]
 
     assert (first["status"], second["status"]) == ("completed", "completed"), api.log(run_id)
-    assert notes.startswith("Remember alfa.")
+    assert notes.startswith("Nobody answers while you work."), "the rules come before the task"
+    assert "\nRemember alfa." in notes
     assert "And bravo." in notes
     assert [(one["requests"], one["input_tokens"], one["output_tokens"]) for one in told] == [(1, INPUT, OUTPUT)] * 2
     assert (held, kept, pruned) == (b"", True, True)

@@ -38,11 +38,16 @@ class Desk:
         self.settings = ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60)
         self.poster = Poster(self.database, self.settings, lambda: self.now)
         self.owner_id = organization(self.database, now=self.now)
-        fixer = AgentEntry.model_validate({"name": "fixer", "argv": ["/bin/true"], "on_completion": EVERYTHING})
+        self.plan(EVERYTHING)
         with self.database.write() as connection:
             self.connect(connection)
-            put_agent(connection, fixer, self.now)
             repositories.note_default_branch(connection, self.url, "main")
+
+    def plan(self, on_completion: dict[str, Any]) -> None:
+        """Set what the agent publishes."""
+        fixer = {"name": "fixer", "argv": ["/bin/true"], "on_completion": on_completion}
+        with self.database.write() as connection:
+            put_agent(connection, AgentEntry.model_validate(fixer), self.now)
 
     def connect(self, connection: Any, **changed: Any) -> None:
         """Connect the forge, in place of what was connected."""

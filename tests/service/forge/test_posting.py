@@ -15,7 +15,7 @@ from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
 from tests.program import Program
-from tests.service.forge.desk import Desk
+from tests.service.forge.desk import EVERYTHING, Desk
 from tests.service.forge.forges import Forge, GitHubServer, client_of
 from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
 
@@ -101,6 +101,21 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
 
     assert begun == ["pending"]
     assert states(desk.server) == ["success", "success"]
+
+
+@ONE_FORGE
+@pytest.mark.parametrize(("limit", "shown"), [("blocker", "success"), ("major", "failure"), (True, "success")])
+def test_a_status_fails_on_findings_as_grave_as_was_set(desk: Desk, limit: bool | str, shown: str) -> None:
+    """The turn itself completed, and its review is posted all the same."""
+    desk.plan(EVERYTHING | {"status": limit})
+    run_id = desk.begin()
+    desk.report(run_id, 1, FOUND.model_copy(update={"severity": "major"}), finding("b", 2))
+    desk.end(run_id)
+    desk.post()
+
+    assert states(desk.server) == [shown]
+    assert ("found 1 major: Login fixed" in str(desk.server.statuses)) == (shown == "failure")
+    assert desk.posting(run_id, "review").state == "posted"
 
 
 @pytest.mark.parametrize(

@@ -1,35 +1,21 @@
 """The real service: both sources tell the same of a run, and either does without the other."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Inside
+from tests.cli.conftest import CommandLine
 from tests.results.repository import git
-from tests.service_process import RunningService, start_service
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    running = start_service(tmp_path_factory.mktemp("service"))
-    yield running
-    running.stop()
+from tests.service_process import RunningService
 
 
 @pytest.fixture
-def home(service: RunningService, tmp_path: Path) -> Inside:
-    """A command line that asks the service only."""
-    return Inside(tmp_path, service.base_url, service.admin_token)
-
-
-@pytest.fixture
-def with_git(home: Inside, service: RunningService) -> Inside:
-    """The same, with the repository configured."""
-    config = home.home / "config.toml"
+def with_git(real: CommandLine, service: RunningService) -> CommandLine:
+    """A command line with the repository configured; `real` asks the service only."""
+    config = real.home / "config.toml"
     config.write_text(f'[repositories]\n"acme/api" = "{service.repositories["acme/api"]}"\n')
-    return replace(home, more={"RUNWARDEN_CONFIG": str(config)})
+    return replace(real, more={"RUNWARDEN_CONFIG": str(config)})
 
 
 def add_agent(service: RunningService, name: str, script: str, folder: Path) -> None:
@@ -38,45 +24,45 @@ def add_agent(service: RunningService, name: str, script: str, folder: Path) -> 
 
 
 def test_both_sources_tell_the_same_change(
-    service: RunningService, home: Inside, with_git: Inside, tmp_path: Path
+    service: RunningService, real: CommandLine, with_git: CommandLine, tmp_path: Path
 ) -> None:
     """Two turns, each from git and from the service: patch and commits agree, and the service's applies as well."""
     start = ("runs", "start", "-R", "acme/api", "--branch", "agent/both", "--wait", "--json", "Note it")
-    run_id = home(*start).json()["run"]["run_id"]
-    assert home("runs", "continue", run_id, "--wait", "--json", "And again").code == 0
+    run_id = real(*start).json()["run"]["run_id"]
+    assert real("runs", "continue", run_id, "--wait", "--json", "And again").code == 0
 
     for turn in (("--turn", "1"), ("--turn", "2"), ()):
-        told = [each("runs", "diff", run_id, *turn) for each in (home, with_git)]
-        documents = [each("runs", "diff", run_id, *turn, "--json").json() for each in (home, with_git)]
+        told = [each("runs", "diff", run_id, *turn) for each in (real, with_git)]
+        documents = [each("runs", "diff", run_id, *turn, "--json").json() for each in (real, with_git)]
         assert told[0].out == told[1].out != ""
         assert [document["source"] for document in documents] == ["service", "git"]
         assert documents[0]["head"] == documents[1]["head"]
         assert documents[0]["files"] == documents[1]["files"]
     checkout = tmp_path / "checkout"
     git(tmp_path, "clone", "--quiet", "--branch", "main", str(service.repositories["acme/api"]), "checkout")
-    applied = home("runs", "apply", run_id, "-C", str(checkout), "--json").json()
-    refused = home("runs", "checkout", run_id, "--json")
+    applied = real("runs", "apply", run_id, "-C", str(checkout), "--json").json()
+    refused = real("runs", "checkout", run_id, "--json")
 
     assert (applied["files"], applied["source"]) == (len(documents[0]["files"]), "service")
     assert (refused.code, "add it under [repositories]" in refused.json()["error"]["message"]) == (7, True)
 
 
 def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
-    service: RunningService, home: Inside, with_git: Inside, tmp_path: Path
+    service: RunningService, real: CommandLine, with_git: CommandLine, tmp_path: Path
 ) -> None:
     """Each says that no branch has it; with git configured as well, which does not know of it."""
     add_agent(service, "half", "exit 7", tmp_path)
-    begun = home("agents", "start", "half", "-R", "acme/api", "--wait", "--json").json()
+    begun = real("agents", "start", "half", "-R", "acme/api", "--wait", "--json").json()
     run_id = begun["execution"]["execution_id"]
     asked = [(), ("--turn", "1")]
-    documents = [each("runs", "diff", run_id, *turn, "--json").json() for each in (home, with_git) for turn in asked]
+    documents = [each("runs", "diff", run_id, *turn, "--json").json() for each in (real, with_git) for turn in asked]
     git(tmp_path, "clone", "--quiet", "--branch", "main", str(service.repositories["acme/api"]), "checkout")
-    applied = home("runs", "apply", run_id, "-C", str(tmp_path / "checkout"))
-    viewed = home("runs", "view", run_id)
-    refused = home("runs", "continue", run_id, "--from-branch", "--wait", "--json", "Finish it")
-    done = home("runs", "continue", run_id, "--from-patch", "--wait", "--json", "Finish it").json()
-    sent = home("actions", "show", done["action_id"], "--json").json()["action"]
-    turns = home("runs", "view", run_id, "--json").json()["turns"]
+    applied = real("runs", "apply", run_id, "-C", str(tmp_path / "checkout"))
+    viewed = real("runs", "view", run_id)
+    refused = real("runs", "continue", run_id, "--from-branch", "--wait", "--json", "Finish it")
+    done = real("runs", "continue", run_id, "--from-patch", "--wait", "--json", "Finish it").json()
+    sent = real("actions", "show", done["action_id"], "--json").json()["action"]
+    turns = real("runs", "view", run_id, "--json").json()["turns"]
 
     assert [(one["pushed"], one["source"], one["files"][0]["path"]) for one in documents] == [
         (False, "service", "half.txt")
@@ -89,15 +75,15 @@ def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
     assert [turn["from_turn"] for turn in turns] == [None, None, 2]
 
 
-def test_what_an_agent_asks_waits_in_the_inbox(service: RunningService, home: Inside, tmp_path: Path) -> None:
+def test_what_an_agent_asks_waits_in_the_inbox(service: RunningService, real: CommandLine, tmp_path: Path) -> None:
     """As something to decide, until the run is continued with the answer."""
     question = '{"question": "Which database?", "choices": ["SQLite", "PostgreSQL"]}'
     add_agent(service, "asks", f"mkdir .runwarden\necho '{question}' > .runwarden/question.json", tmp_path)
-    run_id = home("agents", "start", "asks", "-R", "acme/api", "--wait", "--json").json()["execution"]["execution_id"]
-    waiting = next(item for item in home("inbox", "--json").json()["items"] if item["key"] == f"question:{run_id}")
-    turn = home("runs", "view", run_id, "--json").json()["turns"][0]
-    done = home("runs", "continue", run_id, "--wait", "--json", "SQLite").json()
-    left = [item["key"] for item in home("inbox", "--json").json()["items"]]
+    run_id = real("agents", "start", "asks", "-R", "acme/api", "--wait", "--json").json()["execution"]["execution_id"]
+    waiting = next(item for item in real("inbox", "--json").json()["items"] if item["key"] == f"question:{run_id}")
+    turn = real("runs", "view", run_id, "--json").json()["turns"][0]
+    done = real("runs", "continue", run_id, "--wait", "--json", "SQLite").json()
+    left = [item["key"] for item in real("inbox", "--json").json()["items"]]
 
     assert (waiting["kind"], waiting["severity"]) == ("question", "decide")
     assert waiting["choices"] == ["SQLite", "PostgreSQL"]

@@ -38,6 +38,7 @@ class ScriptedModel(ModelServer):
     answers: list[Said] = field(default_factory=list)
 
     def answer(self, request: Received) -> Step:
+        """Give the next answer to a question, and what the server gives to anything else."""
         if not request.path.endswith("/messages"):
             return super().answer(request)
         said = self.answers.pop(0)

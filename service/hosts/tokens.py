@@ -1,0 +1,174 @@
+"""The tokens of code hosts: in a variable, printed by a command, or of a GitHub App's installation."""
+
+import functools
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from service import DISTRIBUTION
+from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
+from service.execution.git import login
+from service.hosts.http import HostResponse, HostUnreachableError, ask
+from service.printed import NoKeyError, PrintedKey
+from service.reference import location
+from service.store.hosts import Host
+from service.store.schema import GitHubApp
+
+_TIMEOUT_S: Final = 15.0
+_SPARE_S: Final = 300.0
+"""How long before its end an installation's token is replaced."""
+_SKEW_S: Final = 60
+"""By how much this machine's clock may be ahead of GitHub's."""
+_LIFE_S: Final = 540
+_CREATED: Final = range(200, 300)
+_REFUSED: Final = frozenset({401, 403, 404})
+
+
+class TokenError(HostUnreachableError):
+    """A host's token cannot be had now; the text has the reason and the fix."""
+
+
+def token_of(host: Host, refused: str | None = None) -> str | None:
+    """Return a host's token, and another than the `refused` one if there can be; None: none is configured.
+
+    Asks the host's command or GitHub, if need be, and remembers the answer while it is valid.
+
+    Raises:
+        TokenError: There is none.
+    """
+    if host.app is not None:
+        return _installation(host.api_url or "", host.app).get(refused)
+    if host.token_command:
+        try:
+            return _printed(host.token_command).get(refused)
+        except NoKeyError as error:
+            raise TokenError(f"there is no token for {host.host}: {error}") from error
+    return (os.environ.get(host.token_env) or None) if host.token_env else None
+
+
+def token_at(host: Host, url: str, refused: str | None = None) -> str | None:
+    """Return a host's token for git at an address; None when the address is on another host, which must not see it.
+
+    Raises:
+        TokenError: As for `token_of`.
+    """
+    where = location(url)
+    return token_of(host, refused) if where is not None and where.host == host.host else None
+
+
+def author_of(host: Host | None) -> tuple[str, str] | None:
+    """Return the name and the address under which a GitHub App commits; None: there is no App, or no answer."""
+    if host is None or host.app is None:
+        return None
+    try:
+        return _installation(host.api_url or "", host.app).account(host.host)
+    except TokenError:
+        return None
+
+
+class HostLogin:
+    """Logs git in at a connected host, with a token that is valid at that moment."""
+
+    def __init__(self, host: Host | None, url: str) -> None:
+        self._host = host
+        self._url = url
+        self._token: str | None = None
+
+    def variables(self) -> dict[str, str]:
+        """Return git's variables; none if the host has no token.
+
+        Raises:
+            TokenError: There is no token now.
+        """
+        self._token = None if self._host is None else token_at(self._host, self._url)
+        return login(self._url, self._token)
+
+    def renew(self) -> bool:
+        """Replace a token that was refused; return whether there is another one.
+
+        Raises:
+            TokenError: There is no token now.
+        """
+        refused = self._token
+        return self._host is not None and refused is not None and token_at(self._host, self._url, refused) != refused
+
+
+@functools.cache
+def _printed(command: tuple[str, ...]) -> PrintedKey:
+    return PrintedKey("token_command", command)
+
+
+@functools.cache
+def _installation(api_url: str, app: GitHubApp) -> "_Installation":
+    return _Installation(api_url.rstrip("/"), app)
+
+
+class _Installation:
+    """A GitHub App in one account: mints tokens that live an hour."""
+
+    def __init__(self, api_url: str, app: GitHubApp) -> None:
+        self._api_url = api_url
+        self._app = app
+        self._id = app.installation_id
+        self._token = ""
+        self._account: tuple[str, str] | None = None
+        self._until = 0.0
+        self._asking = threading.Lock()
+
+    def get(self, refused: str | None) -> str:
+        with self._asking:
+            if self._token == refused or time.monotonic() >= self._until:
+                if self._id is None:
+                    self._id = self._only_one()
+                body = self._ask("POST", f"/app/installations/{self._id}/access_tokens").body
+                self._token = str(body["token"])
+                ends_in_s = (parse_rfc3339(str(body["expires_at"]), round_up=False) - now_micros()) / SECOND_MICROS
+                self._until = time.monotonic() + max(0.0, ends_in_s - _SPARE_S)
+            return self._token
+
+    def account(self, host: str) -> tuple[str, str]:
+        """Return the name and the address under which the App commits on a host."""
+        token = self.get(None)
+        if self._account is None:
+            name = f"{self._ask('GET', '/app').body['slug']}[bot]"
+            headers = {"Authorization": f"Bearer {token}"}
+            user = ask(f"{self._api_url}/users/{quote(name)}", _TIMEOUT_S, headers=headers).body
+            self._account = name, f"{user['id']}+{name}@users.noreply.{host}"
+        return self._account
+
+    def _only_one(self) -> int:
+        found = {int(one["id"]): str(one["account"]["login"]) for one in self._ask("GET", "/app/installations").body}
+        if len(found) != 1:
+            shown = ", ".join(f"{name} ({number})" for number, name in found.items()) or "none: install it in GitHub"
+            raise TokenError(f"set installation_id of the GitHub App {self._app.id}; it is installed by: {shown}")
+        return next(iter(found))
+
+    def _ask(self, method: str, path: str) -> HostResponse:
+        headers = {"Authorization": f"Bearer {self._signed()}", "X-GitHub-Api-Version": "2022-11-28"}
+        answer = ask(self._api_url + path, _TIMEOUT_S, headers=headers, method=method)
+        if answer.status in _CREATED and answer.body:
+            return answer
+        said = str(answer.body.get("message", "")) if isinstance(answer.body, dict) else ""
+        text = f"GitHub gave the App {self._app.id} no token: {answer.status} {said}".rstrip()
+        cure = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
+        raise TokenError(f"{text}{cure}")
+
+    def _signed(self) -> str:
+        try:
+            from joserfc import jwt
+            from joserfc.errors import JoseError
+            from joserfc.jwk import RSAKey
+        except ImportError as error:
+            wanted = f"'{DISTRIBUTION}[service,oidc]'"
+            raise TokenError(f"a GitHub App needs the extra `oidc`: pipx install --force {wanted}") from error
+        now = now_micros() // SECOND_MICROS
+        claims = {"iat": now - _SKEW_S, "exp": now + _LIFE_S, "iss": str(self._app.id)}
+        try:
+            key = RSAKey.import_key(Path(self._app.key_file).read_bytes())
+            return jwt.encode({"alg": "RS256"}, claims, key)
+        except (OSError, ValueError, JoseError) as error:
+            text = f"the private key of the GitHub App {self._app.id} cannot be read: {self._app.key_file}: {error}"
+            raise TokenError(text) from error

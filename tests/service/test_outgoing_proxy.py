@@ -1,0 +1,212 @@
+"""A network whose only way out is a proxy that wants a login: git, code hosts' APIs, agents and mail go through it."""
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from email.message import EmailMessage
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from service.egress.proxy import EgressProxy, Reporter
+from service.execution.git import GitRunner, login
+from service.mail.sender import MailMessage, SmtpRelay
+from service.network import CLIENT_CERT_VARIABLE, Host, ProxyError, connect, proxy_of
+from service.settings import SmtpSettings
+from service.webhooks import EndpointError, addresses_of
+from tests import proxy as proxies
+from tests.lab import Received, Respond, Step
+from tests.service.certificates import Certificate, make_certificate
+from tests.service.conftest import Api
+from tests.service.git_hosts import GitHttpHost
+from tests.service.mail_servers import MailServer
+from tests.service_process import git, make_repository
+
+NAME = "git.example.test"
+"""A name that only the proxy can reach."""
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("tls"), f"DNS:{NAME},DNS:mail.example.test")
+
+
+@pytest.fixture(autouse=True)
+def _no_authority_for_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of the authority by SSL_CERT_FILE, as the service is."""
+    monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
+
+
+@pytest.fixture
+def host(certificate: Certificate, tmp_path: Path) -> Iterator[GitHttpHost]:
+    """A code host with a private certificate, whose API answers."""
+    make_repository(tmp_path / "hosted" / "acme" / "api", {"README.md": "# api\n"})
+
+    def api(request: Received) -> Step | None:
+        return Respond(200, {"resources": {"core": {"remaining": 9}}}) if request.path.startswith("/api/") else None
+
+    with closing(GitHttpHost(tmp_path / "hosted", "sesame", certificate.server_context())) as there:
+        there.fault = api
+        yield there
+
+
+@pytest.fixture
+def proxy(host: GitHttpHost) -> Iterator[proxies.Proxy]:
+    with proxies.running(proxies.Proxy(host.server.port)) as there:
+        yield there
+
+
+def test_a_run_reaches_its_code_host_through_the_proxy(
+    start: Callable[..., Api], host: GitHttpHost, proxy: proxies.Proxy, certificate: Certificate, tmp_path: Path
+) -> None:
+    """Git fetches and pushes with the host's token, and health asks its API; the proxy's password is not in the log."""
+    connected = {"platform": "github", "api_url": f"https://{NAME}/api/v3", "host": NAME, "token_env": "HOST_TOKEN"}
+    connected["clone_url"] = f"https://{NAME}/{{path}}.git"
+    organization = {"name": "Acme", "slug": "acme", "entitlements": ["ServiceAPI"], "hosts": [connected]}
+    organization |= {"tokens": [{"alias": "tests", "scopes": ["admin"]}]}
+    organization["repositories"] = [{"name": "api", "platform": "github", "path": "acme/api"}]
+    shell = "cat > /dev/null; echo done > new.txt; env | grep -i proxy; true"
+    environment = {"HTTPS_PROXY": proxies.ADDRESS.format(port=proxy.port), "SSL_CERT_FILE": str(certificate.file)}
+    api = start(
+        settings='[execution]\nsandbox = "none"\n',
+        setup={"organizations": [organization], "agents": [{"name": "worker", "argv": ["sh", "-c", shell]}]},
+        environment=environment | {"HOST_TOKEN": "sesame"},
+    )
+
+    run = api.ended(api.begin("worker"))
+
+    assert run["status"] == "completed", api.log(run["run_id"])
+    assert "new.txt" in git("ls-tree", "--name-only", run["branch_name"], cwd=tmp_path / "hosted/acme/api.git")
+    assert "p%40w" not in api.log(run["run_id"])
+    health = api.get("/external/installation/health").json()
+    assert health == {"code_hosting": {"github": {"status": "ok"}}}
+    assert {*proxy.asked} == {f"CONNECT {NAME}:443 HTTP/1.1"}
+
+
+def test_an_agents_connections_go_through_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, proxy: proxies.Proxy, certificate: Certificate, tmp_path: Path
+) -> None:
+    """The proxy gets the name, which this machine cannot look up; what it refuses is in the turn's log."""
+    monkeypatch.setenv("HTTPS_PROXY", proxies.ADDRESS.format(port=proxy.port))
+    said: list[str] = []
+
+    def ask() -> bytes:
+        link = socket.socket(socket.AF_UNIX)
+        link.settimeout(30)
+        link.connect(str(tmp_path / "egress"))
+        link.sendall(f"CONNECT {NAME}:443 HTTP/1.1\r\nHost: {NAME}:443\r\n\r\n".encode())
+        assert link.recv(1000).startswith(b"HTTP/1.1 200")
+        context = ssl.create_default_context(cafile=str(certificate.file))
+        with context.wrap_socket(link, server_hostname=NAME) as secure:
+            secure.sendall(f"GET /api/ HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n".encode())
+            return secure.recv(12)
+
+    with EgressProxy(tmp_path / "egress", [NAME], Reporter(said.append)):
+        assert ask() == b"HTTP/1.1 200"
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
+        with suppress(OSError):
+            ask()
+    assert said[0].startswith(f"egress: {NAME} cannot be reached: the proxy 127.0.0.1:{proxy.port} wants a login: ")
+
+
+def test_an_endpoint_of_events_that_only_the_proxy_can_look_up_is_reached_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a proxy it has no address."""
+    with pytest.raises(EndpointError, match="no public address"):
+        addresses_of(f"https://{NAME}/hook", [])
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")
+
+    assert addresses_of(f"https://{NAME}/hook", []) == [(NAME, 443)]
+
+
+def test_mail_goes_through_the_proxy_where_it_is_set(monkeypatch: pytest.MonkeyPatch, certificate: Certificate) -> None:
+    """With TLS from the first byte and with STARTTLS."""
+    for security in ("tls", "starttls"):
+        with closing(MailServer(certificate, security)) as server, proxies.running(proxies.Proxy(server.port)) as there:
+            monkeypatch.setenv("HTTPS_PROXY", proxies.ADDRESS.format(port=there.port))
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
+            settings = SmtpSettings(host="mail.example.test", security=security, proxy=True)
+            message = EmailMessage()
+            message.set_content("Welcome.")
+            addressed = ("organization", "invitation", "s@example.test", "r@example.test")
+            SmtpRelay(settings, {}).send(MailMessage(*addressed, message.as_bytes()))
+
+            assert len(server.messages) == 1
+            assert there.asked == [f"CONNECT mail.example.test:{465 if security == 'tls' else 587} HTTP/1.1"]
+
+
+def test_a_certificate_is_shown_to_servers_that_ask_for_one(
+    monkeypatch: pytest.MonkeyPatch, certificate: Certificate, host: GitHttpHost, proxy: proxies.Proxy, tmp_path: Path
+) -> None:
+    """Git shows the same one."""
+    mine = make_certificate(tmp_path / "mine")
+    both = tmp_path / "both.pem"
+    both.write_text(mine.file.read_text() + mine.key.read_text())
+    assert host.server.tls is not None
+    host.server.tls.verify_mode = ssl.CERT_REQUIRED
+    host.server.tls.load_verify_locations(mine.file)
+    monkeypatch.setenv("HTTPS_PROXY", proxies.ADDRESS.format(port=proxy.port))
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
+
+    def answered() -> bytes:
+        with connect(urlsplit(f"https://{NAME}/api/"), time.monotonic() + 30) as link:
+            link.sendall(b"GET /api/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            return link.recv(12)
+
+    try:
+        refused = answered()
+    except OSError:
+        refused = b""
+    monkeypatch.setenv(CLIENT_CERT_VARIABLE, str(both))
+
+    assert (refused, answered()) == (b"", b"HTTP/1.1 200")
+    runner = GitRunner(tmp_path, 30, login(f"https://{NAME}/acme/api.git", "sesame"))
+    assert "refs/heads/main" in runner("ls-remote", "--", f"https://{NAME}/acme/api.git")
+
+
+@pytest.mark.parametrize(
+    ("proxy", "address", "said"),
+    [
+        (proxies.Proxy(0), "http://127.0.0.1:{port}", "wants a login: HTTPS_PROXY takes one as http://USER:PASSWORD@"),
+        (proxies.Proxy(0), "http://user:no@127.0.0.1:{port}", "refused the login in HTTPS_PROXY"),
+        (proxies.Proxy(0, scheme="NTLM"), "http://127.0.0.1:{port}", "wants a login by ntlm, and only Basic is known"),
+        (proxies.Proxy(0), "socks5://127.0.0.1:{port}", "is not the address of an http or https proxy"),
+    ],
+)
+def test_a_proxy_that_does_not_help_is_named_with_the_fix(
+    monkeypatch: pytest.MonkeyPatch, proxy: proxies.Proxy, address: str, said: str
+) -> None:
+    """Its login is not shown."""
+    with proxies.running(proxy):
+        monkeypatch.setenv("HTTPS_PROXY", address.format(port=proxy.port))
+        with pytest.raises(ProxyError, match=said) as error:
+            connect(urlsplit(f"https://{NAME}/"), time.monotonic() + 30)
+    assert "user:no" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "exempt"),
+    [
+        ("git.corp", True),
+        ("a.git.corp", True),
+        ("agit.corp", False),
+        ("10.1.2.3", True),
+        ("11.1.2.3", False),
+        ("fd00::1", True),
+        ("fd01::1", False),
+        ("::2", True),
+        ("port.corp", False),
+        ("localhost", True),
+        ("127.0.0.9", True),
+    ],
+)
+def test_no_proxy_has_names_networks_and_ports(monkeypatch: pytest.MonkeyPatch, url: str, exempt: bool) -> None:
+    """A name includes the names below it, and this machine never needs a proxy."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")
+    monkeypatch.setenv("NO_PROXY", ".git.corp, 10.0.0.0/8 fd00::/16,[::2]:443,port.corp:8443")
+
+    assert (proxy_of("https", Host.parse(url), 443) is None) == exempt
