@@ -1,7 +1,6 @@
 """How much the console writes to its terminal while nothing changes, on each screen."""
 
 import tempfile
-import time
 from collections.abc import Iterator
 
 from bench.busy import peer
