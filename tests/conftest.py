@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from storage import database
 from tests.lab import Lab, Server
 
 _HERE: Final = Path(__file__).parent
@@ -30,7 +31,9 @@ def pytest_configure() -> None:
     """Live in UTC, since tests write times in it; those that are about zones set their own.
 
     Take signals as a shell's foreground does: under nohup, and in the background, their disregard is inherited.
+    No test cuts the power, so that files need not be on the disk: syncing them took half of a command's time.
     """
+    database.PRECIOUS["synchronous"] = "OFF"
     os.environ["TZ"] = "UTC"
     time.tzset()
     # Tests may run within tmux or GNU screen; the console asks which.

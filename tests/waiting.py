@@ -1,4 +1,4 @@
-"""Waiting for a condition that another task, thread or process brings about.
+"""Waiting for a condition that another task, thread or process brings about, and `present` for what has to be there.
 
     eventually(lambda: "done" in log.read_text(), "the agent prints its last line", saw=log.read_text)
     row = await until(lambda: table.selected, "a row is selected", saw=lambda: scene.text)
@@ -39,6 +39,16 @@ def eventually(
         if (pause := next(pauses, None)) is None:
             raise AssertionError(_failure(what, deadline_s, saw() if saw else value))
         time.sleep(pause)
+    return value
+
+
+def present(value: T | None) -> T:
+    """Return what has to be there.
+
+    Raises:
+        AssertionError: It is None.
+    """
+    assert value is not None
     return value
 
 

@@ -29,7 +29,7 @@ _CHUNK: Final = 65_536
 _POLL_S: Final = 0.25
 _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
-_LINGERS_S: Final = 5.0
+LINGERS_S: Final = 5.0
 """How long a program may stay after it has reported its end."""
 _EXITED: Final = "exit 0"
 """The supervisor's report on a program that exits as it should."""
@@ -79,7 +79,7 @@ def run(
             agent.close()
             output.end()
             if agent.lingered:
-                report_line(f"the program reported its end but stayed for {_LINGERS_S:g} s more, and was stopped")
+                report_line(f"the program reported its end but stayed for {LINGERS_S:g} s more, and was stopped")
             agent_log.end()
         if group is not None and group.ran_out_of_memory:
             raise AgentFailedError(
@@ -189,7 +189,7 @@ class _SupervisedAgent:
                 if (end := self._model.end) is not None:
                     raise AgentFailedError(end.text, end.reason)
                 over_since = (over_since or now) if self._reader.is_over and not self._model.waiting else None
-                if over_since is not None and now > over_since + _LINGERS_S:
+                if over_since is not None and now > over_since + LINGERS_S:
                     self.lingered = True
                     return _EXITED
                 if now > deadline:

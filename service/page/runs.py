@@ -1,8 +1,12 @@
 """Runs on the page: the list, a run with its turns, changes and log, and starting, answering and cancelling."""
 
 import json
+import re
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any, Final
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
@@ -15,12 +19,16 @@ from service.api.auth import Caller
 from service.api.bodies import AgentStart, RunStart
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
+from service.clock import rfc3339
 from service.errors import first_fault
+from service.findings.document import SEVERITIES
 from service.page import text
-from service.page.site import HEADERS, leads_to, page
+from service.page.site import HEADERS, between, leads_to, page
 from service.page.visitor import Anybody, Form, Member, Visitor, Writer
-from service.store import repositories, turns
+from service.reference import location
+from service.store import postings, repositories, runs, turn_files, turns
 from service.store.agents import DEFAULT_NAME
+from service.store.runs import Run
 
 STATUSES: Final = ("queued", "working", "completed", "failed")
 _FILTERS: Final = ("status", "repository", "date_from", "date_to", "page_token")
@@ -47,6 +55,34 @@ def repository_name(body: dict[str, Any]) -> str:
     return str(named)
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A run in the list."""
+
+    run: dict[str, Any]
+    repository: str
+    stored: Run
+    turn: turns.Turn
+    """The last one."""
+    findings: str
+    pull_url: str | None
+
+    @property
+    def took(self) -> str:
+        """How long the last turn took."""
+        began, ended = self.turn.started_at, self.turn.finished_at
+        return "" if began is None or ended is None else between(rfc3339(began), rfc3339(ended))
+
+    @property
+    def site(self) -> str | None:
+        """The repository's address on its code host, with which those of branches and commits begin; None: unknown."""
+        where = location(self.stored.url)
+        # A page on another port than the repository's may be anything.
+        if where is None or not where.host or re.search(r"//[^/]*:\d+(/|$)", self.stored.url):
+            return None
+        return f"https://{where.host}/{where.path}{'/-' if self.stored.platform == 'gitlab' else ''}"
+
+
 @router.get("/runs")
 def list_runs(request: Request, context: RequestContext, caller: Member, visitor: Anybody) -> Response:
     """Show the newest runs, filtered as the address says (spec 4.2); a filter that cannot be used is named."""
@@ -65,7 +101,14 @@ def list_runs(request: Request, context: RequestContext, caller: Member, visitor
     with context.database.read() as connection:
         last = turns.newest_of(connection, [run["run_id"] for run in found])
         known = [one.path for one in repositories.of(connection, caller.organization.id)]
-    rows = [(run, last.get(run["run_id"]), repository_name(run["repository"])) for run in found]
+        ids = [run["run_id"] for run in found]
+        stored, pulls = runs.by_ids(connection, ids), postings.pull_requests(connection, ids)
+        reported = {key: _findings(connection, turn) for key, turn in last.items() if turn.outcome == "completed"}
+    rows = [
+        _Row(run, repository_name(run["repository"]), stored[key], last[key], reported.get(key, ""), pulls.get(key))
+        for run, key in zip(found, ids, strict=True)
+        if key in stored and key in last
+    ]
     return page(
         "runs",
         visitor,
@@ -77,6 +120,13 @@ def list_runs(request: Request, context: RequestContext, caller: Member, visitor
         statuses=STATUSES,
         known=known,
     )
+
+
+def _findings(connection: sa.Connection, turn: turns.Turn) -> str:
+    """Return how many findings of each severity a turn has, such as `1 blocker, 3 minor`; empty: it reported none."""
+    kept = turn_files.content(connection, (turn.run_id, turn.number), turn_files.FINDINGS)
+    counts = Counter(one["severity"] for one in json.loads(kept)["findings"]) if kept else {}
+    return ", ".join(f"{counts[one]} {one}" for one in SEVERITIES if counts.get(one))
 
 
 @router.get("/runs/new")

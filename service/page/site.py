@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.context import Context
 from service.api.errors import HttpError, bad_request
-from service.clock import EPOCH, parse_rfc3339
+from service.clock import EPOCH, SECOND_MICROS, now_micros, parse_rfc3339
 from service.errors import ServiceError
 from service.page import text
 from service.page.visitor import NotSignedInError, Visitor, address, read_form
@@ -65,6 +65,16 @@ def when(moment: int | str | None) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(at.isoformat(timespec="seconds"), f"{at:%d %b %Y, %H:%M} UTC")
 
 
+def ago(moment: str) -> Markup:
+    """Return how long ago an instant (RFC 3339) was, with the instant itself as its title."""
+    micros = parse_rfc3339(moment, round_up=False)
+    at, passed_s = EPOCH + timedelta(microseconds=micros), max(0, now_micros() - micros) // SECOND_MICROS
+    spans = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+    shown = next((f"{passed_s // length}{unit} ago" for length, unit in spans if passed_s >= length), "now")
+    title = f"{at:%d %b %Y, %H:%M:%S} UTC"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(at.isoformat(timespec="seconds"), title, shown)
+
+
 def between(first: str | None, last: str | None) -> str:
     """Return how long something took, such as `1m 32s`; empty: it has not ended, or never began."""
     if first is None or last is None:
@@ -96,8 +106,8 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: "" if value is None else printable(value) if type(value) is str else value,
     )
-    made.globals.update(when=when, between=between, plural=plural, address=address, version=_version())
-    made.filters["markdown"] = text.markdown
+    made.globals.update(when=when, ago=ago, between=between, plural=plural, address=address, version=_version())
+    made.filters |= {"markdown": text.markdown, "terminal": text.terminal}
     return made
 
 

@@ -6,6 +6,7 @@ at any moment the work is repeated, so every attempt first checks the present st
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -156,6 +157,12 @@ def want(connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any
     if not insert_new(connection, postings, key | news | {"version": 1}):
         changed = news | {"version": postings.c.version + 1, "failure": None}
         connection.execute(sa.update(postings).where(*_is(run_id, kind, subject)).values(changed))
+
+
+def pull_requests(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, str]:
+    """Return the addresses of the runs' pull requests, keyed by run id."""
+    opened = (postings.c.run_id.in_(run_ids), postings.c.kind == "pull_request", postings.c.url.is_not(None))
+    return dict(connection.execute(sa.select(postings.c.run_id, postings.c.url).where(*opened)).all())
 
 
 def due_runs(connection: sa.Connection, now: int, limit: int) -> list[str]:

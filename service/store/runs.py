@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -227,6 +227,11 @@ def by_id(connection: sa.Connection, run_id: str) -> Run | None:
         # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None
     return first(connection, Run, runs, runs.c.id == run_id)
+
+
+def by_ids(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Run]:
+    """Return runs, keyed by id."""
+    return {run.id: run for run in found(connection, Run, runs, runs.c.id.in_(run_ids))}
 
 
 def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int) -> list[Run]:

@@ -20,7 +20,6 @@ signal.setitimer(signal.ITIMER_REAL, float(kill_after_s))
 if kill_at == "program":
     os.execve(sys.executable, [sys.executable, "-m", "app", *line], os.environ)
 database.BUSY_WAIT_S = 5.0
-database.PRECIOUS["synchronous"] = "OFF"
 connect, statements = database.connect, count()
 
 def tick(_):

@@ -363,11 +363,10 @@ class Storm:
 
 @pytest.fixture
 def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SSLContext:
-    """TLS of a server that the client trusts; nothing waits for long, and nothing is synced to the disk."""
+    """TLS of a server that the client trusts; nothing waits for long."""
     monkeypatch.setattr(database, "BUSY_WAIT_S", 0.03)
     monkeypatch.setattr("app.actions.actions.RETRY_S", 0.2)
     monkeypatch.setattr("app.actions.actions.PAUSE_S", 0.02)
-    monkeypatch.setitem(database.PRECIOUS, "synchronous", "OFF")  # type: ignore[arg-type] — a dict, declared read-only
     certificate = make_certificate(tmp_path / "tls")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
     return certificate.server_context()

@@ -20,8 +20,8 @@ DEADLINE_S = 120.0
 """For what is certain to come; only a fault waits so long."""
 CALM_S = 240.0
 """A key is answered by then, however slow the machine; a console that paints for ever is named by its key."""
-SILENCE_S = 0.15
-"""Longer than any pause of the console between a key and its answer; after an escape it waits 0.1 for the rest."""
+SILENCE_S = 0.1
+"""Longer than any pause of the console between a key and its answer: a search waits 0.08 for the next letter."""
 ESCAPE = "\x1b[27u"
 """As a terminal says it that tells its keys apart: a bare one joins the key that a busy machine reads with it."""
 ASLEEP = frozenset("SZTtX")

@@ -96,11 +96,18 @@ class Api:
         assert answer.status_code == 201, answer.text
         return str(answer.json()["execution_id"])
 
-    def follow(self, run_id: str, instructions: str, repository: str = "acme/api") -> httpx.Response:
+    def follow(
+        self, run_id: str, instructions: str, repository: str = "acme/api", start_from: str = ""
+    ) -> httpx.Response:
         """Give a run its next turn."""
         owner, _, repo = repository.partition("/")
         reference = {"platform": "github", "data": {"owner": owner, "repo": repo}}
-        return self.post("/external/runs", {"instructions": instructions, "repository": reference, "run_id": run_id})
+        body = {"instructions": instructions, "repository": reference, "run_id": run_id}
+        return self.post("/external/runs", body, params={"start_from": start_from} if start_from else None)
+
+    def turns(self, run_id: str) -> list[dict[str, Any]]:
+        """Return a run's turns."""
+        return list(self.get(f"/external/runs/{run_id}").json()["turns"])
 
     def run(self, run_id: str) -> dict[str, Any]:
         """Return a run as the list shows it."""
@@ -131,6 +138,11 @@ class Api:
         """Return the log of a turn."""
         shown = self.service.admin("run", run_id, "--log")
         return str(shown["turns"][turn - 1]["log"])
+
+
+Make = Callable[..., Api]
+"""`tenant(…)` makes an organization, `start(…)` a service: the client of either."""
+Own = Callable[..., tuple[Api, Path]]
 
 
 class Laboratory:

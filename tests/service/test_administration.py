@@ -2,20 +2,18 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from service.cli import main
 from service.settings import DataFolder
 from service.store.database import Database
 from tests.lab import Respond, Server
-from tests.service.conftest import accepted
+from tests.service.conftest import Make, accepted
 from tests.service_process import command, make_repository
 
 
@@ -47,31 +45,19 @@ REFUSALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("org create Acme", (), "--slug"),
     ("org create Other --slug", ("No Slug",), "slug"),
     ("org grant acme Everything", (), "ServiceAPI"),
-    ("org activate nobody", (), "org create"),
     ("org accept-invitation rwt_nothing", (), "invitation send"),
-    ("org list --wrong", (), "--wrong"),
     ("invitation send nobody --org acme", (), "email"),
-    ("invitation retry inv_none", (), "invitation list"),
-    ("token create --org nobody --scope admin", (), "org create"),
     ("token create --org acme", (), "--scope"),
-    ("token create --org acme --scope root", (), "organizations:create"),
     ("token create --org acme --scope admin --duration soon", (), "30d"),
-    ("token create --org acme --scope admin --duration 999999w", (), "100 years"),
     ("token revoke tok_none", (), "token list"),
-    ("offer retire NONE", (), "offer list"),
     ("offer add X --kind secret", (), "partner"),
     ("host connect --host git.acme.example", GITLAB, "--api-url"),
-    ("host connect --probe git", GITHUB, "--clone-url"),
     ("host connect", (*GITHUB, "--token-env", "not a name"), "token_env"),
     ("host disconnect", GITHUB, "host list"),
-    ("host check --org acme", (), "host connect"),
     ("repository add x --path a", GITHUB, "owner/repo"),
     ("repository add x --path a/b", GITHUB, "--url"),
-    ("repository remove x --org acme", (), "repository list"),
     ("agent add x --argv 'open", (), "--argv"),
-    ("agent add ../x --argv true", (), "name"),
     ("agent add x --argv true --org nobody", (), "org create"),
-    ("agent remove x", (), "agent list"),
     ("nothing", (), "nothing"),
 )
 
@@ -93,29 +79,6 @@ def test_a_folder_without_a_service_is_not_made_into_one_by_looking(data: Path, 
     assert "not a database; check its server" in refusal(data, "status")
     assert "restore the back-up" in refusal(data, "org", "create", "Other")
     assert (data / "service.sqlite").read_bytes() == damaged
-
-
-def test_organizations_are_listed_in_as_many_statements_as_one(data: Path) -> None:
-    """With their trials, however many they are."""
-
-    def statements() -> int:
-        asked: list[str] = []
-
-        def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-            asked.append(statement)
-
-        sa.event.listen(sa.Engine, "before_cursor_execute", note)
-        try:
-            command(data, "org", "list")
-        finally:
-            sa.event.remove(sa.Engine, "before_cursor_execute", note)
-        return len(asked)
-
-    one = statements()
-    for name in ("Second", "Third"):
-        command(data, "org", "create", name)
-
-    assert statements() == one
 
 
 def test_tokens_need_the_entitlement(data: Path) -> None:
@@ -236,7 +199,7 @@ def test_an_agent_of_an_organization_goes_before_everybodys(data: Path) -> None:
     assert [one["argv"] for one in left] == [["{python}", "-P", "-m", "service.reviewer"]]
 
 
-def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Callable[..., Any]) -> None:
+def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Make) -> None:
     """Agents, repositories and hosts, without a restart."""
     hosts = [{"platform": one, "probe": "git", "clone_url": "/no/{path}.git"} for one in ("github", "gitlab")]
     repositories = [{"name": name, "platform": "github", "path": f"acme/{name}"} for name in ("api", "web")]
@@ -252,32 +215,6 @@ def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Callable[..., Any
     assert (agent.status_code, agent.json()["error_code"]) == (404, "agent_not_found")
     assert repository.status_code == 201, "gitlab is still connected, and may have it"
     assert set(api.get("/external/installation/health").json()["code_hosting"]) == {"gitlab"}
-
-
-def test_every_noun_works_on_postgresql(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same commands, the same answers; nothing but the outbox is kept in the folder."""
-    monkeypatch.setenv("RUNWARDEN_SERVICE_DATABASE", postgres_url)
-    data, mine = tmp_path / "data", ("--org", "acme")
-    command(data, "org", "create", "Acme", "--entitlement", "ServiceAPI")
-    command(data, "offer", "add", "SPRING", "--kind", "partner", "--price", "49 EUR")
-    command(data, "host", "connect", *GITHUB)
-    command(data, "repository", "add", "api", *GITHUB, "--path", "a/b", "--url", "https://github.com/a/b.git")
-    command(data, "agent", "add", "lint", "--argv", "true", *mine)
-    token = command(data, "token", "create", *mine, "--scope", "admin")
-    sent = command(data, "invitation", "send", "jane@customer.example", *mine)["invitations"][0]
-    command(data, "token", "revoke", token["id"])
-    for words in (("agent", "remove", "lint", *mine), ("repository", "remove", "api", *mine)):
-        command(data, *words)
-    command(data, "host", "disconnect", *GITHUB)
-
-    assert command(data, "offer", "retire", "SPRING")["retired"] is True
-    assert command(data, "repository", "list", *mine)["repositories"] == []
-    assert [one["state"] for one in command(data, "token", "list", *mine)["tokens"]] == ["revoked"]
-    (listed,) = command(data, "invitation", "list")["invitations"]
-    assert (listed["id"], listed["state"]) == (sent["id"], "sent")
-    assert command(data, "invitation", "withdraw", sent["id"])["invitations"][0]["state"] == "withdrawn"
-    assert "invitation list" in refusal(data, "invitation", "retry", sent["id"])
-    assert not (data / "service.sqlite").exists()
 
 
 def test_looking_does_not_wait_for_a_writer(data: Path) -> None:

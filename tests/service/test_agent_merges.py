@@ -1,13 +1,12 @@
 """Merges that an agent makes in its checkout: both parents are pushed, and limits count what the agent itself did."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.service.conftest import Api
+from tests.service.conftest import Api, Own
 from tests.service_process import git
 from tests.waiting import COLD_START_S, eventually
 
@@ -36,7 +35,7 @@ pathlib.Path("new.txt").write_text("new")
 
 
 @pytest.fixture
-def merging(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> Callable[..., tuple[Api, Path]]:
+def merging(own: Own, tmp_path: Path) -> Own:
     """`merging(on_main, work)` makes a repository whose branches have moved apart, and an agent that obeys."""
 
     def make(on_main: dict[str, str], work: dict[str, str] | None = None) -> tuple[Api, Path]:
@@ -58,11 +57,11 @@ def merging(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> Callable[..
 def merged(api: Api, words: str) -> tuple[dict[str, Any], str]:
     run_id = api.begin("merger", fields={"branch_name": "work"}, instructions=words)
     api.ended(run_id)
-    (turn,) = api.get(f"/external/runs/{run_id}").json()["turns"]
+    (turn,) = api.turns(run_id)
     return turn, api.get(f"/external/runs/{run_id}/turns/1/diff").text
 
 
-def test_a_resolved_conflict_is_a_merge_with_both_parents(merging: Callable[..., tuple[Api, Path]]) -> None:
+def test_a_resolved_conflict_is_a_merge_with_both_parents(merging: Own) -> None:
     """Its diff is the resolution alone, and the branch merges into main afterwards."""
     api, bare = merging({"a.txt": "main\n", "other.txt": "new on main\n"})
     before = git("rev-parse", "work", "main", cwd=bare).split()
@@ -75,13 +74,9 @@ def test_a_resolved_conflict_is_a_merge_with_both_parents(merging: Callable[...,
     assert (turn["files"], "+both" in patch, "other.txt" in patch) == (1, True, False)
 
 
-@pytest.mark.parametrize(
-    "on_main",
-    [{".github/workflows/ci.yml": "on: push\n"}, {f"f{number}": "x" for number in range(600)}],
-    ids=["protected", "many"],
-)
-def test_a_merge_counts_as_what_it_adds(merging: Callable[..., tuple[Api, Path]], on_main: dict[str, str]) -> None:
+def test_a_merge_counts_as_what_it_adds(merging: Own) -> None:
     """Neither a protected file nor the number of files of the other branch is the agent's change."""
+    on_main = {".github/workflows/ci.yml": "on: push\n"} | {f"f{number}": "x" for number in range(600)}
     api, bare = merging(on_main, {"b.txt": "branch\n"})
     turn, patch = merged(api, CLEAN)
     own_turn, _ = merged(
@@ -95,7 +90,7 @@ def test_a_merge_counts_as_what_it_adds(merging: Callable[..., tuple[Api, Path]]
     assert "protected" in own_turn["reason"]
 
 
-def test_a_branch_that_only_catches_up_gets_a_merge(merging: Callable[..., tuple[Api, Path]]) -> None:
+def test_a_branch_that_only_catches_up_gets_a_merge(merging: Own) -> None:
     """A fast-forward in the checkout is one marked commit on the branch, as everything that a turn pushes."""
     api, bare = merging({"other.txt": "x"})
     git("update-ref", "refs/heads/work", "main~1", cwd=bare)
@@ -106,7 +101,7 @@ def test_a_branch_that_only_catches_up_gets_a_merge(merging: Callable[..., tuple
     assert turn["files"] == 1
 
 
-def test_what_an_agent_plants_in_its_history_leads_nowhere(merging: Callable[..., tuple[Api, Path]]) -> None:
+def test_what_an_agent_plants_in_its_history_leads_nowhere(merging: Own) -> None:
     """A HEAD that blocks and foreign objects: its change is an ordinary commit."""
     api, bare = merging({"other.txt": "x"})
     before = git("rev-parse", "work", cwd=bare)
@@ -134,7 +129,6 @@ git("commit", "-qam", "Out")
 @pytest.mark.parametrize(
     ("more", "subjects", "refused"),
     [
-        ("", ["Second of two", "First of two"], None),
         ("pathlib.Path('z').write_text('3')", ["merger: {words}", "Second of two", "First of two"], None),
         ("os.unlink('x'); git('commit', '-qam', 'Without x')", ["Without x", "Second of two", "First of two"], None),
         (
@@ -148,10 +142,10 @@ git("commit", "-qam", "Out")
             "the change holds the value of SECRET",
         ),
     ],
-    ids=["two", "and more", "removed again", "protected in between", "secret in between"],
+    ids=["and more", "removed again", "protected in between", "secret in between"],
 )
 def test_the_commits_of_an_agent_are_kept_if_that_is_wanted(
-    merging: Callable[..., tuple[Api, Path]], tmp_path: Path, more: str, subjects: list[str], refused: str | None
+    merging: Own, tmp_path: Path, more: str, subjects: list[str], refused: str | None
 ) -> None:
     """With their messages and the service's marks, as the service's author; limits hold for each of them."""
     api, bare = merging({"other.txt": "x"})
@@ -178,7 +172,7 @@ def test_the_commits_of_an_agent_are_kept_if_that_is_wanted(
         assert found == []
 
 
-def test_kept_commits_go_on_top_of_what_others_pushed(merging: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+def test_kept_commits_go_on_top_of_what_others_pushed(merging: Own, tmp_path: Path) -> None:
     """As a merge, with the change measured against the branch as it was then."""
     api, bare = merging({"other.txt": "x"})
     script, gate = tmp_path / "merger.py", tmp_path / "gate"
@@ -195,7 +189,7 @@ def test_kept_commits_go_on_top_of_what_others_pushed(merging: Callable[..., tup
     git("update-ref", "refs/heads/work", theirs, cwd=bare)
     gate.touch()
     run = api.ended(run_id)
-    (turn,) = api.get(f"/external/runs/{run_id}").json()["turns"]
+    (turn,) = api.turns(run_id)
 
     assert run["status"] == "completed", turn["reason"]
     assert turn["files"] == 2

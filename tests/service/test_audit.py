@@ -1,6 +1,5 @@
 """The audit trail: every act of administration, by whom and on what; never a secret, and never changed."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from service.execution.retention import Retention
 from service.settings import DataFolder, RetentionSettings, Settings
 from service.store import audit
 from service.store.database import Database
-from tests.service.conftest import BOTH, Api
+from tests.service.conftest import BOTH, Make
 from tests.service_process import command, make_repository
 
 ACTS: list[tuple[list[str], str, str | None]] = [
@@ -102,7 +101,7 @@ def test_what_failed_is_kept_without_what_was_typed_and_a_setup_entry_by_entry(t
     assert "rwt_" not in str(found)
 
 
-def test_what_a_token_did_is_kept_under_its_id(tenant: Callable[..., Api], tmp_path: Path) -> None:
+def test_what_a_token_did_is_kept_under_its_id(tenant: Make, tmp_path: Path) -> None:
     """Its first use, an organization created with it, a run cancelled with it; not each of its requests."""
     bare = make_repository(tmp_path / "api", {"README.md": "#\n"})
     repository = {"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}

@@ -24,9 +24,9 @@ from tests.service.conftest import accepted, order
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
 from tests.service_process import command, git, refused_start
-from tests.waiting import COLD_START_S, eventually
+from tests.waiting import COLD_START_S, eventually, present
 
-SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 5\ndrain_s = 0.1\nconcurrency = 3\n'
+SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n'
 
 
 def attempt(*arguments: str) -> Result:
@@ -73,8 +73,6 @@ def test_the_restore_drill(tmp_path: Path, either_url: str | None, request: pyte
         client = made.client(node)
         done = client.start("write it")
         assert client.ended(done)["status"] == "completed"
-        assert client.follow(done, "write more").status_code == 201
-        assert client.ended(done)["status"] == "completed"
         log = made.admin("run", done, "--log")
         pushed_later, working = (client.start(f"wait {gate}") for gate in gates)
         for run_id in (pushed_later, working):
@@ -111,7 +109,7 @@ def test_the_restore_drill(tmp_path: Path, either_url: str | None, request: pyte
         texts = [made.admin("run", run_id, "--log")["turns"][0]["log"] for run_id in (pushed_later, working)]
 
         assert [one["status"] for one in ended] == ["completed"] * 3
-        assert [commits(made, one["branch_name"]) for one in ended] == [2, before, 1]
+        assert [commits(made, one["branch_name"]) for one in ended] == [1, before, 1]
         assert before == 1
         assert "an earlier attempt has already pushed" in texts[0]
         assert texts[1].count("scribe at work") == 2, "its log goes on where the back-up ended"
@@ -214,8 +212,7 @@ def rebuilt(source: Path, *extra: tarfile.TarInfo, without: str = "", database: 
         for each in extra:
             new.addfile(each, io.BytesIO(b"x" * each.size))
         for each in old:
-            content = old.extractfile(each)
-            assert content is not None
+            content = present(old.extractfile(each))
             data = content.read() if database is None or each.name != "service.sqlite" else database
             each.size = len(data)
             if each.name != without:
@@ -239,15 +236,14 @@ BAD: dict[str, tuple[Callable[[Path], bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_what_is_damaged_or_forged_changes_nothing(backup: Path, tmp_path: Path, name: str) -> None:
+def test_what_is_damaged_or_forged_changes_nothing(backup: Path, tmp_path: Path) -> None:
     """With --force over a service: that one stays as it was, and nothing comes of it elsewhere."""
-    make, message = BAD[name]
-    (tmp_path / "forged").write_bytes(make(backup))
     before = command(tmp_path / "data", "org", "list")
-    done = attempt("restore", str(tmp_path / "forged"), "--force", "--data-dir", str(tmp_path / "data"))
+    for name, (make, message) in BAD.items():
+        (tmp_path / "forged").write_bytes(make(backup))
+        done = attempt("restore", str(tmp_path / "forged"), "--force", "--data-dir", str(tmp_path / "data"))
 
-    assert (done.exit_code, message in done.stderr) == (2, True), done.output
+        assert (done.exit_code, message in done.stderr) == (2, True), (name, done.output)
     assert command(tmp_path / "data", "org", "list") == before
     assert len(list((tmp_path / "data" / "runs").iterdir())) == 3
     assert not list(tmp_path.rglob("*evil*"))

@@ -1,6 +1,5 @@
 """Clauses of the specification that concern every endpoint, and those that no other test is about."""
 
-from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -13,7 +12,9 @@ from service.execution.git import GitCommandError
 from service.settings import DataFolder
 from service.store import organizations, tokens
 from service.store.database import Database
-from tests.service.conftest import BARE, OPERATIONS
+from service.store.tokens import SCOPES
+from tests.service.conftest import BARE, OPERATIONS, Make
+from tests.waiting import present
 
 BODIES = {path: document for method, path, document, _ in OPERATIONS.values() if method == "POST"}
 ENDPOINTS = [(method, path) for method, path, *_ in OPERATIONS.values()]
@@ -24,7 +25,7 @@ def ask(api: Any, method: str, path: str, token: str) -> httpx.Response:
     return BARE.request(method, api.service.base_url + path, json=BODIES.get(path), headers=headers)
 
 
-@pytest.mark.parametrize("given", [None, "", "Bearer", "Basic YTpi", "Bearer rwt_unknown", "rwt_unknown"])
+@pytest.mark.parametrize("given", [None, "Bearer", "Basic YTpi", "Bearer rwt_unknown"])
 def test_without_a_valid_token_every_endpoint_answers_401(idle: Any, given: str | None) -> None:
     """A missing, malformed or unknown token is 401 with a challenge, before the body is looked at."""
     for method, path in ENDPOINTS:
@@ -37,21 +38,24 @@ def test_without_a_valid_token_every_endpoint_answers_401(idle: Any, given: str 
         assert "bearer" in answer.json()["message"].lower()
 
 
-@pytest.mark.parametrize("scopes", [(), ("admin",), ("organizations:create",)], ids=["none", "admin", "create"])
+@pytest.mark.parametrize(
+    "scopes", [(), ("admin",), ("organizations:create",), ("runs:read",), ("runs:write",)], ids=lambda one: one[:1]
+)
 def test_each_endpoint_knows_its_scopes(idle: Any, scopes: tuple[str, ...]) -> None:
-    """Organizations: either scope; runs, agents and onboarding: admin; health: any valid token (spec 5.6)."""
+    """Health: any valid token; the others: admin (spec 5.6), and beside it the scopes made for one purpose."""
     database = Database(DataFolder(idle.service.data_dir).database_url)
     with database.write() as connection:
-        owner = organizations.by_slug(connection, "acme")
-        assert owner is not None
+        owner = present(organizations.by_slug(connection, "acme"))
         # The command line would refuse a token without any scope.
         _, value = tokens.create(connection, owner.id, scopes=scopes, alias=None, now=now_micros())
     database.close()
     for method, path in ENDPOINTS:
-        accepted = {
-            "/external/organizations": {"admin", "organizations:create"},
-            "/external/installation/health": {"admin", "organizations:create", None},
-        }.get(path, {"admin"})
+        runs_scopes = {"runs:write"} if method == "POST" else {"runs:read", "runs:write"}
+        accepted = {"admin"} | {
+            "/external/organizations": {"organizations:create"},
+            "/external/installation/health": {*SCOPES, None},
+            "/external/gitlab/projects": set(),
+        }.get(path, runs_scopes)
         answer = ask(idle, method, path, value)
         expected = bool(set(scopes or [None]) & accepted)
 
@@ -65,24 +69,19 @@ def test_each_endpoint_knows_its_scopes(idle: Any, scopes: tuple[str, ...]) -> N
     [
         (b"{", {}, 400, "malformed_json"),
         (b"", {}, 400, "malformed_json"),
-        (b'"\xff"', {}, 400, "malformed_json"),
         (b'{"a": NaN}', {}, 400, "malformed_json"),
-        (b'{"a": 1e999}', {}, 400, "malformed_json"),
-        (b'{"a": {"n": 9223372036854775808}}', {}, 400, "malformed_json"),
         (b'{"a": ' + b"9" * 5000 + b"}", {}, 400, "malformed_json"),
         (b"[" * 100_000, {}, 400, "malformed_json"),
         (b'{"a": ' + b'{"a":' * 70 + b"1" + b"}" * 71, {}, 400, "malformed_json"),
         (b'{"a": "\\u0000"}', {}, 400, "invalid_text"),
         (b'{"a": "\\ud800"}', {}, 400, "invalid_text"),
         (b"[]", {}, 400, "invalid_request"),
-        (b"null", {}, 400, "invalid_request"),
         (b"{}", {}, 400, "invalid_request"),
         (b"{}", {"Content-Type": "text/json"}, 415, "unsupported_media_type"),
-        (b"{}", {"Content-Type": "application/json; charset=latin-1"}, 415, "unsupported_media_type"),
         (b"{}", {"Content-Encoding": "gzip"}, 415, "unsupported_media_type"),
         (b" " * (1 << 20) + b"{}", {}, 413, "body_too_large"),
     ],
-    ids=range(18),
+    ids=range(13),
 )
 def test_each_endpoint_refuses_a_body_that_cannot_be_taken(
     idle: Any, body: bytes, headers: dict[str, str], status: int, code: str
@@ -110,7 +109,7 @@ def test_a_wrong_method_is_405_and_a_wrong_path_404(idle: Any) -> None:
     assert BARE.get(f"{root}/v1/external/runs", headers={"Authorization": f"bearer {idle.token}"}).status_code == 200
 
 
-def test_the_rate_limit_holds_at_each_endpoint(start: Callable[..., Any]) -> None:
+def test_the_rate_limit_holds_at_each_endpoint(start: Make) -> None:
     """429 with a failure body and whole seconds in Retry-After, wherever the next request goes (spec 7.2, 8)."""
     api = start(settings="[limits]\nrequests_per_minute = 1\n")
     assert api.get("/external/installation/health").status_code == 200

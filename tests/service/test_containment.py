@@ -1,7 +1,6 @@
 """What an agent may take and leave: every limit holds, with bubblewrap and without, and nothing outlives the turn."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -29,13 +28,16 @@ sandbox = "{sandbox}"
 cpu_s = 1
 memory_bytes = 536870912
 processes = 40
+sockets = 500
+open_files = 64
 workspace_bytes = 50331648
+workspace_files = 3000
 file_bytes = 16777216
 """
 
 # Does what its task names, and would go on for ever.
 ROGUE = """
-import json, os, pathlib, signal, subprocess, sys, time
+import json, os, pathlib, signal, socket, subprocess, sys, threading, time
 deed, *more = json.load(sys.stdin)["inputs"]["deed"].split()
 MIB = 1 << 20
 
@@ -68,12 +70,31 @@ def hungry():
     kept = b"x" * (600 * MIB)
     forever()
 
-def forking():
-    for _ in range(200):
-        try: pid = os.fork()
-        except OSError: forever()
-        if pid == 0: forever()
+def threads():
+    for _ in range(1000): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+
+def sockets():
+    # Each process has few, sockets or pipes; all of either kind would be allowed, and together they are too many.
+    for number in range(16):
+        if os.fork() == 0:
+            kept = [os.pipe() if number % 2 else socket.socketpair() for _ in range(25)]
+            forever()
     forever()
+
+def descriptors():
+    kept = []
+    try:
+        while True: kept.append(os.open("/dev/null", os.O_RDONLY))
+    except OSError as error: sys.exit(f"{len(kept)} opened: {error}")
+
+def inodes(count):
+    for number in range(int(count) // 200):
+        os.mkdir(f"folder-{number}")
+        for name in range(200): open(f"folder-{number}/{name}", "w").close()
+    forever()
+
+def disk():
+    for number in range(1000): pathlib.Path(str(number)).write_bytes(bytes(4 * MIB))
 
 def chain():
     # Each process has one child, far deeper than a recursion goes.
@@ -85,21 +106,21 @@ def filling(*folders):
     # Together more than the limit, each less than it.
     for folder in folders:
         for number in range(4):
-            with open(f"{folder}/{number}", "wb") as file: file.write(os.urandom(8 * MIB))
+            with open(f"{folder}/{number}", "wb") as file: file.write(bytes(8 * MIB))
     forever()
 
 def hiding():
     kept = []
     for number in range(8):
         file = open(f"hidden{number}", "w+b"); os.unlink(file.name); kept.append(file)
-        file.write(os.urandom(8 * MIB)); file.flush()
+        file.write(bytes(8 * MIB)); file.flush()
     forever()
 
 def burying():
     for _ in range(300):
         os.mkdir("a-folder-with-a-long-name"); os.chdir("a-folder-with-a-long-name")
     for number in range(8):
-        with open(str(number), "wb") as file: file.write(os.urandom(8 * MIB))
+        with open(str(number), "wb") as file: file.write(bytes(8 * MIB))
     forever()
 
 def escaping():
@@ -118,7 +139,7 @@ def escaping():
 def huge():
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     with open("huge", "wb") as file:
-        while True: file.write(os.urandom(MIB)); file.flush()
+        while True: file.write(bytes(MIB)); file.flush()
 
 def painting():
     os.write(1, b"\\x1b]0;owned\\x07\\x1b[2Jdone\\n"); sys.exit(1)
@@ -184,7 +205,9 @@ def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
 @pytest.mark.parametrize(
     ("unruly", "deed", "key"),
     [
-        ("none", "forking", "processes"),
+        ("none", "threads", "processes"),
+        ("none", "sockets", "sockets"),
+        ("none", "inodes 4000", "workspace_files"),
         ("none", "hiding", "workspace_bytes"),
         ("none", "huge", "file_bytes"),
         pytest.param("require", "burning", "cpu_s", marks=NEEDS_SANDBOX),
@@ -198,12 +221,24 @@ def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
     indirect=["unruly"],
 )
 def test_an_agent_that_takes_too_much_is_ended(rogue: Rogue, deed: str, key: str) -> None:
-    """All its processes together count, also files that it deleted and holds open; the failure names the key."""
+    """All its processes together count, also files that it deleted and holds open; the failure names the key.
+
+    Threads count as processes, and empty files as files.
+    """
     turn, _ = rogue(deed)
 
     assert turn["status"] == "failed"
     assert f"({key})" in turn["failure"]
     assert turn["commit"] is None
+
+
+@pytest.mark.parametrize("unruly", ["none"], indirect=True)
+def test_a_file_too_many_is_the_agent_s_own_error(rogue: Rogue) -> None:
+    """The kernel refuses to open it."""
+    turn, log = rogue("descriptors")
+
+    assert "exited with status 1" in turn["failure"]
+    assert "Too many open files" in log
 
 
 @pytest.mark.parametrize("unruly", SANDBOXES[1:], indirect=True)
@@ -239,13 +274,12 @@ def test_output_neither_fills_the_disk_nor_steers_the_operator_s_terminal(rogue:
     assert not {"\x1b", "\x07"} & set(shown)
 
 
-def test_limits_are_shown_and_the_disk_s_reserve_is_kept(start: Callable[..., Any], tmp_path: Path) -> None:
+def test_limits_are_shown_and_the_disk_s_reserve_is_kept(small_disk: Path) -> None:
     """Both stand in the log and in `status`; with too little free a turn waits until there is room."""
-    ballast = tmp_path / "ballast"
-    with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, 256 << 20)
-    reserve = shutil.disk_usage(tmp_path).free + (128 << 20)
-    api = start(settings=f"[execution.agent]\nprocesses = 40\ndisk_reserve_bytes = {reserve}\n")
+    limits = f"processes = 40\ndisk_reserve_files = 0\ndisk_reserve_bytes = {192 << 20}\n"
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(128 << 20))
+    api = Api(start_service(small_disk, settings=f"[execution]\nlook_s = 0.1\n[execution.agent]\n{limits}"))
     run_id = api.start("write")
     eventually(lambda: "the disk is nearly full" in api.service.log, "the worker looks at its disk")
     waiting, status = api.run(run_id)["status"], api.service.admin("status")
@@ -257,7 +291,8 @@ def test_limits_are_shown_and_the_disk_s_reserve_is_kept(start: Callable[..., An
     assert (waiting, status["workers"][0]["concurrency"]) == ("queued", 0)
     assert api.ended(run_id)["status"] == "completed"
     assert api.service.log.count("the disk is nearly full") == 1
-    assert api.service.log.count("the disk has room again") == 1
+    assert api.service.log.count("this worker begins turns again") == 1
+    api.service.stop()
 
 
 def hierarchy() -> Path:

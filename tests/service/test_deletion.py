@@ -75,6 +75,7 @@ def folder(tmp_path: Path) -> DataFolder:
     return made
 
 
+@pytest.mark.parametrize("either_url", ["postgresql"], indirect=True)
 def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(made: Deployment, tmp_path: Path) -> None:
     """Its agent is ended, nothing is pushed; its mails, logs, mirrors and queue entries are gone, another's are not."""
     folder = DataFolder(made.machine("first"))

@@ -1,7 +1,6 @@
 """Keys that end, and what could not be posted: where an operator looks, in time."""
 
 import contextlib
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -18,7 +17,7 @@ from service.store.agents import Agent
 from service.store.database import Database
 from service.store.hosts import Host
 from tests.lab import Respond, Server
-from tests.service.conftest import BOTH, NOW, Api, accepted, organization
+from tests.service.conftest import NOW, Make, accepted, organization
 from tests.service.test_metrics import scraped
 
 TODAY = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)).date()
@@ -35,7 +34,6 @@ def model(ends: str | None) -> AgentOptions:
     return AgentOptions.model_validate({"model": access})
 
 
-@BOTH
 def test_keys_that_end_are_named_in_time(database: Database) -> None:
     """Of each kind, the first to end first; not what ends later, was replaced or revoked, or ended long ago."""
     owner = organization(database, "acme")
@@ -90,7 +88,7 @@ def test_github_tells_when_its_token_ends(header: str | None, ends: str | None) 
         assert probe_api(host, ProbingSettings()).token_ends == ends
 
 
-def test_an_operator_sees_what_ends_and_what_was_not_posted(tenant: Callable[..., Api]) -> None:
+def test_an_operator_sees_what_ends_and_what_was_not_posted(tenant: Make) -> None:
     """In `status`; the end that GitHub tells of is learnt with the health of the host."""
     friday = (datetime.now(UTC) + timedelta(days=5)).date().isoformat()
     with Server() as there:

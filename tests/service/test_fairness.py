@@ -1,6 +1,5 @@
 """Places: organizations take turns at them, and none waits for the stuck runs of another."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from service.store import schema, turns
 from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.turns import TurnOutcome
-from tests.service.conftest import BOTH, Api, accepted, organization
+from tests.service.conftest import BOTH, Api, Make, accepted, organization
 from tests.service_process import demo_setup
 from tests.waiting import eventually
 
@@ -81,7 +80,6 @@ def test_organizations_take_turns_however_much_one_of_them_asked_for(database: D
     assert queue.dispatch(12).count("D") == 2
 
 
-@BOTH
 def test_one_place_is_left_for_others_where_there_are_any(database: Database) -> None:
     """Who comes later finds it free; who is alone uses all of them; a share that is set holds."""
     queue = Queue(database)
@@ -94,7 +92,6 @@ def test_one_place_is_left_for_others_where_there_are_any(database: Database) ->
     assert queue.dispatch(6, share=1, ended=1) == ""
 
 
-@BOTH
 def test_a_new_organization_is_served_whatever_waits(database: Database) -> None:
     """With two places, about ten turns of twenty others come before its first on each place, and before its next."""
     queue = Queue(database)
@@ -108,49 +105,6 @@ def test_a_new_organization_is_served_whatever_waits(database: Database) -> None
     assert len(before_second) <= 21
 
 
-@BOTH
-def test_the_next_turn_is_found_without_reading_what_waits_or_has_ended(database: Database) -> None:
-    """Beside two thousand turns it takes at most three times the effort that it takes beside ten."""
-    queue = Queue(database)
-    queue.fill(10)
-    beside_ten = effort(database)
-    queue.fill(2000)
-    waiting = effort(database)
-    queue.dispatch(2)
-    no_room = effort(database)
-    with database.write() as connection:
-        ended = {"status": "completed", "dispatched_at": 1, "finished_at": 2}
-        connection.execute(sa.update(schema.turns).values(ended))
-    # PostgreSQL passes over what has just left an index once.
-    queue.dispatch(2)
-    nothing_waits = effort(database)
-
-    assert waiting <= 3 * beside_ten
-    assert max(no_room, nothing_waits) <= beside_ten
-
-
-def effort(database: Database) -> int:
-    """Look for the next turns, and count SQLite's steps, or the rows that PostgreSQL reads of tables and indexes."""
-    steps: list[None] = []
-    with database.read() as connection:
-        if not database.is_sqlite:
-            before = rows_read(connection)
-            next_turns(connection, 2, None, 0)
-            return rows_read(connection) - before
-        raw: Any = connection.connection.driver_connection
-        raw.set_progress_handler(lambda: steps.append(None), 1)
-        next_turns(connection, 2, None, 0)
-        raw.set_progress_handler(None, 0)
-    return len(steps)
-
-
-def rows_read(connection: sa.Connection) -> int:
-    """Return how many rows and index entries of our tables this PostgreSQL connection has read of late."""
-    read = "SUM(pg_stat_get_xact_tuples_returned(oid) + pg_stat_get_xact_tuples_fetched(oid))"
-    query = f"SELECT {read} FROM pg_class WHERE relnamespace = 'public'::regnamespace"
-    return int(connection.exec_driver_sql(query).scalar_one())
-
-
 def two(tmp_path: Path) -> dict[str, Any]:
     """The demo's setup with a second organization."""
     setup = demo_setup(tmp_path)
@@ -158,9 +112,7 @@ def two(tmp_path: Path) -> dict[str, Any]:
     return setup
 
 
-def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first(
-    start: Callable[..., Api], tmp_path: Path
-) -> None:
+def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first(start: Make, tmp_path: Path) -> None:
     """The first has six, none of which ends; a deactivated organization's are stopped, at work and waiting."""
     settings = '[execution]\nsandbox = "none"\nconcurrency = 2\ndrain_s = 0.1\n'
     api = start(setup=two(tmp_path), settings=settings)
@@ -178,7 +130,7 @@ def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first
         assert (turn["status"], turn["failure"]) == ("failed", "cancelled: the organization was deactivated")
 
 
-def test_an_organization_has_so_many_active_runs_and_no_more(start: Callable[..., Api], tmp_path: Path) -> None:
+def test_an_organization_has_so_many_active_runs_and_no_more(start: Make, tmp_path: Path) -> None:
     """Exactly, however many are asked for at once; another organization has its own."""
     api = start(setup=two(tmp_path), settings="[limits]\nactive_runs = 3\n", arguments=["--no-worker"])
     acme, other = (Api(api.service, one) for one in api.service.setup["organizations"])

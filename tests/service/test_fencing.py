@@ -24,7 +24,7 @@ from service.store.database import Database
 from service.store.turns import TurnOutcome
 from tests.service.conftest import accepted
 from tests.service_process import git, make_repository
-from tests.waiting import COLD_START_S, eventually
+from tests.waiting import COLD_START_S, eventually, present
 
 SLEEPER = """
 import pathlib, time
@@ -68,10 +68,9 @@ def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error
             turns.claim(connection, run_id, 1, "heir", now_micros())
         execution.record_end(run_id, 1, outcome)
         with database.read() as connection:
-            turn = turns.by_number(connection, run_id, 1)
+            turn = present(turns.by_number(connection, run_id, 1))
 
     assert (outcome.status, outcome.failure, outcome.attempt) == ("failed", str(failure), 1)
-    assert turn is not None
     assert (turn.status, turn.attempt) == ("working", 2)
 
 
@@ -89,11 +88,10 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path, status: str) -> None:
             (tmp_path / "gate").touch()
             error = late.exception(COLD_START_S)
         with database.read() as connection:
-            turn = turns.by_number(connection, run_id, 1)
+            turn = present(turns.by_number(connection, run_id, 1))
 
     assert isinstance(error, SupersededError)
     assert git("branch", "--list", cwd=tmp_path / "api.git").split() == ["*", "main"]
-    assert turn is not None
     assert (turn.status, turn.commit_sha, turn.attempt) == (status, None, 2)
     assert list(folder.work.iterdir()) == []
 
@@ -111,11 +109,10 @@ def test_a_turn_that_one_process_is_given_twice_is_completed_once(tmp_path: Path
             (tmp_path / "gate").touch()
             first, second = (one.exception(COLD_START_S) for one in attempts)
         with database.read() as connection:
-            turn = turns.by_number(connection, run_id, 1)
+            turn = present(turns.by_number(connection, run_id, 1))
 
     assert isinstance(first, SupersededError)
     assert second is None
-    assert turn is not None
     assert (turn.status, turn.attempt, turn.commit_sha is not None) == ("completed", 2, True)
 
 

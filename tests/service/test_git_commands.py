@@ -16,11 +16,13 @@ sleep 1000
 """
 
 
-def runner(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: list[str]) -> GitRunner:
+def runner(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: list[str], limit_s: float = 1.5
+) -> GitRunner:
     (folder / "git").write_text(source)
     (folder / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return GitRunner(folder, 1.5, progress=told.append)
+    return GitRunner(folder, limit_s, progress=told.append)
 
 
 def test_a_slow_fetch_takes_as_long_as_it_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,6 +40,6 @@ def test_a_silent_command_is_ended(
 ) -> None:
     """Of a fetch the code host is the cause, which may pass; of a command without a host it is not."""
     with pytest.raises(GitCommandError) as raised:
-        runner(tmp_path, monkeypatch, SILENT, [])(command)
+        runner(tmp_path, monkeypatch, SILENT, [], 0.3)(command)
 
     assert raised.value.is_passing == passes

@@ -1,91 +1,31 @@
-"""Agents that take inodes, threads, sockets or pipes; and who is to blame when the disk is nearly full."""
+"""Who is to blame when the disk is nearly full."""
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from service.execution import disk
 from service.execution.disk import SharedDisk, Usage
 from service.settings import AgentLimits
-from tests.service.conftest import Api
+from tests.service.conftest import UNBOXED, Api
+from tests.service.test_containment import ROGUE
 from tests.service_process import ROOT, demo_setup, start_service
-
-GREEDY = """
-import json, os, pathlib, socket, sys, threading, time
-deed = json.load(sys.stdin)["inputs"]["deed"]
-kept = []
-if deed == "threads":
-    for _ in range(3000): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-if deed == "sockets":
-    # Each process has few, sockets or pipes; all of either kind would be allowed, and together they are too many.
-    for number in range(16):
-        if os.fork() == 0:
-            kept = [os.pipe() if number % 2 else socket.socketpair() for _ in range(25)]
-            time.sleep(600)
-if deed == "descriptors":
-    try:
-        while True: kept.append(os.open("/dev/null", os.O_RDONLY))
-    except OSError as error: sys.exit(f"{len(kept)} opened: {error}")
-if deed == "inodes":
-    number = 0
-    while True:
-        folder = pathlib.Path(f"folder-{number}"); folder.mkdir(); number += 1
-        for name in range(200): (folder / str(name)).touch()
-if deed == "space":
-    for number in range(1000): pathlib.Path(str(number)).write_bytes(os.urandom(4 << 20))
-time.sleep(600)
-"""
-
-
-def greedy_service(folder: Path, settings: str) -> Any:
-    """A service whose agent `greedy` takes what its task names."""
-    (folder / "greedy.py").write_text(GREEDY, "utf-8")
-    setup = demo_setup(folder)
-    setup["agents"].append({"name": "greedy", "argv": ["{python}", str(folder / "greedy.py")], "timeout_s": 300})
-    return start_service(folder, setup=setup, settings=f'[execution]\nsandbox = "none"\n{settings}')
-
-
-@pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A service with tight limits."""
-    limits = "processes = 100\nsockets = 500\nopen_files = 64\nworkspace_files = 3000\n"
-    service = greedy_service(tmp_path_factory.mktemp("greedy"), f"[execution.agent]\n{limits}")
-    yield Api(service)
-    assert service.stop() == 0
-
-
-@pytest.mark.parametrize(
-    ("deed", "reason"),
-    [
-        ("threads", "threads included, 100 allowed (processes)"),
-        ("sockets", "sockets and pipes open at once, 500 allowed (sockets)"),
-        ("descriptors", "exited with status 1"),
-        ("inodes", "files, 3000 allowed (workspace_files)"),
-    ],
-)
-def test_an_agent_that_takes_too_many_ends_with_the_limits_name(narrow: Api, deed: str, reason: str) -> None:
-    """Threads count as processes, sockets and pipes of all processes together, and empty files as files."""
-    run_id = narrow.begin("greedy", deed=deed)
-
-    assert narrow.ended(run_id)["status"] == "failed"
-    turn = narrow.service.admin("run", run_id, "--log")["turns"][0]
-    assert reason in turn["failure"]
-    if deed == "descriptors":
-        assert "Too many open files" in turn["log"]
 
 
 def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: Path) -> None:
     """Space and inodes alike: the failure names the reserve, and turns of others complete."""
+    (small_disk / "rogue.py").write_text(ROGUE, "utf-8")
+    setup = demo_setup(small_disk)
+    setup["agents"].append({"name": "rogue", "argv": ["{python}", str(small_disk / "rogue.py")]})
     reserve = f"disk_reserve_bytes = {96 << 20}\ndisk_reserve_files = 8000\n"
-    service = greedy_service(small_disk, f"concurrency = 3\n[execution.agent]\n{reserve}")
+    settings = f"{UNBOXED}concurrency = 3\nput_back_s = 0.5\nlook_s = 0.1\n[execution.agent]\n{reserve}"
+    service = start_service(small_disk, setup=setup, settings=settings)
     try:
         api = Api(service)
         honest = [api.start(f"note {number}") for number in range(2)]
-        greedy = [api.begin("greedy", deed=deed) for deed in ("space", "inodes")]
+        greedy = [api.begin("rogue", deed=deed) for deed in ("disk", "inodes 20000")]
         honest += [api.start(f"note {number}") for number in range(2, 4)]
         failures = [api.ended(run_id) and service.admin("run", run_id)["turns"][0]["failure"] for run_id in greedy]
 

@@ -1,13 +1,12 @@
 """The work of a turn that pushed nothing: it is kept as a patch, and the next turn can begin with it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.service.conftest import Api
+from tests.service.conftest import Api, Own
 from tests.service_process import git, put_hook
 from tests.waiting import COLD_START_S, eventually
 
@@ -33,15 +32,11 @@ sleep 10000
 
 
 @pytest.fixture
-def at_work(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> tuple[Api, Path]:
+def at_work(own: Own, tmp_path: Path) -> tuple[Api, Path]:
     """An organization with a repository of its own, and an agent that does as it is told."""
     api, bare = own()
     api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"])
     return api, bare
-
-
-def turns_of(api: Api, run_id: str) -> list[dict[str, Any]]:
-    return list(api.get(f"/external/runs/{run_id}").json()["turns"])
 
 
 def told(turn: dict[str, Any]) -> dict[str, Any]:
@@ -49,15 +44,9 @@ def told(turn: dict[str, Any]) -> dict[str, Any]:
     return dict(json.loads(turn["summary"]))
 
 
-def go_on(api: Api, run_id: str, words: str, start_from: str = "") -> Any:
-    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-    body = {"instructions": words, "repository": reference, "run_id": run_id}
-    return api.post("/external/runs", body, params={"start_from": start_from} if start_from else None)
-
-
 def continued(api: Api, run_id: str, words: str, start_from: str = "") -> dict[str, Any]:
     """Give a run another turn, and return the run when it has ended."""
-    go_on(api, run_id, words, start_from)
+    api.follow(run_id, words, start_from=start_from)
     return api.ended(run_id)
 
 
@@ -68,9 +57,7 @@ def ran(api: Api, words: str, agent: str = "worker") -> str:
     return run_id
 
 
-def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(
-    own: Callable[..., tuple[Api, Path]], tmp_path: Path
-) -> None:
+def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(own: Own, tmp_path: Path) -> None:
     """Its change is the turn's diff, is not pushed, and is what the next turn begins with by itself."""
     api, bare = own()
     script = tmp_path / "hanging.sh"
@@ -81,9 +68,9 @@ def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(
     failed = api.ended(run_id)
     patch = api.get(f"/external/runs/{run_id}/turns/1/diff")
     branches = git("branch", "--format=%(refname:short)", cwd=bare).split()
-    again = go_on(api, run_id, "go on")
+    again = api.follow(run_id, "go on")
     done = api.ended(run_id)
-    first, second = turns_of(api, run_id)
+    first, second = api.turns(run_id)
 
     assert (failed["status"], again.status_code, done["status"]) == ("failed", 201, "completed"), api.log(run_id, 2)
     assert branches == ["main"], "nothing of it was pushed"
@@ -97,14 +84,14 @@ def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(
     assert "Turn 1 was not finished: what it changed is in the checkout" in api.log(run_id, 2)
 
 
-@pytest.mark.parametrize("start_from", ["branch", "", "patch"])
+@pytest.mark.parametrize("start_from", ["branch", ""])
 def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path], start_from: str) -> None:
     """By default with what was kept, whatever the failure was; either way the agent is told what stands."""
     api, bare = at_work
     run_id = ran(api, "write done.txt ok")
     continued(api, run_id, "write half.txt half; delete done.txt; fail")
     done = continued(api, run_id, "write more.txt more", start_from)
-    _, failed, last = turns_of(api, run_id)
+    _, failed, last = api.turns(run_id)
     pushed = git("ls-tree", "--name-only", done["branch_name"], cwd=bare).split()
     report = told(last)
 
@@ -121,7 +108,7 @@ def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path], start_
         assert pushed == ["README.md", "done.txt", "more.txt"]
 
 
-@pytest.mark.parametrize("moved", ["elsewhere", "in the same place", "rewritten"])
+@pytest.mark.parametrize("moved", ["in the same place", "rewritten"])
 def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path], tmp_path: Path, moved: str) -> None:
     """It is merged; conflicts are marked and named; only where its base is gone it is dropped, and that is said."""
     api, bare = at_work
@@ -133,12 +120,14 @@ def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path], tmp_path: 
     if moved == "rewritten":
         git("checkout", "--quiet", "--orphan", "other", cwd=clone)
         (clone / "done.txt").unlink()
-    (clone / ("done.txt" if moved == "in the same place" else "other.txt")).write_text("three\n")
+    (clone / "other.txt").write_text("three\n")
+    if moved == "in the same place":
+        (clone / "done.txt").write_text("three\n")
     git("add", "--all", cwd=clone)
     git(*identity, "commit", "--quiet", "-m", "moved", cwd=clone)
     git("push", "--quiet", "--force", "origin", f"HEAD:{run['branch_name']}", cwd=clone)
     done = continued(api, run_id, "write more.txt more")
-    report = told(turns_of(api, run_id)[2])
+    report = told(api.turns(run_id)[2])
     text = git("show", f"{done['branch_name']}:done.txt", cwd=bare) if moved != "rewritten" else ""
 
     if moved == "rewritten":
@@ -146,26 +135,9 @@ def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path], tmp_path: 
         assert (report["begun"]["from"], report["files"]) == ("branch", ["other.txt"])
     else:
         assert report["begun"]["from"] == "patch"
-        assert "half.txt" in report["files"]
-        is_marked = moved == "in the same place"
-        assert ("resolve the conflicts marked in done.txt" in report["begun"]["text"]) == is_marked
-        assert ("<<<<<<<" in text) == is_marked
-        assert text == "two" or is_marked
-
-
-def test_a_turn_whose_set_up_failed_left_nothing_that_could_be_dropped(
-    own: Callable[..., tuple[Api, Path]], tmp_path: Path
-) -> None:
-    """Its agent did not begin, and the next one is told of no changes."""
-    flag = tmp_path / "flag"
-    api, _ = own(setup={"run": [f"test -e {flag}"]})
-    api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"])
-    run_id = ran(api, "write done.txt ok")
-    flag.touch()
-    continued(api, run_id, "write done.txt ok")
-    first, second = turns_of(api, run_id)
-
-    assert (first["failure_kind"], first["files"], told(second)["begun"]) == ("setup_failed", None, None)
+        assert {"half.txt", "other.txt"} <= set(report["files"])
+        assert "resolve the conflicts marked in done.txt" in report["begun"]["text"]
+        assert "<<<<<<<" in text
 
 
 def test_a_branch_that_is_gone_is_said_to_be_gone(at_work: tuple[Api, Path]) -> None:
@@ -176,21 +148,21 @@ def test_a_branch_that_is_gone_is_said_to_be_gone(at_work: tuple[Api, Path]) -> 
     continued(api, run_id, "write half.txt half; fail")
     git("branch", "-D", branch, cwd=bare)
     continued(api, run_id, "write more.txt more", "patch")
-    report, text = told(turns_of(api, run_id)[2]), f"The branch {branch} is gone, and was made again from main: what "
+    report, text = told(api.turns(run_id)[2]), f"The branch {branch} is gone, and was made again from main: what "
 
     assert report["begun"]["text"].startswith(f"{text}earlier turns pushed is there only if it was merged. ")
     assert (report["begun"]["from"], report["files"]) == ("patch", ["half.txt"])
     assert text in api.log(run_id, 3)
 
 
-def test_a_patch_without_its_secret_is_dropped_and_said(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+def test_a_patch_without_its_secret_is_dropped_and_said(own: Own, tmp_path: Path) -> None:
     """What a change takes out may be a secret, which is stored nowhere: not for want of a branch that fits."""
     api, _ = own({"keys.txt": "one\ns3cr3t\n"})
     api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"], "--env", "SECRET")
     run_id = ran(api, "write keys.txt one; fail")
     patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
     continued(api, run_id, "write more.txt more", "patch")
-    first, second = turns_of(api, run_id)
+    first, second = api.turns(run_id)
 
     assert (first["files"], "-[masked]" in patch, "s3cr3t" in patch) == (1, True, False)
     assert told(second)["begun"]["text"].startswith(
@@ -204,10 +176,10 @@ def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> Non
     run_id = api.begin("worker", instructions="write half.txt half; wait")
     eventually(lambda: "at work" in api.log(run_id), "the agent is at work", COLD_START_S)
     api.post(f"/external/runs/{run_id}/cancel", {})
-    eventually(lambda: turns_of(api, run_id)[0]["files"] == 1, "the change is kept")
+    eventually(lambda: api.turns(run_id)[0]["files"] == 1, "the change is kept")
     patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
     continued(api, run_id, "write more.txt more", "patch")
-    first, second = turns_of(api, run_id)
+    first, second = api.turns(run_id)
 
     assert (first["outcome"], "+half" in patch) == ("cancelled", True)
     assert told(second)["files"] == ["half.txt"]
@@ -225,7 +197,7 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
     away.rename(bare)
     continued(api, run_id, "write last.txt last; fail")
     continued(api, run_id, "write end.txt end")
-    first, second, third, fourth = turns_of(api, run_id)
+    first, second, third, fourth = api.turns(run_id)
 
     assert ("the push was refused" in first["reason"], first["files"]) == (True, 1)
     assert (second["outcome"], second["files"], second["from_turn"]) == ("failed", None, 1)
@@ -241,12 +213,12 @@ def test_a_turn_that_never_began_leaves_what_was_kept_before_it(at_work: tuple[A
     # Turns of one branch wait for each other.
     other = api.begin("worker", fields={"branch_name": branch}, instructions="wait")
     eventually(lambda: "at work" in api.log(other), "the branch is in use", COLD_START_S)
-    go_on(api, run_id, "never", "patch")
+    api.follow(run_id, "never", start_from="patch")
     for one in (run_id, other):
         api.post(f"/external/runs/{one}/cancel", {})
-    answer = go_on(api, run_id, "write more.txt more", "patch")
+    answer = api.follow(run_id, "write more.txt more", start_from="patch")
     api.ended(run_id)
-    _, never, last = turns_of(api, run_id)
+    _, never, last = api.turns(run_id)
     report = told(last)
 
     assert (never["outcome"], never["started_at"], answer.status_code) == ("cancelled", None, 201)
@@ -258,23 +230,21 @@ def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(a
     """A wish that cannot be met is refused before the run is queued."""
     api, _ = at_work
     run_id = ran(api, "write Jenkinsfile x")
-    first = turns_of(api, run_id)[0]
+    first = api.turns(run_id)[0]
     patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
     other = ran(api, "fail")
-    refused = go_on(api, other, "go", "patch")
-    odd = go_on(api, other, "go", "elsewhere")
+    refused = api.follow(other, "go", start_from="patch")
+    odd = api.follow(other, "go", start_from="elsewhere")
     reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
     new = api.post("/external/runs?start_from=patch", {"instructions": "go", "repository": reference})
 
     assert ("change.protected" in first["reason"], first["files"], "b/Jenkinsfile" in patch) == (True, 1, True)
     assert (refused.status_code, refused.json()["error_code"]) == (409, "nothing_kept")
     assert [(one.status_code, one.json()["error_code"]) for one in (odd, new)] == [(400, "invalid_query")] * 2
-    assert turns_of(api, other)[0]["files"] == 0
+    assert api.turns(other)[0]["files"] == 0
 
 
-def test_an_agent_without_the_document_is_told_in_its_instructions(
-    own: Callable[..., tuple[Api, Path]], tmp_path: Path
-) -> None:
+def test_an_agent_without_the_document_is_told_in_its_instructions(own: Own, tmp_path: Path) -> None:
     """One sentence in front of them; they are stored as they were given."""
     api, bare = own()
     script = tmp_path / "echoing.sh"
@@ -286,4 +256,4 @@ def test_an_agent_without_the_document_is_told_in_its_instructions(
     told = git("show", f"{done['branch_name']}:told.txt", cwd=bare)
 
     assert told == ("Turn 1 was not finished: what it changed is in the checkout, and not committed yet.\n\ngo on")
-    assert turns_of(api, run_id)[1]["instructions"] == "go on"
+    assert api.turns(run_id)[1]["instructions"] == "go on"

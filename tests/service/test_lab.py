@@ -47,26 +47,6 @@ def test_the_lab_refuses_to_listen_beyond_this_machine(tmp_path: Path) -> None:
     assert (ended.returncode, "only available on loopback" in ended.stderr) == (2, True)
 
 
-SENSELESS = [
-    ("/faults", {"operation": "sing", "kind": "reset"}, "operation"),
-    ("/faults", {"operation": "list_runs", "kind": "status"}, "status"),
-    ("/faults", {"operation": "list_runs", "kind": "reset", "status": 503}, "status"),
-    ("/faults", {"operation": "list_runs", "kind": "partial"}, "create_organization"),
-    ("/faults", {"operation": "list_runs", "kind": "status", "status": 429, "retry_after": "1\r\nX: y"}, "retry"),
-    ("/runs", {"organization": "acme", "runs": 1, "span": "long"}, "duration"),
-    ("/runs", {"organization": "acme", "runs": 1, "until": "1970-01-02T00:00:00Z"}, "1970"),
-    ("/runs", {"organization": "acme", "runs": 1, "rhythm": "team", "active": 1}, "active"),
-]
-
-
-def test_an_order_that_makes_no_sense_is_400_and_named(lab: Any) -> None:
-    """Nothing is put on the script."""
-    for path, document, named in SENSELESS:
-        answer = lab.post(path, document)
-        assert (answer.status_code, named in answer.json()["message"]) == (400, True), document
-    assert lab.state()["faults"] == []
-
-
 def test_a_token_lives_as_long_as_its_duration_says(lab: Any) -> None:
     """Valid until a minute before the end, 401 after it, valid again when the clock is right; 30 days by default."""
     created_at = lab.api.run(lab.api.start("x"))["created_at"]
@@ -113,17 +93,6 @@ def test_history_is_listed_like_any_other_and_made_once_of_a_seed(lab: Any) -> N
     assert {run["run_id"] for run in found}.isdisjoint(run["run_id"] for run in listed(lab))
 
 
-def test_a_made_up_run_says_that_no_agent_worked(lab: Any) -> None:
-    """In place of a log that was never written, and as the reason why nothing changed."""
-    order(lab)
-    run_id = next(run["run_id"] for run in listed(lab) if run["status"] == "completed")
-    log = lab.api.get(f"/external/runs/{run_id}/turns/1/log")
-    (turn,) = lab.api.get(f"/external/runs/{run_id}").json()["turns"]
-
-    assert (log.status_code, log.json()["message"]) == (410, turn["reason"])
-    assert turn["reason"] == "the lab made this turn up: no agent worked, so it has no log and no change"
-
-
 def test_reset_removes_what_was_made_up_and_nothing_else(lab: Any) -> None:
     """Active runs are the newest, for looking at: no worker takes them up; an ended one can be continued."""
     order(lab, runs=300, active=10, repositories=1)
@@ -141,20 +110,6 @@ def test_reset_removes_what_was_made_up_and_nothing_else(lab: Any) -> None:
     assert lab.reset()["runs_removed"] == 300
     assert listed(lab) == []
     assert lab.api.run(real)["status"] == "completed"
-
-
-def test_an_organization_without_repositories_gets_made_up_ones(lab: Any) -> None:
-    """Names only: enough for lists and filters; an unknown organization is 404."""
-    lab.service.admin("org", "create", "Hollow", "--entitlement", "ServiceAPI")
-    value = lab.service.admin("token", "create", "--org", "hollow", "--scope", "admin")["value"]
-    order(lab, organization="hollow", runs=30, repositories=2)
-    headers = {"Authorization": f"Bearer {value}"}
-    runs = lab.api.get("/external/runs", headers=headers, params={"page_size": 30}).json()["runs"]
-    unknown = order(lab, organization="nobody")
-
-    assert {one["repository"]["data"]["owner"] for one in runs} == {"lab"}
-    assert len({one["repository"]["data"]["repo"] for one in runs}) == 2
-    assert (unknown.status_code, unknown.json()["error_code"]) == (404, "organization_not_found")
 
 
 def call(lab: Any, operation: str) -> httpx.Response:

@@ -1,16 +1,16 @@
 """Git LFS with the real git-lfs, submodules, and names that differ in case alone: nothing is lost without a word."""
 
+import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.lab import Received, Respond, Step
-from tests.service.conftest import Api
+from tests.service.conftest import Api, Make
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
 
@@ -73,20 +73,20 @@ def lfs(tmp_path: Path) -> Any:
     made.host.close()
 
 
-def worked(tenant: Callable[..., Api], folder: Path, url: str, words: str, **setup: Any) -> tuple[Api, dict[str, Any]]:
+def worked(tenant: Make, folder: Path, url: str, words: str, **setup: Any) -> tuple[Api, dict[str, Any]]:
     """Let a worker do a turn in a repository, and return the turn with its run's id and log."""
     repository = {"name": "api", "platform": "github", "path": "acme/api", "url": url, "setup": setup}
     api = tenant(repositories=[repository])
     api.add_agent(folder, "worker", WORKER, "--org", api.organization["slug"])
     run_id = api.begin("worker", instructions=words)
     run = api.ended(run_id)
-    (turn,) = api.get(f"/external/runs/{run_id}").json()["turns"]
+    (turn,) = api.turns(run_id)
     return api, turn | {"branch": run["branch_name"], "run_id": run_id, "log": api.log(run_id)}
 
 
 @NEEDS_LFS
 def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(
-    tenant: Callable[..., Api], tmp_path: Path, lfs: LfsHost
+    tenant: Make, tmp_path: Path, lfs: LfsHost
 ) -> None:
     """Changed and new ones are sent to the host's LFS server before the push; others stay as they are."""
     _, turn = worked(tenant, tmp_path, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
@@ -111,9 +111,7 @@ def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(
     ]
 
 
-def test_large_files_are_refused_by_name_unless_they_are_allowed(
-    tenant: Callable[..., Api], tmp_path: Path, lfs: LfsHost
-) -> None:
+def test_large_files_are_refused_by_name_unless_they_are_allowed(tenant: Make, tmp_path: Path, lfs: LfsHost) -> None:
     """Their contents would otherwise become ordinary files of the repository."""
     _, turn = worked(tenant, tmp_path, str(lfs.bare), CHANGES)
 
@@ -125,32 +123,72 @@ def test_large_files_are_refused_by_name_unless_they_are_allowed(
 
 
 @NEEDS_LFS
-@pytest.mark.parametrize(("lie", "said"), [(b"lie", "old.bin"), (None, "old.bin")], ids=["other content", "no content"])
-def test_a_server_that_does_not_give_a_large_file_is_an_error(
-    tenant: Callable[..., Api], tmp_path: Path, lfs: LfsHost, lie: bytes | None, said: str
-) -> None:
+def test_a_server_that_does_not_give_a_large_file_is_an_error(tenant: Make, tmp_path: Path, lfs: LfsHost) -> None:
     """The agent is not started with a pointer in place of the file, nor with anything else."""
     oid = hashlib.sha256(b"old").hexdigest()
-    lfs.objects.pop(oid)
-    if lie is not None:
-        lfs.objects[oid] = lie
+    lfs.objects[oid] = b"lie"
     _, turn = worked(tenant, tmp_path, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
 
     assert turn["outcome"] == "failed"
-    assert oid[:10] in turn["reason"] or said in turn["reason"], turn["reason"]
+    assert oid[:10] in turn["reason"] or "old.bin" in turn["reason"], turn["reason"]
     assert "content:" not in turn["log"]
+
+
+def link(bare: Path, modules: dict[str, tuple[str, str]]) -> None:
+    """Add submodules to a bare repository's main branch: the address and the commit of each path."""
+    text = "".join(f'[submodule "{path}"]\n\tpath = {path}\n\turl = {url}\n' for path, (url, _) in modules.items())
+    blob = git("hash-object", "-w", "--stdin", cwd=bare, given=text)
+    index = ("--git-dir", str(bare), "-c", "core.bare=false")
+    git(*index, "read-tree", "main", cwd=bare)
+    entries = [
+        f"100644 blob {blob}\t.gitmodules",
+        *(f"160000 commit {sha}\t{path}" for path, (_, sha) in modules.items()),
+    ]
+    git(*index, "update-index", "--index-info", cwd=bare, given="\n".join(entries) + "\n")
+    tree = git(*index, "write-tree", cwd=bare)
+    git(
+        "update-ref",
+        "refs/heads/main",
+        git(*IDENTITY, "commit-tree", tree, "-p", "main", "-m", "m", cwd=bare),
+        cwd=bare,
+    )
+
+
+def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: Make, tmp_path: Path) -> None:
+    """Relative and full addresses, and theirs; other hosts and loops are remarked on, and changes are not committed."""
+    hosted = tmp_path / "hosted" / "acme"
+    inner = make_repository(hosted / "inner", {"inner.txt": "deep"})
+    lib = make_repository(hosted / "lib", {"code.c": "x"})
+    bare = make_repository(hosted / "api", {"README.md": "x"})
+    with contextlib.closing(GitHttpHost(tmp_path / "hosted")) as host:
+        head = git("rev-parse", "main", cwd=inner)
+        link(
+            lib,
+            {"inner": (f"{host.url}/acme/inner.git", head), "loop": ("../lib.git", git("rev-parse", "main", cwd=lib))},
+        )
+        modules = {"vendor/lib": ("../lib.git", git("rev-parse", "main", cwd=lib))}
+        link(bare, modules | {"vendor/far": ("https://elsewhere.example/x.git", head)})
+        words = "print('seen:', pathlib.Path('vendor/lib/inner/inner.txt').read_text())\n"
+        words += "pathlib.Path('vendor/lib/code.c').write_text('y')\npathlib.Path('own.txt').write_text('o')"
+        _, turn = worked(tenant, tmp_path, f"{host.url}/acme/api.git", words, submodules=True)
+
+    assert turn["outcome"] == "completed", (turn["reason"], turn["log"])
+    assert "seen: deep" in turn["log"]
+    assert "the submodule vendor/far is not fetched: only those on 127.0.0.1 are" in turn["log"]
+    assert "files in submodules are not committed: vendor/lib\n" in turn["log"]
+    changed = git("diff", "--name-only", "main", turn["branch"], cwd=bare).split()
+    assert changed == ["own.txt"]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("pathlib.Path('x.txt').write_text('x')", None),
         ("shutil.rmtree('vendor'); pathlib.Path('x.txt').write_text('x')", None),
         ("pathlib.Path('vendor/lib/code.c').write_text('x')", "files in submodules are not committed: vendor/lib"),
     ],
-    ids=["looks", "removes the folder", "works inside"],
+    ids=["removes the folder", "works inside"],
 )
-def test_a_submodule_stays_as_it_is(tenant: Callable[..., Api], tmp_path: Path, words: str, said: str | None) -> None:
+def test_a_submodule_stays_as_it_is(tenant: Make, tmp_path: Path, words: str, said: str | None) -> None:
     """The log says that it is not fetched, and that work inside it is not committed; its link is never lost."""
     library = make_repository(tmp_path / "lib", {"code.c": "x"})
     bare = make_repository(tmp_path / "api", {"README.md": "x"})
@@ -167,14 +205,3 @@ def test_a_submodule_stays_as_it_is(tenant: Callable[..., Api], tmp_path: Path, 
     assert said is None or said in turn["log"]
     assert "160000 commit" in tree
     assert ("x.txt" in tree) == (said is None)
-
-
-def test_names_that_are_alike_elsewhere_are_remarked_on(tenant: Callable[..., Api], tmp_path: Path) -> None:
-    """They are pushed, for some projects need them; the log names them."""
-    bare = make_repository(tmp_path / "api", {"README.md": "x"})
-    words = "[pathlib.Path(name).write_text('x') for name in ('readme.md', 'n\\u00fc.txt', 'nu\\u0308.txt', 'other')]"
-    _, turn = worked(tenant, tmp_path, str(bare), words)
-
-    assert turn["outcome"] == "completed"
-    line = next(line for line in turn["log"].splitlines() if "as on macOS and Windows: " in line)
-    assert {*line.partition("Windows: ")[2].split(", ")} == {"README.md", "readme.md", "nu\u0308.txt", "n\u00fc.txt"}

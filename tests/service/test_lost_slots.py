@@ -27,7 +27,7 @@ SETTINGS = """
 sandbox = "none"
 concurrency = 1
 worker_ttl_s = 1
-put_back_s = 2
+put_back_s = 0.5
 [execution.agent]
 disk_reserve_bytes = 67108864
 disk_reserve_files = 0

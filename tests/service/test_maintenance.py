@@ -73,4 +73,4 @@ def status(api: Api) -> dict[str, Any]:
 
 
 def reason(api: Api, run_id: str) -> str:
-    return str(api.get(f"/external/runs/{run_id}").json()["turns"][-1]["reason"])
+    return str(api.turns(run_id)[-1]["reason"])

@@ -22,7 +22,7 @@ from service.store import invitations, turns, workers
 from service.store.database import Database
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
-from tests.service.conftest import BARE, BOTH, NOW, Api, accepted, organization
+from tests.service.conftest import BARE, NOW, Api, accepted, organization
 from tests.service.conftest import METRICS_TOKEN as TOKEN
 from tests.service_process import refused_start
 
@@ -57,7 +57,6 @@ def accept(database: Database, slug: str, age_s: int = 0, count: int = 1) -> str
     return first
 
 
-@BOTH
 def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: ServiceMetrics) -> None:
     """By organization; what ended is gone from the next scrape, and the sum over nothing is zero."""
     first, second = accept(database, "acme", age_s=90), accept(database, "other", age_s=30, count=2)

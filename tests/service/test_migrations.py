@@ -17,6 +17,7 @@ from service.store import migrations, organizations
 from service.store.database import Database, DatabaseError
 from service.store.schema import VERSION, metadata
 from tests.service_process import refused_start
+from tests.waiting import present
 
 STEP = """
 import sqlalchemy as sa
@@ -78,8 +79,7 @@ def test_an_older_database_becomes_what_a_new_one_is(database: Database, older: 
 
     with database.write() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-        found = organizations.by_slug(connection, "acme")
-    assert found is not None
+        found = present(organizations.by_slug(connection, "acme"))
     assert (found.name, found.day_usd) == ("Acme", None)
     assert shape(database) == migrated
     assert migrated["version"] == [f"{VERSION:04}"]

@@ -48,6 +48,27 @@ def test_a_mirror_keeps_two_names_however_many_branches_were_fetched(
     assert listed == ["refs/fetched/branch", "refs/fetched/default"]
 
 
+def test_a_few_large_files_come_with_progress_and_packs_stay_few(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git would unpack few objects without a word; every branch stays readable when small packs become one."""
+    monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 3)
+    said: list[str] = []
+    (tmp_path / "mirrors").mkdir()
+    mirror = RepositoryMirror(tmp_path / "mirrors", str(repository), GitRunner(tmp_path, 300, progress=said.append))
+    mirror.fetch("next")
+    for number in range(8):
+        tree = git("mktree", cwd=repository, given="").strip()
+        made = git(*("-c", "user.name=t", "-c", "user.email=t"), "commit-tree", tree, "-m", str(number), cwd=repository)
+        move(repository, "next", made.strip())
+        last = mirror.fetch("next")
+
+    assert any(line.startswith("Receiving objects: 100%") for line in said), said
+    assert len(list((mirror.git_dir / "objects/pack").glob("*.pack"))) <= 4
+    assert git("cat-file", "-t", last.branches["next"], cwd=mirror.git_dir) == "commit"
+    assert git("cat-file", "-t", last.branches["main"], cwd=mirror.git_dir) == "commit"
+
+
 def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
     """Git matches the ends of names; a HEAD that points nowhere is no default branch."""
     for name in ("refs/heads/fix", "a/HEAD"):

@@ -2,7 +2,6 @@
 
 import platform
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from service.execution.sandbox import NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
 from tests import service_process
-from tests.service.conftest import BARE, NEEDS_SANDBOX, OPERATOR, Api
+from tests.service.conftest import BARE, NEEDS_SANDBOX, OPERATOR, Make
 from tests.service.test_page import Browser, text_of
 from tests.service_process import ROOT, command
 
@@ -40,7 +39,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @NEEDS_SANDBOX
 def test_runs_wait_until_bubblewrap_works(
-    start: Callable[..., Api], programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Make, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API works, no agent starts, and log, status, page and /readyz name the command; then the run is executed."""
     soon = "from service.execution import worker; worker.SANDBOX_PAUSE_S = 0.2"
@@ -80,9 +79,7 @@ def test_runs_wait_until_bubblewrap_works(
     ("about", "advice"),
     [
         ({"ID": "debian"}, 'run "apt install bubblewrap"'),
-        ({"ID": "linuxmint", "ID_LIKE": "ubuntu debian"}, 'run "apt install bubblewrap"'),
         ({"ID": "fedora"}, 'run "dnf install bubblewrap"'),
-        ({"ID": "rocky", "ID_LIKE": "rhel centos fedora"}, 'run "dnf install bubblewrap"'),
         ({"ID": "arch"}, "install the package bubblewrap"),
     ],
 )
@@ -101,7 +98,6 @@ def test_a_missing_bubblewrap_is_named_with_the_distributions_command(
         ("setting up uid map: Permission denied", "kernel/apparmor_restrict_unprivileged_userns=1", "AppArmor forbids"),
         ("No permissions to create a namespace", "kernel/unprivileged_userns_clone=0", "unprivileged_userns_clone=1"),
         ("Creating new namespace failed", "user/max_user_namespaces=0", "max_user_namespaces=15000"),
-        ("Unknown option --disable-userns", "kernel/apparmor_restrict_unprivileged_userns=0", "0.8 or newer is needed"),
         ("Creating new namespace failed", "user/max_user_namespaces=9", "allow user namespaces on this machine"),
     ],
 )

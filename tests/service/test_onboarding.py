@@ -2,7 +2,7 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
@@ -17,6 +17,7 @@ from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.service.conftest import WEBHOOK as HOOK
+from tests.service.conftest import Make
 from tests.service.forge.forges import PROJECT, GitLabForge
 
 BY_PATH: Final = ProjectKey(None, "acme/web")
@@ -173,7 +174,7 @@ def ask(api: Any, **project: Any) -> Any:
     return api.post("/external/gitlab/projects", project)
 
 
-def test_a_project_is_onboarded_and_then_already_connected(tenant: Callable[..., Any], api: Any) -> None:
+def test_a_project_is_onboarded_and_then_already_connected(tenant: Make, api: Any) -> None:
     """The first time onboarded, every further time already_connected; afterwards runs know it by its path."""
     clone_url = f"{api.service.data_dir.parent}/repositories/{{path}}.git"
     api = tenant(hosts=[{"platform": "gitlab", "probe": "git", "clone_url": clone_url, "host": "gitlab.example"}])
@@ -186,7 +187,7 @@ def test_a_project_is_onboarded_and_then_already_connected(tenant: Callable[...,
     assert run.status_code == 201
 
 
-def test_what_cannot_be_onboarded_is_told(api: Any, tenant: Callable[..., Any]) -> None:
+def test_what_cannot_be_onboarded_is_told(api: Any, tenant: Make) -> None:
     """An id or a path that can be is needed, and a GitLab host; a project that cannot be read fails visibly."""
     body = ask(api, project_path="acme/missing").json()
     nowhere = ask(tenant(), project_path="a/b")
@@ -205,7 +206,7 @@ def host_at(gitlab: GitLabForge, **options: str) -> dict[str, str]:
     return {"platform": "gitlab", "api_url": gitlab.url, "host": "gitlab.example"} | options
 
 
-def test_an_address_that_is_not_the_project_s_is_refused(tenant: Callable[..., Any], gitlab: GitLabForge) -> None:
+def test_an_address_that_is_not_the_project_s_is_refused(tenant: Make, gitlab: GitLabForge) -> None:
     """What GitLab names is cloned and pushed to: another host, another project or a folder of ours is not taken."""
     api = tenant(hosts=[host_at(gitlab)])
     for address in (
@@ -226,9 +227,7 @@ def test_an_address_that_is_not_the_project_s_is_refused(tenant: Callable[..., A
         assert "--clone-url" in body["error"]
 
 
-def test_projects_outside_the_connected_group_are_not_onboarded(
-    tenant: Callable[..., Any], gitlab: GitLabForge
-) -> None:
+def test_projects_outside_the_connected_group_are_not_onboarded(tenant: Make, gitlab: GitLabForge) -> None:
     """By id, and by path, also where a clone URL would lead to it; a run on one is unknown, too."""
     for options in ({}, {"clone_url": "/srv/{path}.git"}):
         api = tenant(hosts=[host_at(gitlab, group="beta, acme/web", **options)])
@@ -240,9 +239,7 @@ def test_projects_outside_the_connected_group_are_not_onboarded(
         assert (run.status_code, run.json()["error_code"]) == (400, "unknown_repository")
 
 
-def test_the_webhook_is_set_with_a_token_that_may(
-    tenant: Callable[..., Any], equipped: Any, gitlab: GitLabForge
-) -> None:
+def test_the_webhook_is_set_with_a_token_that_may(tenant: Make, equipped: Any, gitlab: GitLabForge) -> None:
     """Once, with URL, secret and events from service.toml; the path comes from GitLab, and a right id wins over it."""
     api = tenant(on=equipped, hosts=[host_at(gitlab, token_env="GITLAB_TOKEN_HERE")])
     unknown = ask(api, project_id=7).json()

@@ -4,14 +4,13 @@ import contextlib
 import email
 import email.policy
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
 
-from tests.service.conftest import BARE, Api
+from tests.service.conftest import BARE, Make
 
 
 def invitation(api: Any, organization_id: str) -> email.message.EmailMessage:
@@ -85,7 +84,7 @@ def test_the_invitation_code_becomes_a_token_once(api: Any) -> None:
         api.service.admin("org", "accept-invitation", code)
 
 
-def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Callable[..., Api]) -> None:
+def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> None:
     """The newest first, with where its mail goes; sent again, the old code is void, and an accepted one stays."""
     api = tenant(entitlements=["ServiceAPI", "CreateOrganizations"])
     first, second = (created(api, email=f"{name}@customer.example").json()["organization_id"] for name in "ab")

@@ -18,9 +18,9 @@ import pytest
 from tests import service_process
 from tests.lab import free_port
 from tests.program import ROOT
-from tests.service.conftest import UNBOXED, Api, http_client
+from tests.service.conftest import UNBOXED, Api
 from tests.service_process import git, make_repository
-from tests.waiting import eventually
+from tests.waiting import eventually, present
 
 pytestmark = pytest.mark.campaign
 AXE: Final = ROOT / ".venv/.npm/node_modules/axe-core/axe.min.js"
@@ -203,8 +203,7 @@ def invited(api: Api, address: str) -> tuple[str, str]:
     made = api.post("/external/organizations", {"email": address}).json()
     raw = (api.service.outbox / f"{made['organization_id']}.eml").read_bytes()
     mail: Any = email.message_from_bytes(raw, policy=email.policy.default)
-    link = re.search(r"http://\S+/invitation\?code=\S+", mail.get_body(("plain",)).get_content())
-    assert link is not None
+    link = present(re.search(r"http://\S+/invitation\?code=\S+", mail.get_body(("plain",)).get_content()))
     return made["organization_slug"], link[0]
 
 
@@ -357,100 +356,6 @@ def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person]
     assert not found, "\n".join(f"{name}: {one}"[:500] for name, faults in found.items() for one in faults)
 
 
-CRAWL = """
-const done = arguments[0], found = new Set(["/"]), forms = new Set();
-(async () => {
-  for (const path of found) {
-    const answer = await fetch(path);
-    if (!(answer.headers.get("content-type") || "").startsWith("text/html")) continue;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const one of page.querySelectorAll("a[href^='/']")) found.add(one.getAttribute("href").split("#")[0]);
-    for (const one of page.querySelectorAll("form[method=post]")) forms.add(one.getAttribute("action"));
-    for (const one of page.querySelectorAll("[data-log]")) found.add(one.dataset.log);
-  }
-  return [[...found], [...forms]];
-})().then(done);
-"""
-ASK = """
-const [paths, forms, done] = arguments, csrf = document.querySelector("[name=csrf]").value;
-(async () => {
-  const said = {};
-  for (const path of paths) { const answer = await fetch(path); said[path] = [answer.status, await answer.text()]; }
-  for (const path of forms) {
-    const body = new URLSearchParams({csrf, instructions: "x"});
-    const answer = await fetch(path, {method: "POST", body});
-    said["POST " + path] = [answer.status, await answer.text()];
-  }
-  return said;
-})().then(done);
-"""
-
-
-def test_no_address_of_an_organization_shows_anything_to_another(
-    site: Api, sit_down: Callable[[], Person], tmp_path: Path
-) -> None:
-    """Every address and form that one's pages lead to, tried in the other's browser as well as in their own."""
-    mine, other = (customer(site, tmp_path, name) for name in ("mine", "other"))
-    run_id = mine.start("something secret", "mine/api")
-    mine.ended(run_id)
-    people = [sit_down(), sit_down()]
-    for person, api in zip(people, (mine, other), strict=True):
-        person.open("/settings/members")
-        person.sign_in(api.token)
-        person.type("#email", f"jane@{api.organization['slug']}.example")
-        person.press("main form button")
-    paths, forms = people[0].driver.execute_async_script(CRAWL)
-    assert {f"/runs/{run_id}", f"/runs/{run_id}/changes", f"/runs/{run_id}/changes.patch"} <= set(paths)
-    assert {f"/runs/{run_id}/reply", f"/settings/tokens/{mine.organization['tokens'][0]['id']}/revoke"} <= set(forms)
-
-    forms = [one for one in forms if re.search(r"/(run|tok|mem)_", one)]
-    answered = people[1].driver.execute_async_script(ASK, paths, forms)
-    marks = ("something secret", "mine", run_id, mine.organization["tokens"][0]["id"])
-    for path, (status, text) in answered.items():
-        is_theirs = any(one in path for one in (run_id, "tok_", "mem_"))
-        assert not is_theirs or status == 404, path
-        # What the address itself says may be answered again.
-        assert not [one for one in marks if one in text and one not in path], path
-    assert people[0].driver.execute_async_script(ASK, [f"/runs/{run_id}"], [])[f"/runs/{run_id}"][0] == 200
-    assert len(mine.get(f"/external/runs/{run_id}").json()["turns"]) == 1
-
-
-def test_everything_but_following_works_without_scripts(
-    site: Api, sit_down: Callable[[], Person], tmp_path: Path
-) -> None:
-    """Without TLS on this machine too, under both of its names; the page of a working run reloads itself."""
-    api = customer(site, tmp_path, "scriptless")
-    person = sit_down()
-    person.cdp("Emulation.setScriptExecutionDisabled", value=True)
-    for name in ("localhost", "127.0.0.1"):
-        person.base_url = site.service.base_url.removesuffix("/v1").replace("127.0.0.1", name)
-        person.open("/runs/new")
-        person.sign_in(api.token)
-        assert person.path == "/runs/new"
-        gate = tmp_path / name
-        person.type("#repository", "scriptless/api")
-        person.type("#instructions", f"wait {gate}")
-        person.press("form[method=post] button:not(.link)")
-        assert "Cancel this run" in person.text
-        gate.touch()
-        person.reads("completed")
-    person.press("nav[aria-label=Run] a[href*='/log']")
-    assert "scribe at work on turn 1" in person.text
-    person.press("nav[aria-label=Run] a")
-    person.type("#instructions", f"wait {tmp_path / 'never'}")
-    person.press(".reply button:not([name])")
-    person.press("main form button.danger")
-    person.reads("⊘ cancelled")
-    person.press("header a[href='/settings/tokens']")
-    person.press("main form button")
-    shown = person.attribute("#value", "value")
-    assert http_client(shown, site.service.base_url).get("/external/runs").status_code == 200
-    assert curl(person.attribute("pre", "textContent")) == 200
-    person.press("main a.button")
-    person.press("header button")
-    assert person.path == "/sign-in"
-
-
 def test_a_refused_reply_is_not_sent_by_itself(site: Api, sit_down: Callable[[], Person], tmp_path: Path) -> None:
     """A reply that came while another turn works stays on its page and is not sent when that turn ends."""
     api, gate = customer(site, tmp_path, "hasty"), tmp_path / "gate"
@@ -470,4 +375,4 @@ def test_a_refused_reply_is_not_sent_by_itself(site: Api, sit_down: Callable[[],
     eventually(lambda: "completed" in person.attribute("#log", "textContent"), "the log is followed to its end")
 
     assert "these are my words" in person.text
-    assert len(api.get(f"/external/runs/{run_id}").json()["turns"]) == 2
+    assert len(api.turns(run_id)) == 2

@@ -30,7 +30,7 @@ from tests.waiting import COLD_START_S, eventually
 
 # An hour, so that a worker which is only slow is never taken for dead.
 SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n[limits]\nrequests_per_minute = 100000\n'
-HASTY = SETTINGS.replace("worker_ttl_s = 3600", "worker_ttl_s = 5")
+HASTY = SETTINGS.replace("worker_ttl_s = 3600", "worker_ttl_s = 2")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def many(shared: Deployment, request: pytest.FixtureRequest) -> Iterator[Deploym
 
 
 hasty = pytest.mark.parametrize("many", [HASTY], indirect=True, ids=["hasty"])
-"""Workers take each other for dead after five seconds."""
+"""Workers take each other for dead after two seconds."""
 
 
 def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
@@ -229,10 +229,10 @@ def test_a_worker_with_a_full_disk_leaves_the_turns_to_others(many: Deployment) 
     full = many.begin("worker", machine="full")
     many.settings = SETTINGS
     worker = many.begin("worker", machine="second")
-    ended = [client.ended(run_id) for run_id in [client.start(f"write {number}") for number in range(3)]]
+    ended = [client.ended(run_id) for run_id in [client.start(f"write {number}") for number in range(2)]]
     places = {one["executor"]: one["concurrency"] for one in many.admin("status")["workers"]}
 
-    assert [run["status"] for run in ended] == ["completed"] * 3
+    assert [run["status"] for run in ended] == ["completed"] * 2
     assert (places[full.ready["worker"]], places[worker.ready["worker"]]) == (0, 2)
     assert full.log.count("the disk is nearly full") == 1
 

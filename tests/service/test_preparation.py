@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +12,8 @@ from service.agents.options import RepositorySetup
 from service.execution.preparation import Preparation
 from service.execution.workspace import Workspace
 from service.store.turns import NOTHING_CHANGED
-from tests.service.conftest import NEEDS_SANDBOX, Api
-from tests.service_process import command, git, make_repository
+from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own
+from tests.service_process import git, make_repository
 
 WORKER = """
 import json, os, pathlib
@@ -32,7 +30,7 @@ open(os.environ["RUNWARDEN_RESULT"], "w").write(json.dumps({"summary": json.dump
 
 
 @pytest.fixture
-def prepared(tenant: Callable[..., Api], equipped: Any, tmp_path: Path) -> Callable[..., tuple[Api, Path]]:
+def prepared(tenant: Make, equipped: Any, tmp_path: Path) -> Own:
     """`prepared(setup)` makes an organization whose one repository has this set-up."""
     repository = make_repository(tmp_path / "git" / "api", {"README.md": "# api\n"})
     script = tmp_path / "worker.py"
@@ -47,11 +45,11 @@ def prepared(tenant: Callable[..., Api], equipped: Any, tmp_path: Path) -> Calla
 
 
 def turn(api: Api, run_id: str) -> dict[str, Any]:
-    return dict(api.get(f"/external/runs/{run_id}").json()["turns"][-1])
+    return dict(api.turns(run_id)[-1])
 
 
 @NEEDS_SANDBOX
-def test_a_repository_is_set_up_before_the_agent(prepared: Callable[..., tuple[Api, Path]]) -> None:
+def test_a_repository_is_set_up_before_the_agent(prepared: Own) -> None:
     """With its variables, in the log; cached folders stay for the next run, only of turns that succeeded.
 
     They are never committed.
@@ -78,12 +76,11 @@ def test_a_repository_is_set_up_before_the_agent(prepared: Callable[..., tuple[A
     assert "set-up: touch built\n" in api.log(runs[0])
 
 
-def test_a_set_up_that_fails_is_the_turn_s_reason(own: Callable[..., tuple[Api, Path]]) -> None:
+def test_a_set_up_that_fails_is_the_turn_s_reason(own: Own) -> None:
     """A reason of its own; the agent is not started, and nothing is pushed."""
     for setup, reason in (
         ({"run": ["echo first", "echo broken; exit 3", "touch never"]}, "it exited with status 3"),
         ({"run": ["sleep 1000"], "timeout_s": 0.5}, "it passed its time limit of 0.5 s"),
-        ({"run": ["if"]}, "it exited with status 2"),
         ({"run": ["no-such-program"]}, "it exited with status 127, as where a command is missing"),
     ):
         api, repository = own(setup=setup)
@@ -114,9 +111,7 @@ SET_UP: Final = [
 ]
 
 
-def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(
-    own: Callable[..., tuple[Api, Path]], tmp_path: Path
-) -> None:
+def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(own: Own, tmp_path: Path) -> None:
     """It is there for the agent, and neither committed nor kept, so that it is not done twice; nor is it a question.
 
     A file that the agent changes further is the agent's as a whole; to undo a change and redo it is none.
@@ -129,11 +124,9 @@ def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(
     api.follow(run_id, "echo mine >> both; echo mine > new; echo mine >> made; chmod -x kept; rm edited; false")
     api.ended(run_id)
     kept = api.get(f"/external/runs/{run_id}/turns/2/diff").text
-    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-    body = {"instructions": "rm link", "repository": reference, "run_id": run_id}
-    api.post("/external/runs", body, params={"start_from": "patch"})
+    api.follow(run_id, "rm link", start_from="patch")
     done = api.ended(run_id)
-    first, second, third = api.get(f"/external/runs/{run_id}").json()["turns"]
+    first, second, third = api.turns(run_id)
     seen = json.loads(third["summary"])
     pushed = git("diff", "--name-status", "main", done["branch_name"], cwd=bare).split()
 
@@ -144,19 +137,17 @@ def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(
     assert pushed == ["M", "both", "D", "edited", "A", "made", "A", "new"]
 
 
-def test_what_a_set_up_that_failed_did_is_not_kept(own: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+def test_what_a_set_up_that_failed_did_is_not_kept(own: Own, tmp_path: Path) -> None:
     """The change that the turn was to begin with still is."""
     api, _ = own(setup={"run": ["echo made > made", "test ! -e new"]})
     api.add_agent(tmp_path, "both", BOTH, "--org", api.organization["slug"])
     run_id = api.begin("both", instructions="echo mine > new; false")
     api.ended(run_id)
-    reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-    body = {"instructions": "go on", "repository": reference, "run_id": run_id}
     answers = []
     for _ in range(2):
-        answers.append(api.post("/external/runs", body, params={"start_from": "patch"}).status_code)
+        answers.append(api.follow(run_id, "go on", start_from="patch").status_code)
         api.ended(run_id)
-    turns = api.get(f"/external/runs/{run_id}").json()["turns"]
+    turns = api.turns(run_id)
 
     assert answers == [201, 201]
     assert [(one["failure_kind"], one["files"], one["from_turn"]) for one in turns] == [
@@ -166,32 +157,8 @@ def test_what_a_set_up_that_failed_did_is_not_kept(own: Callable[..., tuple[Api,
     ]
 
 
-def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Callable[..., tuple[Api, Path]]) -> None:
-    """And the log says so."""
-    api, _ = own(setup={"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
-    run_id = api.start("go")
-
-    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
-    only = "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini"
-    assert only in api.log(run_id)
-
-
-def test_a_rule_gives_servers_only_to_a_program_that_takes_them(tmp_path: Path) -> None:
-    """`apply` refuses it otherwise, and changes nothing."""
-    entry = {"name": "api", "platform": "github", "path": "acme/api", "url": "https://git.example/api"}
-    entry |= {"setup": {"mcp_servers": {"docs": {"url": "https://docs.example/mcp"}}}}
-    model = {"provider": "openai", "key_env": "HOME"}
-    agents = [{"name": name, "preset": name, "model": model} for name in ("aider", "codex")]
-    for name, words in (("aider", "names the agent 'aider', but only agents with the preset"), ("codex", None)):
-        entry["triggers"] = [{"agent": name, "instructions": "go"}]
-        document = {"organizations": [{"name": "Acme", "repositories": [entry]}], "agents": agents}
-        (tmp_path / "setup.json").write_text(json.dumps(document), "utf-8")
-        with pytest.raises(AssertionError, match=words) if words else nullcontext():
-            command(tmp_path / "data", "apply", str(tmp_path / "setup.json"), "--elsewhere")
-
-
 @NEEDS_SANDBOX
-def test_a_cached_folder_follows_no_link(prepared: Callable[..., tuple[Api, Path]], tmp_path: Path) -> None:
+def test_a_cached_folder_follows_no_link(prepared: Own, tmp_path: Path) -> None:
     """What the repository holds in its place could lead anywhere."""
     api, repository = prepared({"run": ["true"], "cache": ["deps"]})
     clone = tmp_path / "clone"
@@ -248,15 +215,3 @@ def test_a_set_up_that_cannot_be_is_refused() -> None:
     for server in ({}, both, clear, {"command": ["x"], "env": {"A": "b"}}):
         with pytest.raises(ValidationError):
             RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
-
-
-def test_the_command_line_sets_it_and_keeps_it(api: Api) -> None:
-    """Left out it stays as it is; an empty one is none."""
-    path = str(api.service.repositories["acme/api"])
-    add = ("repository", "add", "api", "--org", "acme", "--platform", "github", "--path", "acme/api", "--url", path)
-    given = [
-        api.service.admin(*add, *more)["setup"]
-        for more in (("--setup", '{ run = ["true"], cache = ["deps"] }'), (), ("--setup", "{}"))
-    ]
-
-    assert [one and one["run"] for one in given] == [["true"], ["true"], []]

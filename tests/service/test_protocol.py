@@ -4,7 +4,7 @@ import contextlib
 import json
 import select
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -15,7 +15,7 @@ import pytest
 
 from tests import service_process
 from tests.lab import Hang, Received, Respond, Server
-from tests.service.conftest import API, BARE, UNBOXED, Api
+from tests.service.conftest import API, BARE, UNBOXED, Api, Make
 from tests.waiting import eventually
 
 
@@ -138,9 +138,7 @@ def test_a_request_that_does_not_arrive_loses_its_connection(brief: Api) -> None
         assert waiting.result(30).json()["status"] == "failed"
 
 
-def test_idle_connections_leave_files_for_turns(
-    start: Callable[..., Api], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_connections_leave_files_for_turns(start: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than half of the files that a process may open: further ones get 503, and the log says it once."""
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512)); {service_process.PROGRAM}"
     monkeypatch.setattr(service_process, "PROGRAM", limited)
@@ -160,7 +158,7 @@ def test_idle_connections_leave_files_for_turns(
     assert "Too many open files" not in api.service.log
 
 
-def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(tenant: Callable[..., Api]) -> None:
+def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(tenant: Make) -> None:
     """Fifty onboardings wait for a GitLab that does not answer: health checks and lists go on."""
     with Server() as silent, ThreadPoolExecutor(50) as pool:
         silent.otherwise = lambda _: Hang()

@@ -1,16 +1,15 @@
 """An agent that asks instead of finishing: its work is kept, and the answer goes on from there."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service.findings.question import offer
-from tests.service.conftest import UNBOXED, Api
+from service.findings.question import asked, offer
+from tests.service.conftest import UNBOXED, Api, Make
 from tests.service_process import demo_setup, git
-from tests.waiting import eventually
+from tests.waiting import eventually, present
 
 ASKER = """
 import json, os, pathlib, sys, time
@@ -22,10 +21,7 @@ pathlib.Path(f"{task['turn']}.txt").write_text("x\\n")
 folder = pathlib.Path(".runwarden")
 if task["turn"] == 1:
     folder.mkdir()
-    if inputs["how"] == "link": (folder / "question.json").symlink_to("/etc/hostname")
-    elif inputs["how"] == "folder": (folder / "question.json").mkdir()
-    elif inputs["how"] == "large": (folder / "question.json").write_text(json.dumps({"question": "x" * 10_000_000}))
-    else: (folder / "question.json").write_text(inputs["how"])
+    (folder / "question.json").write_text(inputs["how"])
 if inputs.get("leaks"): pathlib.Path("leaked.txt").write_text(os.environ["SECRET"])
 if inputs.get("ends") == "late":
     print("asked", flush=True)
@@ -35,15 +31,11 @@ sys.exit(inputs.get("ends", 0))
 
 
 @pytest.fixture(scope="module")
-def asker(tenant: Callable[..., Api], api: Api, tmp_path_factory: pytest.TempPathFactory) -> Api:
+def asker(tenant: Make, api: Api, tmp_path_factory: pytest.TempPathFactory) -> Api:
     """The shared service with an agent that asks in its first turn."""
     api.add_agent(tmp_path_factory.mktemp("asker"), "asker", ASKER, "--env", "SECRET")
     api.add_agent(tmp_path_factory.mktemp("hasty"), "hasty", ASKER, "--timeout-s", "3")
     return api
-
-
-def turns_of(api: Api, run_id: str) -> list[dict[str, Any]]:
-    return list(api.get(f"/external/runs/{run_id}").json()["turns"])
 
 
 def open_questions(api: Api) -> list[dict[str, Any]]:
@@ -55,23 +47,23 @@ def test_an_agent_asks_and_goes_on_with_the_answer(asker: Api) -> None:
     text = json.dumps({"question": "Which database?\nSay \x1b[31m one.", "choices": ["SQLite", "PostgreSQL"]})
     run_id = asker.begin("asker", how=text)
     run = asker.ended(run_id)
-    asked = turns_of(asker, run_id)[0]
+    told = asker.turns(run_id)[0]
     waiting = next(one for one in open_questions(asker) if one["run_id"] == run_id)
     asker.follow(run_id, "SQLite")
     done = asker.ended(run_id)
-    first, second = turns_of(asker, run_id)
+    first, second = asker.turns(run_id)
     report = json.loads(second["summary"])
     pushed = git("ls-tree", "--name-only", done["branch_name"], cwd=asker.service.repositories["acme/api"]).split()
 
     assert (run["status"], set(run)) == ("failed", set(done)), "the list is the specification's"
-    assert (asked["state"], asked["outcome"], asked["failure_kind"]) == ("failed", "needs_answer", "needs_answer")
-    assert (asked["question"], asked["choices"]) == ("Which database?\nSay ␛[31m one.", ["SQLite", "PostgreSQL"])
-    assert asked["reason"].startswith("the agent asks: Which database?")
-    assert asked["reason"].endswith("(SQLite / PostgreSQL)")
+    assert (told["state"], told["outcome"], told["failure_kind"]) == ("failed", "needs_answer", "needs_answer")
+    assert (told["question"], told["choices"]) == ("Which database?\nSay ␛[31m one.", ["SQLite", "PostgreSQL"])
+    assert told["reason"].startswith("the agent asks: Which database?")
+    assert told["reason"].endswith("(SQLite / PostgreSQL)")
     assert (waiting["turn"], waiting["asked_at"]) == (1, first["ended_at"])
-    assert (waiting["question"], waiting["choices"]) == (asked["question"], asked["choices"])
+    assert (waiting["question"], waiting["choices"]) == (told["question"], told["choices"])
     assert [(past["question"], past["choices"]) for past in report["conversation"]] == [
-        (asked["question"], asked["choices"])
+        (told["question"], told["choices"])
     ]
     assert (second["outcome"], second["from_turn"], report["files"]) == ("completed", 1, ["1.txt"])
     assert {"1.txt", "2.txt"} < set(pushed)
@@ -92,18 +84,33 @@ ODD = {
 """What an agent leaves as its question, and what the log remarks on it."""
 
 
-def test_an_odd_question_loses_nothing(asker: Api) -> None:
-    """The log says what is wrong with it; the turn is not taken for done, and its work is kept."""
-    runs = {asker.begin("asker", how=how): remark for how, remark in ODD.items()}
-    for run_id, remark in runs.items():
-        asker.ended(run_id)
-        turn = turns_of(asker, run_id)[0]
+def test_an_odd_question_is_a_question_all_the_same(tmp_path: Path) -> None:
+    """The log says what is wrong with it."""
+    for number, (how, remark) in enumerate(ODD.items()):
+        file = tmp_path / str(number) / ".runwarden" / "question.json"
+        file.parent.mkdir(parents=True)
+        if how == "link":
+            file.symlink_to("/etc/hostname")
+        elif how == "folder":
+            file.mkdir()
+        else:
+            file.write_text(json.dumps({"question": "x" * 10_000_000}) if how == "large" else how)
+        remarks: list[str] = []
+        found = present(asked(tmp_path / str(number), str, remarks))
 
-        assert remark in asker.log(run_id)
-        assert (turn["outcome"], turn["files"]) == ("needs_answer", 1)
-        assert len(turn["question"]) <= 2000
-        assert len(turn["choices"]) <= 9
-        assert turn["question"].startswith(("something that cannot be read", "Which?", "www"))
+        assert remark in remarks[0]
+        assert (len(found.question) <= 2000, len(found.choices) <= 9) == (True, True)
+        assert found.question.startswith(("something that cannot be read", "Which?", "www"))
+
+
+def test_a_turn_whose_question_cannot_be_read_loses_nothing(asker: Api) -> None:
+    """It is not taken for done, and its work is kept."""
+    run_id = asker.begin("asker", how="no json")
+    asker.ended(run_id)
+    turn = asker.turns(run_id)[0]
+
+    assert "question.json is not used: it is not JSON in UTF-8" in asker.log(run_id)
+    assert (turn["outcome"], turn["files"]) == ("needs_answer", 1)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +127,7 @@ def test_a_question_is_asked_whatever_else_went_wrong(
     """The reason tells both, and what may be kept of its work is kept."""
     run_id = asker.begin(agent, how='{"question": "Which?", "choices": ["a", "b"]}', **given)
     asker.ended(run_id)
-    turn = turns_of(asker, run_id)[0]
+    turn = asker.turns(run_id)[0]
 
     assert (turn["outcome"], turn["failure_kind"], turn["question"]) == ("needs_answer", "needs_answer", "Which?")
     assert (turn["reason"], turn["files"]) == (f"the agent asks: Which? (a / b){why}", files)
@@ -133,9 +140,9 @@ def test_a_cancelled_turn_asks_nothing(asker: Api) -> None:
     run_id = asker.begin("asker", how='{"question": "Which?"}', ends="late")
     eventually(lambda: "asked" in asker.log(run_id), "the question is written")
     asker.post(f"/external/runs/{run_id}/cancel", {})
-    eventually(lambda: turns_of(asker, run_id)[0]["files"] == 1, "the change is kept")
+    eventually(lambda: asker.turns(run_id)[0]["files"] == 1, "the change is kept")
 
-    assert turns_of(asker, run_id)[0]["outcome"] == "cancelled"
+    assert asker.turns(run_id)[0]["outcome"] == "cancelled"
     assert run_id not in {one["run_id"] for one in open_questions(asker)}
 
 
@@ -144,65 +151,46 @@ ASKING = (
     "I cannot decide between SQLite and PostgreSQL. Please confirm the schema before I go on.",
     "Which database shall I use? I will wait for your answer.",
     "Which one should I use?\n\n1. SQLite\n2. PostgreSQL",
-    "**Which database shall I use?**",
     'Before I go on: "Which database shall I use?"',
     "どのデータベースを使いますか\uff1f",
     "أي قاعدة بيانات أستخدم؟",
     "Two ways are possible. Which do you prefer?\n\n- Rename the field\n- Keep both",
     "Should I also delete the old endpoint? (yes/no)",
     "The migration is ready. Let me know if I should run it on staging as well.",
-    "I found three candidates. Tell me which one to keep.",
     "Done. If you'd like, I can add tests for the parser.",
-    "I can split this into two commits if you want.",
     "Please choose:\n\nA) keep\nB) remove",
     "Soll ich auch die Tests anpassen?",
     "¿Quieres que también actualice la documentación?",
-    "Voulez-vous que je continue ?",
     "要不要我也更新文档\uff1f",
     "I stopped here. I need a decision on the licence.",
     "Awaiting your go-ahead before the force push.",
-    "Kindly advise how to proceed.",
-    "Would you like me to continue with step 2?",
     "*Shall I proceed?*",
-    "`Should I use tabs?`",
     "That is your call.",
-    "Is that what you meant? Please let me know.",
     "I will continue if you confirm the plan.",
-    "Ready to merge. OK to go ahead?",
     "### Open question\n\nDo we support Python 3.9?",
 )
 """Ends of last messages that ask or offer something."""
 TELLING = (
     "There is nothing to change.",
-    "Done.",
-    "All tests pass.",
     "Which one? I took the first.",
     "Everything is in order. Why was it written twice? Because of history, so there is nothing to do here.",
     "I renamed `is_ok?` to `ok`.",
     'Fixed the FAQ section "How do I install it?" in the README.',
     'The function now answers the question "who called?" correctly.',
     "",
-    "   ",
     "- added a test\n- fixed the bug",
-    "1. Read the code\n2. Fixed it",
     "Summary:\n\n| a | b |\n|---|---|\n| 1 | 2 |",
     "See https://example.com/search?q=x for details.",
-    "The regex is `a?`.",
     "No changes were needed; the API already returns 404.",
     "問題はありませんでした。",
     "لا توجد مشاكل.",
-    "Keine Probleme gefunden.",
-    "I added the `?` operator.",
     "You asked: is it safe? Yes, it is.",
     'Removed the TODO "do we need this?" because we do not.',
-    "Reviewed 12 files, no findings.",
     "Updated the docs. Nothing else to do.",
     "The user is asked for a name, then greeted.",
-    "It waits 5 s between attempts.",
     'The button text is now "Delete?" instead of "Remove?".',
     "The change lets callers confirm an order.",
     "I chose PostgreSQL because the tests need it.",
-    "Finished!",
 )
 """Ends that only report."""
 
@@ -221,7 +209,7 @@ echo '{"type":"result","subtype":"success","result":"No problems found. Shall I 
 """
 
 
-def test_an_offer_fails_no_turn(start: Callable[..., Api], tmp_path: Path) -> None:
+def test_an_offer_fails_no_turn(start: Make, tmp_path: Path) -> None:
     """Whether anything changed or not, the run is completed with the offer beside it; nobody has to answer."""
     program = tmp_path / "claude"
     program.write_text(OFFERING)
@@ -232,7 +220,7 @@ def test_an_offer_fails_no_turn(start: Callable[..., Api], tmp_path: Path) -> No
     for path, is_changed in (("acme/web", False), ("acme/api", True)):
         run_id = api.begin("offering", path, instructions="Review it.")
         run = api.ended(run_id)
-        (turn,) = turns_of(api, run_id)
+        (turn,) = api.turns(run_id)
 
         assert (run["status"], turn["outcome"], turn["question"]) == ("completed", "completed", None), turn["reason"]
         assert (turn["offer"], turn["commit"] is not None) == ("Shall I look at the tests too?", is_changed)

@@ -2,11 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.service.conftest import API
+from tests.service.conftest import API, Own
 from tests.service_process import git
 
 
@@ -142,7 +141,7 @@ def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
     assert said(api.get("/external/installation/health")) == (404, "no_code_host")
 
 
-def test_a_protected_branch_is_refused(own: Callable[..., Any], idle: Any) -> None:
+def test_a_protected_branch_is_refused(own: Own, idle: Any) -> None:
     """The default branch unless patterns say otherwise; how to go on is named, and nothing is accepted."""
     for given, refused, allowed in (
         ({}, "main", ["other"]),
@@ -161,7 +160,7 @@ def test_a_protected_branch_is_refused(own: Callable[..., Any], idle: Any) -> No
                 assert list(api.runs()) == []
 
 
-def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Callable[..., Any]) -> None:
+def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Own) -> None:
     """The worker looks again: what the API knew may be old."""
     api, bare = own(branches={"next": {"a": "1"}})
     api.ended(api.start("first"))

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from service.execution import supervisor
 from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
-from tests.service.conftest import NEEDS_SANDBOX, Api
+from tests.service.conftest import NEEDS_SANDBOX, Api, Make
 from tests.service.processes import long_sleep, running
 from tests.waiting import eventually
 
@@ -44,7 +43,7 @@ def own_address() -> str | None:
 @NEEDS_SANDBOX
 @pytest.mark.parametrize("network", ["private", "host"])
 def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
-    start: Callable[..., Api], equipped: Any, tmp_path: Path, network: str
+    start: Make, equipped: Any, tmp_path: Path, network: str
 ) -> None:
     """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open."""
     if find(ExecutionSettings()).slirp is None:
@@ -62,35 +61,6 @@ def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
         assert [api.ended(run_id)["status"] for run_id in runs] == ["completed"] * 2, api.log(runs[0])
     assert f"reached: {[network == 'host', False, True]}" in api.log(runs[0])
     assert "reached: [False, False, False]" in api.log(runs[1])
-
-
-LISTENER = """
-import socket, threading
-for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-    try:
-        server = socket.create_server((address, 0), family=family)
-    except OSError:
-        continue
-    port = server.getsockname()[1]
-    names = {entry[4][0] for entry in socket.getaddrinfo("localhost", port)}
-    socket.create_connection((address, port), 5).close()
-    print("reached", address, address in names)
-print("own name:", socket.gethostbyname(socket.gethostname()))
-open("done", "w").write("x")
-"""
-
-
-@NEEDS_SANDBOX
-def test_localhost_is_a_name_inside(equipped: Any, tmp_path: Path) -> None:
-    """As on a developer's machine: test suites start servers there and call them by that name."""
-    api = Api(equipped)
-    api.add_agent(tmp_path, "listener", LISTENER)
-    run_id = api.begin("listener")
-
-    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
-    assert "reached 127.0.0.1 True" in api.log(run_id)
-    assert "False" not in api.log(run_id)
-    assert "own name: 127.0.0.1" in api.log(run_id)
 
 
 @NEEDS_SANDBOX

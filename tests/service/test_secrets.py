@@ -3,7 +3,7 @@
 import contextlib
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from service.api.app import Readiness
 from service.execution.secrets import MASK, MaskedStream, Secrets, of_environment
 from tests.service.conftest import MODEL_KEY as KEY
-from tests.service.conftest import Api
+from tests.service.conftest import Api, Make, Own
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository, put_hook
 from tests.waiting import until
@@ -69,14 +69,14 @@ def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str
         assert git("log", "-1", "--format=%s", run["branch_name"], cwd=repository) == f"with {MASK}"
     else:
         assert run["branch_name"] not in branches
-    shown = telltale.get(f"/external/runs/{run_id}").json()["turns"][0]
+    shown = telltale.turns(run_id)[0]
     assert shown["files"] == (None if how in {"file", "link"} else 1), "what holds it is not kept as a patch either"
     if how in {"file", "link"}:
         assert "MODEL_KEY" in turn["failure"]
         assert "what the agent changed is not kept: the change holds the value of MODEL_KEY" in turn["log"]
 
 
-def test_a_password_in_an_address_is_shown_nowhere(tenant: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_password_in_an_address_is_shown_nowhere(tenant: Make, tmp_path: Path) -> None:
     """Git uses it, and neither its arguments, nor the log, nor the lists hold it."""
     make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
     with contextlib.closing(GitHttpHost(tmp_path, "pa55/word")) as there:
@@ -122,7 +122,7 @@ def test_short_and_harmless_values_are_left_alone(monkeypatch: pytest.MonkeyPatc
 REFUSAL = "printf '\\033]0;owned\\007refused\\n2026-01-01 ERROR forged line\\n' >&2; exit 1"
 
 
-def test_what_a_code_host_says_is_only_text(own: Callable[..., tuple[Api, Path]]) -> None:
+def test_what_a_code_host_says_is_only_text(own: Own) -> None:
     """A default branch of any bytes fails nothing; a refused push is logged in one line without escape sequences."""
     api, repository = own()
     name = b"refs/heads/\xff\xfe"

@@ -1,7 +1,6 @@
 """The database, of either kind: whatever two processes do at once, each of them succeeds or is told why."""
 
 import contextlib
-import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +11,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from service import ids
 from service.clock import now_micros
@@ -43,12 +40,13 @@ from service.store.database import Database
 from service.store.hosts import Host
 from service.store.rate_limits import RateLimiter
 from service.store.repositories import Repository
-from service.store.runs import Filters, RunCounter
+from service.store.runs import Filters
 from service.store.trials import Offer
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 from tests.service.conftest import BOTH, NOW, order, organization
 from tests.service.postgres import Cluster
+from tests.waiting import present
 
 
 @BOTH
@@ -107,35 +105,19 @@ def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
 
 
 @BOTH
-def test_a_worker_is_heard_of_until_it_falls_silent_or_says_good_bye(database: Database) -> None:
-    """Who said good-bye counts as silent at once."""
-    clock = now_micros
-    with database.write() as connection:
-        for name in ("one", "two", "one", "two"):
-            workers.beat(connection, Worker(name, "host", "none", 1, 2, clock(), clock()), clock)
-        workers.sign_off(connection, "two")
-        living = workers.heard_within(connection, 60_000_000, clock)
-        known = workers.all_of(connection)
-
-    assert [(worker.executor, worker in living) for worker in known] == [("one", True), ("two", False)]
-
-
-@BOTH
 def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> None:
     """An attempt that was taken over cannot end it; updated_at never goes back; of those who continue, one does."""
     owner = organization(database)
     with database.write() as connection:
         run = runs.accept(connection, order(owner), NOW)
         runs.set_status(connection, run.id, "working", NOW - 5_000_000)
-        changed = runs.by_id(connection, run.id)
+        changed = present(runs.by_id(connection, run.id))
         first, second = (turns.claim(connection, run.id, 1, name, NOW) for name in ("sleeper", "heir"))
         assert first is not None
         assert second is not None
         outcomes = [TurnOutcome("failed", attempt=first.attempt), TurnOutcome("completed", attempt=second.attempt)]
         done = [turns.end(connection, run.id, 1, one, NOW) for one in (*outcomes, TurnOutcome("failed"))]
-        ended = runs.by_id(connection, run.id)
-    assert changed is not None
-    assert ended is not None
+        ended = present(runs.by_id(connection, run.id))
     start = threading.Barrier(6)
 
     def follow(_: int) -> bool:
@@ -147,31 +129,6 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
     assert (done, ended.status) == ([False, True, False], "completed")
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
-
-
-def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From a limit on they are counted once in a while, in proportion to their number; below it, each time."""
-    monkeypatch.setattr(runs, "EXACT_BELOW", 400)
-    now = [0.0]
-    counts = RunCounter(lambda: now[0])
-    owner = organization(database)
-    history.make(database, history.HistoryRequest(organization="acme", runs=400, span="1d", repositories=2), NOW)
-    every, failed = Filters(owner), Filters(owner, status="failed")
-    with asked_of(database) as asked, database.read() as connection:
-        connection.execute(sa.select(1))
-        asked.clear()
-        first = [counts.count(connection, every), counts.count(connection, every), len(asked)]
-        few = counts.count(connection, failed)
-        again = [counts.count(connection, failed) == few, len(asked)]
-        now[0] = 0.0021
-        later = [counts.count(connection, every), len(asked)]
-
-    assert first == [400, 400, 1]
-    assert 0 < few < 400
-    assert again == [True, 3]
-    assert later == [400, 4]
 
 
 @contextlib.contextmanager
@@ -217,22 +174,6 @@ def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Databa
         assert clock.limiter(database, 1).wait_s(owner) is None
         clock.pass_s(seconds)
         assert clock.limiter(database, 1).wait_s(owner) == 60
-
-
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 5)), max_size=80))
-def test_no_order_of_requests_gets_more_than_the_bucket_held(
-    database: Database, requests: list[tuple[int, float]]
-) -> None:
-    """Three processes, any order, any pauses: at most a minute's worth and what flowed in since."""
-    clock, owner = Clock(), secrets.token_hex(8)
-    processes = [clock.limiter(database, 30) for _ in range(3)]
-    passed = 0
-    for number, pause_s in requests:
-        clock.pass_s(pause_s)
-        passed += processes[number].wait_s(owner) is None
-
-    assert passed <= 30 + (clock.micros - NOW) / 1_000_000 * 30 / 60
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
@@ -324,24 +265,6 @@ def landscape(count: int) -> Setup:
     return Setup.model_validate(
         {"organizations": entries, "agents": [agent | {"organization": ids.slug(name)} for name in names]}
     )
-
-
-@BOTH
-def test_a_hundred_organizations_are_set_up_in_few_statements(database: Database, tmp_path: Path) -> None:
-    """One for each new token, and otherwise as many as for one organization; a second time changes nothing."""
-
-    def apply(count: int) -> int:
-        with asked_of(database) as asked, database.write() as connection:
-            apply_setup(connection, landscape(count), tmp_path, NOW)
-        return len(asked)
-
-    one, hundred, again = apply(1), apply(100), apply(100)
-    with database.read() as connection:
-        found = organizations.all_of(connection)
-
-    assert hundred - one <= 99 + 3
-    assert again < one
-    assert {entry.name for entry in found} == {entry.name for entry in landscape(100).organizations}
 
 
 def test_documents_that_are_applied_at_once_make_everything_once(contested: Database, tmp_path: Path) -> None:

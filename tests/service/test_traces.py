@@ -2,7 +2,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from service.observability.traces import Tracer, open_tracer
 from service.settings import SettingsError, TraceSettings
 from tests.lab import Received, Respond, Server, free_port
-from tests.service.conftest import Api
+from tests.service.conftest import Make
 from tests.waiting import eventually
 
 QUICK = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
@@ -43,7 +43,7 @@ def collector() -> Iterator[Collector]:
         yield made
 
 
-def test_a_turn_is_below_the_request_that_queued_it(start: Callable[..., Api], collector: Collector) -> None:
+def test_a_turn_is_below_the_request_that_queued_it(start: Make, collector: Collector) -> None:
     """With its steps and what they ask of the database; idle workers make no spans, and no token is in any."""
     environment = QUICK | {"OTEL_EXPORTER_OTLP_HEADERS": "X-Tenant=us"}
     api = start(settings=f'[traces]\nendpoint = "{collector.origin}"\n', environment=environment)
@@ -74,7 +74,7 @@ def test_a_turn_is_below_the_request_that_queued_it(start: Callable[..., Api], c
     assert {one.headers["x-tenant"] for one in collector.requests} == {"us"}
 
 
-def test_a_collector_that_is_away_harms_nothing(start: Callable[..., Api]) -> None:
+def test_a_collector_that_is_away_harms_nothing(start: Make) -> None:
     """Runs are executed and the process ends in order; the standard variable names the collector as well."""
     away = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
     api = start(environment=QUICK | away | {"OTEL_EXPORTER_OTLP_TIMEOUT": "1"})

@@ -24,6 +24,7 @@ from service.triggers.rules import TriggerRule
 from tests.lab import Respond, Server
 from tests.service.conftest import BOTH, organization
 from tests.service.payloads import SECRET, github, gitlab, signed, with_token
+from tests.waiting import present
 
 FIRST: Final = TriggerRule(agent="reviewer", instructions="nothing to do")
 
@@ -55,8 +56,7 @@ def tenants(
 def connect(database: Database, slug: str, api_url: str) -> str:
     """Connect an organization to a code host, with the token in TOKEN_HERE; return the organization's id."""
     with database.write() as connection:
-        owner = organizations.by_slug(connection, slug)
-        assert owner is not None
+        owner = present(organizations.by_slug(connection, slug))
         hosts.connect(connection, owner.id, Host("github", "h", None, "api", api_url, None, "TOKEN_HERE"), now_micros())
     return owner.id
 
@@ -278,11 +278,9 @@ def test_both_code_hosts_say_what_happened() -> None:
 def test_a_pull_request_is_read_as_a_whole(host: Any) -> None:
     """Where its head is, also of a fork that was deleted since; times order what arrives in disorder."""
     opened = "opened" if host is GITHUB else "open"
-    found = event(host, opened, number=12, labels=["ai", "x"], draft=True, base="release/2", at=61)
-    first = event(host, opened)
+    found = present(event(host, opened, number=12, labels=["ai", "x"], draft=True, base="release/2", at=61))
+    first = present(event(host, opened))
     bot = event(host, opened, **({"sender_type": "Bot"} if host is GITHUB else {"sender": "project_41_bot_ab12"}))
-    assert found is not None
-    assert first is not None
 
     assert (found.number, found.head, found.head_sha, found.base) == (12, "fix/login", SHA, "release/2")
     assert found.ref == ("refs/pull/12/head" if host is GITHUB else "refs/merge-requests/12/head")
@@ -354,7 +352,6 @@ def test_a_rule_is_about_what_it_says() -> None:
         ({"forks": "approve"}, {"fork": "deleted"}, None),
         ({"forks": "without_secrets"}, {"fork": "yes"}, None),
     ):
-        found = event(GITHUB, "synchronize", **given)
-        assert found is not None
+        found = present(event(GITHUB, "synchronize", **given))
         made = TriggerRule.model_validate({"agent": "a", "instructions": "Review it.", **rule})
         assert made.mismatch(found) == reason, (rule, given)

@@ -3,7 +3,6 @@
 import json
 import secrets
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any, Final
 
@@ -114,7 +113,7 @@ def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: H
     answer = host.deliver("opened", sha, number=number, head=branch, at=1)
     run_id = answer.json()["runs"][0]
     ended = host.api.ended(run_id)
-    turn = host.api.get(f"/external/runs/{run_id}").json()["turns"][0]
+    turn = host.api.turns(run_id)[0]
     pushed = git("rev-parse", branch, cwd=host.repository)
     again = [
         host.deliver("synchronize", pushed, number=number, head=branch, at=2, sender=sender)
@@ -148,36 +147,12 @@ def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None
             change(branch)
         runs.append(host.deliver("opened", sha, number=number + 500 * at, head=branch, at=1).json()["runs"][0])
     ended = [host.api.ended(run_id)["status"] for run_id in runs]
-    reasons = [host.api.get(f"/external/runs/{run_id}").json()["turns"][0]["reason"] for run_id in runs]
+    reasons = [host.api.turns(run_id)[0]["reason"] for run_id in runs]
 
     assert ended == ["failed", "failed"]
     assert f"the branch moved-{number} is at" in reasons[0]
     assert f"the branch gone-{number} is gone; the run was started for" in reasons[1]
     assert git("branch", "--list", f"gone-{number}", cwd=host.repository) == ""
-
-
-def test_a_delivery_that_arrives_twice_starts_one_run(host: Host, number: int) -> None:
-    """Also at the same time, after the service was killed, and under another name for the same commit."""
-    host.rules(rule())
-    branch = f"twice-{number}"
-    sha = host.branch(branch)
-    with ThreadPoolExecutor(8) as pool:
-        at_once = list(
-            pool.map(lambda _: host.deliver("opened", sha, f"twice-{number}", number=number, head=branch), range(8))
-        )
-    host.service.kill()
-    host.service.restart()
-    later = host.deliver("opened", sha, f"twice-{number}", number=number, head=branch)
-    renamed = host.deliver("reopened", sha, number=number, head=branch)
-    host.rules(rule(on=["reopened", "opened"]))
-    another = host.deliver("reopened", sha, number=number, head=branch)
-    started = [one for one in host.api.runs() if one["branch_name"] == branch]
-
-    assert sorted(one.status_code for one in at_once) == [202] + [204] * 7
-    assert [one.status_code for one in (later, renamed, another)] == [204, 204, 204]
-    assert len(started) == 1
-    assert [one["result"] for one in host.log(number)] == ["started", "ignored", "repeated"]
-    assert host.api.ended(started[0]["run_id"])["status"] == "completed"
 
 
 def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> None:
@@ -234,7 +209,7 @@ def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Hos
     approved = host.service.admin("trigger", "approve", waiting[-1]["id"])["run_id"]
     again = service_process.refused_start(host.service.data_dir, "trigger", "approve", waiting[-1]["id"])
     host.api.ended(approved)
-    without, other, done = (host.api.get(f"/external/runs/{one}").json()["turns"][0] for one in (bare, moved, approved))
+    without, other, done = (host.api.turns(one)[0] for one in (bare, moved, approved))
 
     assert (refused.status_code, first.json(), second.status_code) == (204, {"runs": [], "waiting": 1}, 202)
     assert [(one["commit"], one["number"]) for one in waiting] == [(newest, number)]
@@ -301,7 +276,7 @@ def test_a_comment_and_a_failed_check_start_runs_on_the_delivered_commit(host: H
     told = host.log(number)
 
     assert (answer.status_code, ended["status"], pushed != sha) == (202, "completed", True)
-    turn = host.api.get(f"/external/runs/{ended['run_id']}").json()["turns"][0]
+    turn = host.api.turns(ended["run_id"])[0]
     assert turn["instructions"].startswith(
         f"note this\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #{number}"
     )

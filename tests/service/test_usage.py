@@ -1,6 +1,5 @@
 """Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +17,9 @@ from service.store import deletions, organizations, turns, usage
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.usage import ModelUse, UsageFilters, totals
-from tests.service.conftest import BOTH, NOW, Api, accepted
+from tests.service.conftest import BOTH, NOW, Api, Make, accepted
 from tests.service.test_metrics import scraped
+from tests.waiting import present
 
 WRITTEN: Final = "2027-01-15"
 """The day of NOW."""
@@ -81,7 +81,6 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
     assert figures == [(1, 2, 0.5), (2, 1, 0.25)]
 
 
-@BOTH
 def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database: Database) -> None:
     """What could not be priced is counted beside the cost; the oldest list price tells its day."""
     run_id = begun(database, "acme", "claude")
@@ -104,7 +103,6 @@ def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database:
     assert found == [[None, 1, None], *priced, [6, 2, "2026-11-24"]]
 
 
-@BOTH
 def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that_day(database: Database) -> None:
     """Not the day before, and no other's; a run's own limit counts all of its days; /metrics tells the share used."""
     first, second, other = begun(database, "acme", "a"), begun(database, "acme", "b"), begun(database, "other", "a")
@@ -113,8 +111,7 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that
     used(database, second, 40, 500_000)
     used(database, other, 80, 9_000_000)
     with database.write() as connection:
-        owner = organizations.by_slug(connection, "acme")
-        assert owner is not None
+        owner = present(organizations.by_slug(connection, "acme"))
         organizations.limit_day(connection, owner.id, 4.0, 660)
         helper = usage.spent(connection, first, "/helper", NOW)
         own = usage.spent(connection, other, "org_x/helper", NOW)
@@ -157,7 +154,7 @@ def test_metrics_count_usage_by_organization_and_agent(database: Database) -> No
     assert many["runwarden_model_tokens_total", OTHERS, "input", OTHERS] == 6
 
 
-def test_a_service_tells_its_usage(api: Api, tenant: Callable[..., Api], shared_service: Any) -> None:
+def test_a_service_tells_its_usage(api: Api, tenant: Make, shared_service: Any) -> None:
     """The run's turns carry it, the run list does not; the command line sums it, in each form."""
     acme = next(one for one in shared_service.setup["organizations"] if one["slug"] == "acme")
     client = Api(shared_service, acme)
@@ -168,7 +165,7 @@ def test_a_service_tells_its_usage(api: Api, tenant: Callable[..., Api], shared_
     database = Database(DataFolder(api.service.data_dir).database_url)
     used(database, run_id, 1200, 345_678, listed="2026-11-24")
     database.close()
-    turns_told = client.get(f"/external/runs/{run_id}").json()["turns"]
+    turns_told = client.turns(run_id)
     given = ["--org", "acme", "--from", WRITTEN, "--to", WRITTEN]
     document = client.service.admin("usage", *given, "--by", "agent")
     whole = client.service.admin("usage", *given, "--by", "day")

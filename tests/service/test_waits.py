@@ -64,7 +64,6 @@ def test_a_run_waits_for_a_worker_that_can_work(queue: Queue) -> None:
     assert queue.reason(run) is None
 
 
-@BOTH
 def test_a_run_waits_for_a_slot(queue: Queue) -> None:
     """Who takes the slots is shown to the operator; an organization sees its own share."""
     queue.worker(3)
@@ -81,7 +80,6 @@ def test_a_run_waits_for_a_slot(queue: Queue) -> None:
     )
 
 
-@BOTH
 def test_a_run_waits_for_its_branch_and_for_earlier_ones(queue: Queue) -> None:
     """Another organization's run on the branch is not named."""
     queue.worker(8)
@@ -95,7 +93,6 @@ def test_a_run_waits_for_its_branch_and_for_earlier_ones(queue: Queue) -> None:
     assert queue.reason(first) is None
 
 
-@BOTH
 def test_a_run_that_was_put_back_says_why_until_it_begins_again(queue: Queue) -> None:
     """So does one that waits for its code host: what is stored comes first."""
     run = queue.begin()

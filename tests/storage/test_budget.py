@@ -11,6 +11,7 @@ from app.api.errors import RateLimitedError
 from storage.cache.cache import Cache
 from storage.records.service_traits import BudgetState
 from tests.storage.conftest import race
+from tests.waiting import present
 
 COUNT = """
 from msgspec.structs import replace
@@ -53,6 +54,5 @@ async def test_a_cache_that_cannot_be_used_leaves_each_process_its_own(cache_pat
         async with budget.turn(Priority.WRITE):
             raise refused
 
-    wait = await budget.wait(Priority.ASKED)
-    assert wait is not None
+    wait = present(await budget.wait(Priority.ASKED))
     assert wait.reason == "rate_limit"

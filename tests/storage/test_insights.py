@@ -2,8 +2,6 @@
 
 from datetime import datetime, timedelta
 
-import pytest
-
 from storage.cache.cache import Cache
 from tests.storage.conftest import NOON, make_run
 
@@ -25,22 +23,6 @@ async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Ca
     assert (first.completed, first.failed, first.unfinished, first.total) == (2, 1, 2, 5)
     assert (second.completed, second.failed, second.unfinished) == (0, 1, 0)
     assert (first.start, first.end, second.end) == (NOON, second.start, NOON + timedelta(hours=2))
-
-
-async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> None:
-    """By the nearest rank; what has not finished has no duration."""
-    took = (60, 10, 20, 30, 40, 50)
-    runs = [
-        make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=NOON + timedelta(seconds=seconds))
-        for seconds in took
-    ]
-    await cache.store_runs([*runs, make_run(99, "working")], asked_at=NOON)
-
-    (figures,) = await cache.repository_figures(NOON)
-
-    assert (figures.p50_s, figures.p95_s, figures.timed) == (30.0, 60.0, 6)
-    assert (figures.completed, figures.failed, figures.unfinished) == (5, 1, 1)
-    assert figures.success == pytest.approx(5 / 6)
 
 
 async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(cache: Cache) -> None:

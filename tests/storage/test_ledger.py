@@ -1,12 +1,15 @@
 """The ledger's methods: the state that each leads to, and what it leaves behind; the rest is proven by the model."""
 
+import runpy
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from sqlite3 import IntegrityError
+from unittest.mock import patch
 
 import pytest
 
+from storage import database
 from storage.ledger import (
     Ledger,
     NoSuchActionError,
@@ -107,11 +110,14 @@ async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare
     )
 
 
-async def test_the_ledger_is_on_the_disk_before_it_answers(ledger: Ledger) -> None:
+async def test_the_ledger_is_on_the_disk_before_it_answers(tmp_path: Path) -> None:
     """No write-ahead log, and every commit is synced with its folder."""
-    pragmas = await ledger.writer.run(
-        lambda c: (c.execute("PRAGMA journal_mode").fetchone()[0], c.execute("PRAGMA synchronous").fetchone()[0])
-    )
+    shipped = runpy.run_path(database.__file__)["PRECIOUS"]
+    with patch.dict(database.PRECIOUS, shipped):
+        async with await Ledger.open(tmp_path / "ledger.sqlite3") as ledger:
+            pragmas = await ledger.writer.run(
+                lambda c: tuple(c.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous"))
+            )
     extra = 3
 
     assert pragmas == ("delete", extra)

@@ -72,12 +72,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.model: dict[str, Entry] = {}
         self.dead: set[int] = set()
-        self.patches = [
-            patch.object(claims, "is_dead", lambda owner: owner.pid in self.dead),
-            patch.dict(database.PRECIOUS, {"synchronous": "OFF"}),  # type: ignore[arg-type] — a dict, declared read-only
-        ]
-        for each in self.patches:
-            each.start()
+        self.patched = patch.object(claims, "is_dead", lambda owner: owner.pid in self.dead)
+        self.patched.start()
         self.connection = self.connect()
 
     def connect(self) -> sqlite3.Connection:
@@ -85,8 +81,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.connection.close()
-        for each in self.patches:
-            each.stop()
+        self.patched.stop()
         self.folder.cleanup()
 
     @initialize()

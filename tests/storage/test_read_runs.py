@@ -230,11 +230,7 @@ def test_reading_agrees_with_a_naive_model(
     ("wanted", "sort", "index"),
     [
         (RunFilter(), RunSort(), "COVERING INDEX runs_created"),
-        (RunFilter(), RunSort("updated"), "COVERING INDEX runs_updated"),
         (RunFilter(), RunSort("status", descending=False), "COVERING INDEX runs_status"),
-        (RunFilter(), RunSort("repository"), "COVERING INDEX runs_repository"),
-        (RunFilter(), RunSort("branch"), "COVERING INDEX runs_branch"),
-        (RunFilter(), RunSort("took"), "COVERING INDEX runs_took"),
         (RunFilter(statuses=("failed",)), RunSort(), "COVERING INDEX runs_"),
         (RunFilter(active=True), RunSort(), "COVERING INDEX runs_going"),
         (RunFilter(repositories=("acme/api",)), RunSort(), "COVERING INDEX runs_repository (repository=?)"),
@@ -261,24 +257,6 @@ def test_common_windows_are_walked_along_a_covering_index(
     assert index in inner
     # The one sort is that of the window's own rows.
     assert sum("TEMP B-TREE" in step for step in plan) == 1
-
-
-async def test_an_order_gets_its_index_when_it_is_first_asked_for(cache: Cache) -> None:
-    """Most never are, and each index costs every run that is stored."""
-
-    async def indexed() -> set[str]:
-        sql = "SELECT name FROM sqlite_master WHERE type = 'index'"
-        names = {name for (name,) in await cache.reader.run(lambda reader: reader.execute(sql).fetchall())}
-        return {order for order in ORDER_INDEXES if f"runs_{order}" in names}
-
-    await cache.store_runs([make_run(1), make_run(2)], asked_at=NOON)
-    await cache.rows(RunFilter(statuses=("working",), repositories=("acme/*",)), RunSort(), offset=0, limit=9)
-    assert await indexed() == set()
-
-    await cache.rows(RunFilter(branches=("main",)), RunSort("took"), offset=0, limit=9)
-    await cache.repository_figures(NOON)
-
-    assert await indexed() == {"branch", "took", "repository"}
 
 
 async def test_the_runs_around_one_on_its_branch(cache: Cache) -> None:

@@ -8,15 +8,14 @@ import pytest
 from storage.cache.cache import Cache
 from storage.records import RunChanges, RunDetail, RunFilter, RunSort, StatusTransition
 from tests.storage.conftest import NOON, make_run
+from tests.waiting import present
 
 SECOND = timedelta(seconds=1)
 
 
 async def held(cache: Cache) -> RunDetail:
     """The first run, which is there."""
-    detail = await cache.detail("run_0001")
-    assert detail is not None
-    return detail
+    return present(await cache.detail("run_0001"))
 
 
 async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from storage.cache.cache import Cache
 from storage.records import Run, RunFilter, RunSort, WorkTime
 from tests.storage.conftest import NOON, make_run
+from tests.waiting import present
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -17,9 +18,8 @@ async def seen(cache: Cache, *runs: Run) -> None:
 
 async def took(cache: Cache, run_id: str = "run_0001") -> WorkTime:
     """As its line in the table and its detail agree on."""
-    detail = await cache.detail(run_id)
+    detail = present(await cache.detail(run_id))
     rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
-    assert detail is not None
     assert [detail.took] == [row.took for row in rows if row.run_id == run_id]
     return detail.took
 
@@ -35,8 +35,7 @@ async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
 
     await seen(cache, make_run(1, "completed", updated_at=NOON + DAY + 5 * MINUTE))
     assert await took(cache) == WorkTime(seconds=900)
-    detail = await cache.detail("run_0001")
-    assert detail is not None
+    detail = present(await cache.detail("run_0001"))
     assert detail.turns == 2
 
 

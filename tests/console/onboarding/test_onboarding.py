@@ -197,7 +197,10 @@ async def test_escape_stops_asking_and_then_leaves(place: Path) -> None:
 
 
 async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
-    """None while one types, all of them when one wants to go on; the cursor goes to the first."""
+    """None while one types, all of them when one wants to go on; the cursor goes to the first.
+
+    The token goes to no clipboard, neither by copying nor by cutting.
+    """
     async with first_screen().run_test(size=(100, 40)) as pilot:
         newcomer = Newcomer(pilot)
         await newcomer.paste("http://api.example.com")
@@ -212,9 +215,16 @@ async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
         assert pilot.app.focused is pilot.app.screen.query_one("#field-base_url Input")
 
         await newcomer.press("ctrl+u")
-        await newcomer.paste("https://api.example.com/v1")
+        await newcomer.answer("https://api.example.com/v1")
 
         assert "in the clear" not in newcomer.text
+        token = pilot.app.screen.query_one("#field-pasted Input", Input)
+        assert token.value == TOKEN
+        for key in ("ctrl+c", "ctrl+x"):
+            token.select_all()
+            await newcomer.press(key)
+            assert pilot.app.clipboard == ""
+        assert token.value == ""
 
 
 async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Lab) -> None:
@@ -229,20 +239,6 @@ async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Lab) ->
         assert "this is not TOML" in " ".join(newcomer.text.replace("│", " ").split())
 
     assert files(place) == ["config.toml"]
-
-
-async def test_the_token_goes_to_no_clipboard(place: Path) -> None:
-    """Neither by copying nor by cutting."""
-    async with first_screen().run_test(size=SMALL) as pilot:
-        newcomer = Newcomer(pilot)
-        await newcomer.answer("https://api.example.com/v1")
-        for key in ("ctrl+c", "ctrl+x"):
-            pilot.app.screen.query_one("#field-pasted Input", Input).select_all()
-            await newcomer.press(key)
-
-            assert pilot.app.clipboard == ""
-
-        assert pilot.app.screen.query_one("#field-pasted Input", Input).value == ""
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,17 @@ async def on_row_of(scene: Scene, profile: str) -> str:
     raise AssertionError(f"no run of {profile} in view:\n{scene.text}")
 
 
-async def test_rows_of_all_are_in_one_order(fleet_staged: FleetStaged, picture: SnapshotAssertion) -> None:
+async def test_rows_of_all_are_in_one_order(
+    fleet_staged: FleetStaged, picture: SnapshotAssertion, staging: Lab
+) -> None:
     """Newest first, each with its profile in its colour; the header has the sums, and names the service that is down.
 
-    A filter holds for all of them; escape shows all again.
+    A filter holds for all of them; escape shows all again. On a row of a read-only profile, the keys that send do
+    nothing, and the banner says why. Enter switches to the run's profile; backspace comes back to the list, the filter
+    and the row.
     """
     async with fleet_staged() as scene:
-        await all_shown(scene)
+        screen = await all_shown(scene)
 
         assert profiles(scene)[:6] == ["acme-prod", "acme-staging"] * 3
         assert "all profiles ▾   partner  ◌ service unreachable" in scene.lines[0]
@@ -72,8 +76,32 @@ async def test_rows_of_all_are_in_one_order(fleet_staged: FleetStaged, picture: 
         assert [row.status for row in scene.table.rows_on_show] == ["working"] * 5 + ["queued"] * 2
         await scene.press("escape")
         assert "[63 runs]" in scene.text
-        await scene.press("slash", *"status:exploded since:never", "enter")
-        assert "✗" in scene.text
+        await on_row_of(scene, "acme-prod")
+        assert "Nothing can be sent from here." not in scene.text
+        run_id = await on_row_of(scene, "acme-staging")
+        assert "Nothing can be sent from here." in scene.text
+        for key in ("n", "c", "a", "X"):
+            await scene.press(key)
+            assert scene.app.screen is screen
+        engine = screen.acting_engine
+        assert not isinstance(engine, str)
+        with pytest.raises(ActionRefusedError, match="read-only"):
+            await engine.actions.submit(CancelRun(run_id))
+
+        assert staging.posts == []
+
+        await scene.press("slash", *"is:active", "enter")
+        await on_row_of(scene, "acme-staging")
+        row = scene.table.row
+        await scene.press("enter")
+        await scene.shows("acme-staging ▾ read-only")
+        assert isinstance(scene.app.screen, RunScreen)
+        await scene.press("backspace", "backspace")
+        await scene.shows("all profiles ▾", "[7 runs")
+
+        assert scene.table.row == row
+        await scene.press("ctrl+o", *"stag", "enter")
+        assert scene.app.current_mode == "runs"
 
 
 async def test_a_service_that_goes_down_is_named_and_its_rows_stay_as_they_were(
@@ -98,9 +126,23 @@ async def test_a_service_that_goes_down_is_named_and_its_rows_stay_as_they_were(
 async def test_an_action_reaches_the_service_of_its_row_and_no_other(
     fleet_staged: FleetStaged, writable: Settings, board: Lab, staging: Lab
 ) -> None:
-    """The form names the profile in its colour; the run that it made opens in its profile."""
+    """The form names the profile in its colour; the run that it made opens in its profile.
+
+    A continuation of an active run waits only where this console sends it: in the profile on show.
+    """
     async with fleet_staged(settings=writable) as scene:
         await all_shown(scene)
+        for profile, offered in (("acme-prod", True), ("acme-staging", False)):
+            row = next(row for row in scene.table.rows_on_show if row.profile == profile and not row.is_final)
+            scene.table.mark([row.run_id])
+            await scene.press("c", *"Go on.", "ctrl+s")
+            assert ("Later" in scene.text, "w sends this when it ends" in " ".join(scene.text.split())) == (
+                offered,
+                offered,
+            )
+            await scene.press("escape", "escape")
+            scene.table.mark([row.run_id], is_marked=False)
+
         run_id = await on_row_of(scene, "acme-staging")
         await scene.press("c", *"Go on.")
         form = scene.app.screen
@@ -116,43 +158,6 @@ async def test_an_action_reaches_the_service_of_its_row_and_no_other(
         await scene.shows("acme-staging ▾")
         assert isinstance(scene.app.screen, RunScreen)
         assert scene.app.session.profile.name == "acme-staging"
-
-
-async def test_nothing_is_left_waiting_for_a_run_whose_profile_nobody_polls_for(
-    fleet_staged: FleetStaged, writable: Settings
-) -> None:
-    """A continuation of an active run waits only where this console sends it: in the profile on show."""
-    async with fleet_staged(settings=writable) as scene:
-        await all_shown(scene)
-        for profile, offered in (("acme-prod", True), ("acme-staging", False)):
-            row = next(row for row in scene.table.rows_on_show if row.profile == profile and not row.is_final)
-            scene.table.mark([row.run_id])
-            await scene.press("c", *"Go on.", "ctrl+s")
-            assert ("Later" in scene.text, "w sends this when it ends" in " ".join(scene.text.split())) == (
-                offered,
-                offered,
-            )
-            await scene.press("escape", "escape")
-            scene.table.mark([row.run_id], is_marked=False)
-
-
-async def test_a_read_only_profile_refuses_here_too(fleet_staged: FleetStaged, staging: Lab) -> None:
-    """The keys that send do nothing while the cursor is on its row, and the banner says why."""
-    async with fleet_staged() as scene:
-        screen = await all_shown(scene)
-        await on_row_of(scene, "acme-prod")
-        assert "Nothing can be sent from here." not in scene.text
-        run_id = await on_row_of(scene, "acme-staging")
-        assert "Nothing can be sent from here." in scene.text
-        for key in ("n", "c", "a", "X"):
-            await scene.press(key)
-            assert scene.app.screen is screen
-        engine = screen.acting_engine
-        assert not isinstance(engine, str)
-        with pytest.raises(ActionRefusedError, match="read-only"):
-            await engine.actions.submit(CancelRun(run_id))
-
-        assert staging.posts == []
 
 
 async def test_marks_of_several_profiles_are_not_acted_on(
@@ -180,21 +185,3 @@ async def test_marks_of_several_profiles_are_not_acted_on(
         cancelled = [request.path for request in staging.requests if request.method == "POST"]
         assert {path.split("/")[-2] for path in cancelled} == {whose(row)[1] for row in scene.table.marks.ids}
         assert board.posts == []
-
-
-async def test_a_run_opens_in_its_profile_and_leads_back(fleet_staged: FleetStaged) -> None:
-    """Enter on another profile's run switches to it; backspace comes back to the list, the filter and the row."""
-    async with fleet_staged() as scene:
-        await all_shown(scene)
-        await scene.press("slash", *"is:active", "enter")
-        await on_row_of(scene, "acme-staging")
-        row = scene.table.row
-        await scene.press("enter")
-        await scene.shows("acme-staging ▾ read-only")
-        assert isinstance(scene.app.screen, RunScreen)
-        await scene.press("backspace", "backspace")
-        await scene.shows("all profiles ▾", "[7 runs")
-
-        assert scene.table.row == row
-        await scene.press("ctrl+o", *"stag", "enter")
-        assert scene.app.current_mode == "runs"

@@ -45,14 +45,11 @@ RETRY = "litellm.InternalServerError: down\nRetrying in 0.2 seconds...\n"
     ("printed", "summary"),
     [
         (f"{BANNER}I looked.\n\nWhich database?\n{COUNTED}", "I looked.\nWhich database?"),
-        (f"{BANNER}First.\n{COUNTED}Second.\n{COUNTED}", "Second."),
         (f"{BANNER}{RETRY}All done.\n{COUNTED}", "All done."),
         (
             f"{BANNER}I add it.\n\na.txt\n```\n{EDIT}```\n\nGo on?\n{COUNTED}a.txt\nApplied edit\n",
             "I add it.\na.txt\nGo on?",
         ),
-        (f"{BANNER}a.txt\n{EDIT}{COUNTED}a.txt\nApplied edit to a.txt\n", "a.txt"),
-        (f"{BANNER}{'x' * 5000}\nWhich one?\n{COUNTED}", f"{'x' * 3989}\nWhich one?"),
         (f"{BANNER}Empty response received from LLM. Check your provider account?\n{COUNTED}", None),
         (f"{BANNER}Half of", None),
     ],
@@ -66,63 +63,30 @@ def test_aider_s_last_answer_is_found_among_what_it_prints(printed: str, summary
     assert (reader.failure(0) is None) == printed.endswith("\n")
 
 
-LONG = json.dumps({"request": "x" * 600, "error": {"type": "api_error", "message": "It broke."}})
-ODD = {"type": "error", "message": json.dumps({"code": "unauthorized"})}
-LOST = {"type": "result", "is_error": True, "result": "API Error: Connection error."}
 CUT = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
-UNSAFE = {"type": "error", "message": "The model response was blocked due to safety settings."}
-
-
-@pytest.mark.parametrize(
-    ("listener", "printed", "status", "failure"),
-    [
-        (
-            claude,
-            LONG.join(("Error: ", "\n")),
-            1,
-            ("failed", "the agent exited with status 1: Error: It broke; its log"),
-        ),
-        (claude, "", 2, ("failed", "the agent exited with status 2; its log has more")),
-        (
-            claude,
-            json.dumps(LOST),
-            1,
-            ("model_unreachable", "the agent says: API Error: Connection error; check the address of its model, and"),
-        ),
-        (
-            codex,
-            json.dumps(CUT),
-            1,
-            (
-                "cut_short",
-                "the answer of m-1 was cut at its limit of tokens: Incomplete response returned, reason: max",
-            ),
-        ),
-        (gemini, json.dumps(ODD), 0, ("no_key", "the agent failed; give it a valid key")),
-        (gemini, json.dumps(UNSAFE), 0, ("refused", "m-1 refused the task: The model response was blocked due to")),
-        (
-            claude,
-            json.dumps({"type": "result", "stop_reason": "refusal", "is_error": True, "result": "It won't."}),
-            1,
-            ("refused", "m-1 refused the task: It won't; say it in other words, or ask another model"),
-        ),
-        (
-            gemini,
-            json.dumps(
-                {"type": "result", "status": "error", "error": {"message": "exception TypeError: fetch failed"}}
-            ),
-            0,
-            ("model_unreachable", "the agent says: exception the connection failed; check the address of its model"),
-        ),
-    ],
+FAILURES = (
+    (
+        *(claude, f'Error: {{"request": "{"x" * 600}", "error": {{"message": "It broke."}}}}\n', 1, "failed"),
+        "the agent exited with status 1: Error: It broke; its log",
+    ),
+    (
+        *(claude, {"type": "result", "is_error": True, "result": "API Error: Connection error."}, 1),
+        *("model_unreachable", "the agent says: API Error: Connection error; check the address of its model, and"),
+    ),
+    (codex, CUT, 1, "cut_short", "the answer of m-1 was cut at its limit of tokens: Incomplete response returned"),
+    (gemini, {"type": "error", "message": json.dumps({"code": "unauthorized"})}, 0, "no_key", "the agent failed; give"),
 )
+
+
+@pytest.mark.parametrize(("listener", "event", "status", "reason", "words"), FAILURES)
 def test_a_program_s_failure_is_told_with_a_cure(
-    listener: Listener, printed: str, status: int, failure: tuple[str, str]
+    listener: Listener, event: str | dict[str, object], status: int, reason: str, words: str
 ) -> None:
     """The program's own words come first, without JSON however long it is; of an answer's end the model is named."""
     reader = OutcomeReader(listener)
-    reader.feed(printed.encode())
+    reader.feed((event if isinstance(event, str) else json.dumps(event)).encode())
     told = reader.failure(status, None, "m-1")
 
     assert isinstance(told, TurnFailure)
-    assert (told.reason, told.text[: len(failure[1])]) == failure
+    assert told.reason == reason
+    assert told.text.startswith(words)

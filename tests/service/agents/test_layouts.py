@@ -73,28 +73,20 @@ KEYED = {"provider": "openai", "key_env": "NO_KEY"}
 GEMINI = {"provider": "gemini", "key_env": "K"}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"argv": ["no-such-agent"]}, "the program 'no-such-agent' is not there on the service's PATH"),
-    ({"preset": "goose", "argv": ["/nowhere/goose"]}, "install it for the service's user, or correct its argv"),
     ({}, "it needs argv, the command, or preset"),
     ({"argv": ["sh", "-c", "echo {instructions}"]}, "has to be a whole argument"),
-    ({"argv": ["sh", "-m{branch}"]}, "has to be a whole argument"),
     *(
         ({"argv": ["sh"]} | options, words)
         for options, words in (
-            ({"environment": ["NO_SUCH_KEY"]}, "the variable NO_SUCH_KEY is not set"),
             ({"model": KEYED}, "the variable NO_KEY is not set"),
-            ({"readable": ["/no/such"]}, "readable: /no/such is not there"),
             ({"readable": ["/"]}, "would show the agent the service's own data"),
             ({"network": True, "egress": ["a.example"]}, "network = true lets it reach everything"),
             ({"egress": ["10.0.0.1"]}, "write a host such as"),
-            ({"egress": ["https://a.example/"]}, "write a host such as"),
             ({"model": GEMINI | {"base_url": "http://a.example"}}, "use https"),
             ({"model": GEMINI | {"name": "g-x", "budget": {"run_usd": 1}}}, "g-x has no known price"),
             ({"model": GEMINI | {"headers": {"Authorization": "Bearer x"}}}, "Authorization is the service's own"),
-            ({"model": GEMINI | {"headers": {"Transfer-Encoding": "x"}}}, "Transfer-Encoding is the service's own"),
-            ({"model": GEMINI | {"headers": {"X-A": "a", "x-a": "b"}}}, "x-a is there twice"),
             ({"model": {"provider": "gemini"}}, "it needs key_env, the variable with its key, or key_command"),
             ({"model": GEMINI | {"key_command": ["sh"]}}, "and not both"),
-            ({"model": {"provider": "gemini", "key_command": ["no-such"]}}, "key_command: 'no-such' is not there"),
             ({"model": GEMINI | {"provider": "vertex"}}, "vertex needs base_url, such as https://us-east5-"),
         )
     ),

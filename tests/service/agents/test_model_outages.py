@@ -17,9 +17,9 @@ from service.store.dispatch import next_turns
 from service.store.usage import TurnMeter
 from tests.lab import Received, Respond, Step
 from tests.service.agents.model_server import ModelServer
-from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, accepted, organization
+from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Make, Own, accepted, organization
 from tests.service_process import demo_setup, git, start_service
-from tests.waiting import eventually
+from tests.waiting import eventually, present
 
 ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
 AWAY = Respond(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
@@ -28,8 +28,8 @@ SINCE = re.compile(r"waiting for 127\.0\.0\.1:\d+ since \d{4}-\d\d-\d\d \d\d:\d\
 
 
 def settings(patience_s: float) -> str:
-    execution = f"[execution]\nconcurrency = 4\ndrain_s = 0.1\n[execution.agent]\nmodel_patience_s = {patience_s}\n"
-    return f"{execution}[limits]\nrequests_per_minute = 100000\n"
+    agent = f"[execution.agent]\nmodel_patience_s = {patience_s}\nmodel_pause_s = 0.2\n"
+    return f"[execution]\nconcurrency = 4\ndrain_s = 0.1\n{agent}[limits]\nrequests_per_minute = 100000\n"
 
 
 def asking(server: ModelServer, **options: Any) -> dict[str, Any]:
@@ -55,13 +55,13 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[flo
 
 
 @pytest.fixture
-def asker(services: Callable[[float], Any], own: Callable[..., Any], server: ModelServer) -> Callable[..., Any]:
+def asker(services: Callable[[float], Any], own: Own, server: ModelServer) -> Callable[..., Any]:
     """`asker(patience_s, argv=…)` makes an organization with an agent that asks, and a repository."""
     return lambda patience_s=600.0, **agent: own(on=services(patience_s), agents=[asking(server, **agent)])
 
 
 def last_turn(api: Api, run_id: str) -> dict[str, Any]:
-    return dict(api.get(f"/external/runs/{run_id}").json()["turns"][-1])
+    return dict(api.turns(run_id)[-1])
 
 
 def outage(api: Api, server: ModelServer, number: int, kills: int) -> None:
@@ -100,28 +100,19 @@ def outage(api: Api, server: ModelServer, number: int, kills: int) -> None:
     assert used == [1] * number
 
 
+LONG = (pytest.mark.campaign, pytest.mark.timeout(1800))
+
+
 @NEEDS_SANDBOX
 @pytest.mark.parametrize("patience_s", [600, 0.5])
+@pytest.mark.parametrize(("number", "kills"), [(4, 1), pytest.param(50, 2, marks=LONG)])
 def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
-    start: Callable[..., Api], tmp_path: Path, server: ModelServer, patience_s: float
+    start: Make, tmp_path: Path, server: ModelServer, number: int, kills: int, patience_s: float
 ) -> None:
-    """The others stay queued and say why, over a kill; each ends once when it returns, also if none could wait long."""
+    """The others stay queued and say why, over kills; each ends once when it returns, also if none could wait long."""
     setup = demo_setup(tmp_path)
     setup["agents"].append(asking(server))
-    outage(start(setup=setup, settings=settings(patience_s), environment=VARIABLES), server, 4, kills=1)
-
-
-@NEEDS_SANDBOX
-@pytest.mark.campaign
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("patience_s", [600, 0.5])
-def test_fifty_turns_survive_an_outage_and_two_kills(
-    start: Callable[..., Api], tmp_path: Path, server: ModelServer, patience_s: float
-) -> None:
-    """One waits at a time and none fails; all end after the provider has returned, each once."""
-    setup = demo_setup(tmp_path)
-    setup["agents"].append(asking(server))
-    outage(start(setup=setup, settings=settings(patience_s), environment=VARIABLES), server, 50, kills=2)
+    outage(start(setup=setup, settings=settings(patience_s), environment=VARIABLES), server, number, kills)
 
 
 @NEEDS_SANDBOX
@@ -243,8 +234,7 @@ def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Data
     def meter() -> TurnMeter:
         run = accepted(database, "acme", agent="a", now=NOW)
         with database.read() as connection:
-            turn = turns.by_number(connection, run.id, 1)
-        assert turn is not None
+            turn = present(turns.by_number(connection, run.id, 1))
         return TurnMeter(database, turn, agent, lambda: now[0])
 
     one, other = meter(), meter()
@@ -265,15 +255,13 @@ def test_a_turn_that_gave_its_place_back_begins_when_it_is_due(database: Databas
     run = accepted(database, "acme", now=NOW)
     with database.write() as connection:
         turns.mark_dispatched(connection, [(run.id, 1)], NOW)
-        turn = turns.claim(connection, run.id, 1, "worker", NOW)
-        assert turn is not None
+        turn = present(turns.claim(connection, run.id, 1, "worker", NOW))
         paused = turns.TurnPause(NOW + DAY_MICROS, "resumes", is_counted=False)
         done = [turns.pause(connection, turn, paused, NOW) for _ in range(2)]
         early = next_turns(connection, 5, None, NOW + DAY_MICROS - 1)
         due = next_turns(connection, 5, None, NOW + DAY_MICROS)
-        again = turns.claim(connection, run.id, 1, "another", NOW)
+        again = present(turns.claim(connection, run.id, 1, "another", NOW))
         late = turns.pause(connection, turn, paused, NOW)
 
     assert (done[0], early, [one.run_id for one in due], late) == (True, [], [run.id], False)
-    assert again is not None
     assert (again.attempt, again.pauses, again.failure) == (2, 1, None)

@@ -12,7 +12,6 @@ import pytest
 
 from service.agents.options import ModelAccess
 from service.agents.prices import Price, price_of
-from service.egress import events
 from service.egress.budget import MemoryMeter
 from service.egress.key import ModelKey
 from service.egress.model import ModelProxy
@@ -41,12 +40,6 @@ MODELS = {"anthropic": "claude-x", "openai": "gpt-x", "gemini": "gemini-x"}
 
 
 CLOUDS = {
-    "Vertex": (
-        "vertex",
-        "/v1/projects/acme/locations/here",
-        "/v1/projects/other/locations/there/publishers/anthropic/models/claude-x@20250929:rawPredict",
-        "/v1/projects/acme/locations/here/publishers/anthropic/models/claude-x@20250929:rawPredict",
-    ),
     "Vertex, streamed": (
         "vertex",
         "/v1/projects/acme/locations/here",
@@ -61,7 +54,6 @@ CLOUDS = {
         "/model/us.claude-x-v1:0/invoke-with-response-stream",
     ),
     "Azure": ("openai", "/openai/v1", "/v1/chat/completions", "/openai/v1/chat/completions"),
-    "Azure, streamed": ("openai", "/openai/v1", "/v1/responses", "/openai/v1/responses"),
 }
 CLOUD_MODELS = {"vertex": "claude-x@20250929", "bedrock": "us.claude-x-v1:0", "openai": "deployed"}
 
@@ -376,7 +368,6 @@ WHOLE = b'{"usage": {"input_tokens": 7, "output_tokens": 3}}'
     "step",
     [
         Respond(200, WHOLE),
-        Raw(b"HTTP/1.0 200 OK\r\n\r\n" + WHOLE),
         Raw(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n" + WHOLE),
         Raw(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n%b\r\n2b;x=y\r\n%b\r\n0\r\n\r\n"
@@ -402,8 +393,6 @@ def test_an_answer_is_passed_back_and_counted_in_any_framing(ask: Make, server: 
     [
         (Raw(b"SSH-2.0-x\r\n\r\n"), "the server there does not speak HTTP"),
         (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), "does not speak HTTP"),
-        (Raw(b"HTTP/1.1 200 OK\r\n"), "the connection was cut before an answer"),
-        (Raw(b""), "the connection was cut before an answer"),
         (Raw(b"HTTP/1.1 200 OK\r\n\r\n"), "the connection was cut before an answer"),
     ],
 )
@@ -412,7 +401,7 @@ def test_what_is_no_answer_is_asked_for_again_until_patience_ends(
 ) -> None:
     """Then the program gets 502, and the turn ends with the reason."""
     server.otherwise = lambda _: step
-    done = ask("anthropic", *PATHS["anthropic"], patience=Patience(0.5, 0.01, 30, 30))
+    done = ask("anthropic", *PATHS["anthropic"], patience=Patience(0.2, 0.01, 30, 30))
 
     assert done.statuses == [502]
     assert words in str(done.failure)
@@ -450,10 +439,8 @@ def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: Mo
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("no answer", "cannot be reached for claude-x: the connection was cut before an answer; check"),
         ("silence", "took a request for claude-x and was silent for 0.5 s; continue the run"),
         ("overloaded", "answered 529 for claude-x: Overloaded; continue the run when it answers again"),
-        ("error page", "answered 502 for claude-x: 502 Bad Gateway; continue"),
         ("limit", "answered 429 for claude-x: slow down; raise the limits"),
     ],
 )
@@ -462,7 +449,7 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(
 ) -> None:
     """After the patience that is configured; in words, with the status, the provider, the model, and a cure."""
     server.otherwise = lambda _: AWAY[how]
-    done = ask("anthropic", *PATHS["anthropic streamed"], 2, Patience(1, 0.01, 0.5, 0.5))
+    done = ask("anthropic", *PATHS["anthropic streamed"], 2, Patience(0.6, 0.01, 0.5, 0.5))
 
     assert words in str(done.failure)
     assert done.reason == ("rate_limited" if how == "limit" else "model_unreachable")
@@ -565,12 +552,9 @@ def test_the_longest_name_that_fits_has_the_price() -> None:
 @pytest.mark.parametrize(
     ("model", "figures"),
     [
-        ("claude-opus-4-5", (5, 25)),
         ("claude-opus-4-5-20251101", (5, 25)),
         ("claude-opus-4-5@20251101", (5, 25)),
-        ("claude-opus-4-1-20250805", (15, 75)),
         ("gpt-5.4", (2.5, 15)),
-        ("gpt-5.4-2026-03-05", (2.5, 15)),
         ("gemini-2.5-flash-latest", (0.3, 2.5)),
         *((name, None) for name in ("gpt-5.4-mini", "gpt-5.41", "gpt-5", "claude-opus-4-55", "claude-opus-4-5-x")),
         *((name, None) for name in ("us.anthropic.claude-opus-4-5-20251101-v1:0", "my/gpt-5.4", "unknown", "")),
@@ -620,12 +604,9 @@ def test_an_answer_that_counts_nothing_is_counted_by_its_length(text: bytes) -> 
     ("event", "ending", "is_whole"),
     [
         ('{"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {}}', "refused", True),
-        ('{"candidates": [{"finishReason": "SAFETY"}]}', "refused", True),
-        ('{"choices": [{"delta": {"content": "a"}, "finish_reason": null}]}', None, False),
         ('{"choices": [{"delta": {}, "finish_reason": "length"}]}', "cut_short", True),
         ('{"choices": [], "error": {"message": "down"}}', None, False),
         ('{"choices": [], "error": {"message": "down"}}\n\ndata: [DONE]', None, False),
-        ('{"type": "response.created", "response": {"error": null}}', None, False),
         ('{"type": "response.failed", "response": {"error": {"message": "down"}}}', None, False),
         ('{"type": "response.completed", "response": {"output": [{"error": {"code": 1}}]}}', None, True),
         ("[DONE]", None, True),
@@ -649,12 +630,3 @@ def test_how_a_stream_in_frames_ended_is_read_as_well(last: str | None, *, is_wh
     meter.feed(bytes(begun.body) + (b"" if last else bytes(20)))  # type: ignore[call-overload]
 
     assert meter.is_whole == is_whole
-
-
-def test_what_is_too_large_to_be_looked_at_is_taken_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rather than for broken off."""
-    monkeypatch.setattr(events, "_LONGEST", 100)
-    meter = Meter(400, "text/event-stream")
-    meter.feed(b"data: " + b"x" * 200)
-
-    assert meter.is_whole

@@ -31,46 +31,21 @@ def gemini(code: int, status: str, message: str, *details: object) -> str:
 
 KEY_INFO = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
 RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"}
-LOW = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade."
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 LONG = "prompt is too long: 208310 tokens > 200000 maximum"
 PLACE = "Country, region, or territory not supported"
-NO_MODEL = "Project `proj_1` does not have access to model `gpt-x`"
 ROWS = [
     ("anthropic", 401, anthropic("authentication_error", "invalid x-api-key"), "stop", "no_key", "set MODEL_KEY to a"),
-    ("anthropic", 400, anthropic("invalid_request_error", LOW), "stop", "out_of_budget", "MODEL_KEY has no credit"),
-    ("anthropic", 403, anthropic("permission_error", "Not allowed"), "stop", "not_permitted", "is not permitted this"),
     ("anthropic", 404, anthropic("not_found_error", "model: claude-x"), "pass_on", "not_permitted", "the model's name"),
     ("anthropic", 400, anthropic("invalid_request_error", LONG), "pass_on", "failed", "longer than the model takes"),
-    ("anthropic", 429, anthropic("rate_limit_error", "Too many"), "ask_again", "rate_limited", "raise the limits"),
-    (
-        "anthropic",
-        529,
-        anthropic("overloaded_error", "Overloaded"),
-        "ask_again",
-        "model_unreachable",
-        "continue the run",
-    ),
-    ("openai", 401, openai("Incorrect API key provided: sk-x.", "invalid_api_key"), "stop", "no_key", "valid key"),
+    ("anthropic", 529, anthropic("overloaded_error", "Down"), "ask_again", "model_unreachable", "continue the run"),
     ("openai", 429, openai(QUOTA, "insufficient_quota"), "stop", "out_of_budget", "has no credit left"),
-    (
-        "openai",
-        429,
-        openai("Rate limit reached", "rate_limit_exceeded"),
-        "ask_again",
-        "rate_limited",
-        "limits",
-    ),
     ("openai", 403, openai(PLACE, "unsupported_country_region_territory"), "stop", "not_permitted", "set base_url to"),
-    ("openai", 403, openai(NO_MODEL, "model_not_found"), "pass_on", "not_permitted", "set the model's name to one"),
-    ("openai", 500, openai("The server had an error", kind="server_error"), "ask_again", "model_unreachable", "again"),
     ("openai", 402, '{"error": {"message": "Insufficient Balance"}}', "stop", "out_of_budget", "no credit left"),
     ("openai", 404, '{"detail": "Not Found"}', "pass_on", "failed", "check base_url"),
     ("gemini", 400, gemini(400, "INVALID_ARGUMENT", "API key not valid.", KEY_INFO), "stop", "no_key", "valid key"),
     ("gemini", 429, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO), "ask_again", "rate_limited", "raise the"),
-    ("gemini", 403, gemini(403, "PERMISSION_DENIED", "It is disabled."), "stop", "not_permitted", "is not permitted"),
     ("gemini", 503, f"[{gemini(503, 'UNAVAILABLE', 'Overloaded.')}]", "ask_again", "model_unreachable", "continue"),
-    ("gemini", 400, gemini(400, "X", "User location is not supported for it."), "stop", "not_permitted", "the place"),
 ]
 
 
@@ -92,13 +67,9 @@ def test_an_error_is_told_as_the_provider_says_it_with_its_cure(
     ("body", "words"),
     [
         ("", "answered 500 for m-1 and gave no reason; "),
-        ("upstream connect error", ": upstream connect error; "),
         ("<html>\n<head><title>504 Gateway Time-out</title></head>", ": 504 Gateway Time-out; "),
         ('{"error": {"message": "APIError - {\\"error\\": {\\"message\\": \\"inner\\"}}"}}', ": APIError - inner; "),
         ('event: error\ndata: {"type": "error", "error": {"message": "in a stream"}}\n\n', ": in a stream; "),
-        ('{"error": "as text"}', ": as text; "),
-        ('{"unknown": 1}', " and gave no reason; "),
-        ('{"error": {"message": "cut off', ": cut off; "),
         ('event: error\ndata: {"type": "error", "error": {"type": "overl', " and gave no reason; "),
     ],
 )
@@ -112,7 +83,6 @@ def test_a_body_of_any_shape_becomes_a_sentence_or_none(body: str, words: str) -
     [
         ({"Retry-After": "30"}, "", 30),
         ({"Retry-After": "Wed, 18 Nov 2026 12:06:40 GMT"}, "", HOUR_S),
-        ({"retry-after-ms": "1500", "retry-after": "9"}, "", 1.5),
         ({}, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO), 34.07),
         ({}, json.dumps({"error": {"message": gemini(429, "X", QUOTA, RETRY_INFO)}}), 34.07),
         (
@@ -135,7 +105,6 @@ def test_a_body_of_any_shape_becomes_a_sentence_or_none(body: str, words: str) -
         ),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1h0m0.5s"}, "", HOUR_S + 0.5),
         ({"Retry-After": "soon"}, "", None),
-        ({"Retry-After": "9" * 400}, "", None),
         ({}, "", None),
     ],
 )
@@ -160,13 +129,9 @@ def test_a_stream_that_begins_with_an_error_is_told_from_an_answer() -> None:
             f"API Error: 529 {anthropic('overloaded_error', 'Overloaded')} · check the status page",
             "API Error: 529 Overloaded · check the status page",
         ),
-        (f"API Error: 401 {anthropic('authentication_error', 'no')[:-28]}", "API Error: 401 no"),
-        (f"Error: {anthropic('overloaded_error', 'no')[:40]}", "Error:"),
         (f"got status: 503. [{gemini(503, 'UNAVAILABLE', 'Overloaded.')}]", "got status: 503. Overloaded."),
         ("Error code: 401 - {'error': {'message': \"It isn't\", 'code': None}}", "Error code: 401 - It isn't"),
         ("Connection broken: IncompleteRead(0 bytes read)", "Connection broken: the connection was cut"),
-        ("exception TypeError: fetch failed sending request", "exception the connection failed sending request"),
-        ("no error {at all", "no error {at all"),
         (f"Error: {openai('long ' * 200)}", f"Error: {'long ' * 78}lon…"),
     ],
 )

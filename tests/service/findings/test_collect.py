@@ -12,6 +12,7 @@ from service.execution.secrets import Secrets
 from service.findings.collect import CollectedFindings, clear, collect
 from service.findings.document import MOST, FindingsFile, packed
 from tests.service_process import ROOT
+from tests.waiting import present
 
 JSON: Final = ".runwarden/findings.json"
 SARIF: Final = ".runwarden/findings.sarif"
@@ -33,8 +34,7 @@ def read(tree: Path, root: str = "/workspace") -> CollectedFindings:
 
 
 def told(tree: Path, *findings: dict[str, Any], source: str = SOURCE) -> list[Any]:
-    found = read(written(tree, {"version": 1, "findings": findings}, source=source)).findings
-    assert found is not None
+    found = present(read(written(tree, {"version": 1, "findings": findings}, source=source)).findings)
     return list(found)
 
 

@@ -1,10 +1,9 @@
 """Findings of a turn, from the agent's file to the answer of the API."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.service.conftest import Api
+from tests.service.conftest import Own
 from tests.service_process import git
 
 FINDER: Final = """
@@ -21,9 +20,7 @@ if task["instructions"] == "write":
 """
 
 
-def test_findings_are_read_after_the_turn_and_never_committed(
-    own: Callable[..., tuple[Api, Path]], tmp_path: Path
-) -> None:
+def test_findings_are_read_after_the_turn_and_never_committed(own: Own, tmp_path: Path) -> None:
     """Those of the repository itself count for nothing, nor does its question; what is broken is told in the log."""
     stale = '{"version": 1, "findings": [{"path": "a", "title": "stale"}]}'
     asked = '{"question": "Which?"}'
@@ -33,7 +30,7 @@ def test_findings_are_read_after_the_turn_and_never_committed(
     api.add_agent(tmp_path, "idler", "", "--org", api.organization["slug"])
     runs = [api.begin("finder", instructions="write"), api.begin("finder", instructions="look"), api.begin("idler")]
     writing, looking, idle = (api.ended(run_id) for run_id in runs)
-    (wrote,), (looked,), (none,) = (api.get(f"/external/runs/{run_id}").json()["turns"] for run_id in runs)
+    (wrote,), (looked,), (none,) = (api.turns(run_id) for run_id in runs)
 
     assert [run["status"] for run in (writing, looking, idle)] == ["completed"] * 3
     assert git("diff", "--name-only", "main", writing["branch_name"], cwd=bare) == "kept.txt"

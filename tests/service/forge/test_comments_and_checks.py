@@ -19,7 +19,7 @@ from service.triggers.receiver import Receiver, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond
 from tests.service.conftest import organization
-from tests.service.forge.desk import Desk
+from tests.service.forge.conftest import Desk
 from tests.service.payloads import (
     github,
     github_check,
@@ -28,6 +28,7 @@ from tests.service.payloads import (
     gitlab_note,
     gitlab_pipeline,
 )
+from tests.waiting import present
 
 SHA: Final = "a1b2c3d4" * 5
 ON_COMMENT: Final = TriggerRule(agent="reviewer", instructions="Review it.", on=("comment",), authors=("Dora",))
@@ -51,16 +52,13 @@ def commented(words: str, sha: str = SHA, **given: Any) -> PullRequestEvent | No
     [
         ("@runwarden review", "review", ""),
         ("  @RunWarden  Review\nthe login, please", "review", "the login, please"),
-        ("@runwarden", "", ""),
         ("@runwarden fix: it", "fix", ": it"),
         ("> @runwarden review", None, None),
         (" \r\n   @runwarden review it\r\n", "review", "it"),
-        ("    @runwarden review", None, None),
         ("\n \n \t@runwarden review", None, None),
         ("```\n@runwarden review\n```", None, None),
         ("Please, @runwarden review", None, None),
         ("@runwarden-bot review", None, None),
-        ("", None, None),
     ],
 )
 def test_a_comment_asks_by_its_first_words(words: str, command: str | None, rest: str | None) -> None:
@@ -74,17 +72,14 @@ def test_a_comment_asks_by_its_first_words(words: str, command: str | None, rest
 
 def test_a_comment_names_its_pull_request_as_far_as_the_code_host_does() -> None:
     """GitHub tells the head only with a comment on the diff; a plain issue, a deletion or an issue's note: nothing."""
-    whole = event("issue_comment", github_comment("@runwarden review", number=12))
-    diff = event("pull_request_review_comment", github_comment("@runwarden review it", SHA, number=12))
-    note = event("Note Hook", gitlab_note("@runwarden review", SHA, number=12))
+    whole = present(event("issue_comment", github_comment("@runwarden review", number=12)))
+    diff = present(event("pull_request_review_comment", github_comment("@runwarden review it", SHA, number=12)))
+    note = present(event("Note Hook", gitlab_note("@runwarden review", SHA, number=12)))
     nothing = [
         event("issue_comment", github_comment("@runwarden review", plain=True)),
         event("issue_comment", github_comment("@runwarden review", action="deleted")),
         event("Note Hook", gitlab_note("@runwarden review", SHA, noteable="Issue")),
     ]
-    assert whole is not None
-    assert diff is not None
-    assert note is not None
 
     assert (whole.number, whole.head_sha, whole.is_whole, whole.cause) == (12, "", False, "comment 501")
     assert (diff.head_sha, diff.base, diff.is_whole, diff.words) == (SHA, "main", True, "On src/app.py, line 3: it")
@@ -105,13 +100,11 @@ def test_a_comment_names_its_pull_request_as_far_as_the_code_host_does() -> None
 def test_a_comment_that_may_be_forged_starts_nothing_and_says_why(given: dict[str, Any], fault: str) -> None:
     """Edited later, by another hand, on what is over, or the service's own."""
     words = given.pop("words", "@runwarden review")
-    found = commented(words, **given)
-    assert found is not None
+    found = present(commented(words, **given))
 
     assert found.fault == fault
     if "action" in given:
-        later = event("Note Hook", gitlab_note(words, SHA, updated_at="2026-01-01 00:00:00 UTC"))
-        assert later is not None
+        later = present(event("Note Hook", gitlab_note(words, SHA, updated_at="2026-01-01 00:00:00 UTC")))
         assert later.fault == fault
 
 
@@ -119,9 +112,7 @@ def test_a_comment_that_may_be_forged_starts_nothing_and_says_why(given: dict[st
     ("name", "document", "field"),
     [
         ("Merge Request Hook", gitlab("open", SHA), "updated_at"),
-        ("Note Hook", gitlab_note("@runwarden review", SHA), "created_at"),
         ("Note Hook", gitlab_note("@runwarden review", SHA), "updated_at"),
-        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "created_at"),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "finished_at"),
     ],
 )
@@ -137,7 +128,6 @@ def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any]
     ("name", "document"),
     [
         ("issue_comment", github_comment("@runwarden review", state="\ud800")),
-        ("pull_request_review_comment", github_comment("@runwarden review", SHA, state="\x00")),
         ("Note Hook", gitlab_note("@runwarden review", SHA, state="\ud800")),
     ],
 )
@@ -151,13 +141,10 @@ def test_what_is_kept_of_a_delivery_is_text(name: str, document: dict[str, Any])
     ("name", "document", "check"),
     [
         ("check_run", github_check(SHA), "test"),
-        ("check_run", github_check(SHA, conclusion="timed_out"), "test"),
         ("workflow_run", github_check(SHA, "CI", workflow=True), "CI"),
         ("check_run", github_check(SHA, conclusion="success"), None),
-        ("check_run", github_check(SHA, conclusion="cancelled"), None),
         ("check_run", github_check(SHA, action="created", conclusion=None), None),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "pipeline"),
-        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login", name="nightly"), "nightly"),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login", "success"), None),
     ],
 )
@@ -202,8 +189,7 @@ class Board:
     def end(self, pushed: str | None = None) -> None:
         """End the latest run, with a commit."""
         with self.database.write() as connection:
-            turn = turns.claim(connection, self.runs()[-1], 1, "w", now_micros())
-            assert turn is not None
+            turn = present(turns.claim(connection, self.runs()[-1], 1, "w", now_micros()))
             outcome = turns.TurnOutcome("completed", commit_sha=pushed)
             turns.end(connection, turn.run_id, 1, outcome, now_micros())
 
@@ -291,8 +277,7 @@ def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> No
         | {"triggers": [ON_COMMENT.model_dump(), ON_FAILED.model_dump()]}
     )
     with desk.database.write() as connection:
-        owner = organizations.by_id(connection, desk.owner_id)
-        assert owner is not None
+        owner = present(organizations.by_id(connection, desk.owner_id))
         add_repository(connection, owner, entry, Path("/"), desk.now)
     made = desk.server.add("agent/fix-1", "main", "Fix", "", "ann")
     sha = made.head
@@ -309,23 +294,18 @@ def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> No
         found = event(name, given)
         return None if found is None else completed(desk.database, desk.platform, found).get(desk.owner_id)
 
-    whole = ask(document)
+    whole = present(ask(document))
     unasked = len(desk.server.asked)
     nothing = ask(other)
     asked = len(desk.server.asked)
     made.is_fork = True
-    fork = ask(document)
+    fork = present(ask(document))
     made.is_fork, made.state = False, "closed"
-    closed = ask(document)
+    closed = present(ask(document))
     desk.server.before = lambda _: Respond(404, {"message": "Not Found"})
-    away = ask(document)
+    away = present(ask(document))
     os.environ.pop("FORGE_TOKEN_HERE")
-    without = ask(document)
-    assert whole is not None
-    assert fork is not None
-    assert closed is not None
-    assert away is not None
-    assert without is not None
+    without = present(ask(document))
 
     assert (whole.number, whole.head_sha, whole.base, whole.head) == (made.number, sha, "main", "agent/fix-1")
     assert (whole.is_fork, whole.is_whole, whole.fault) == (False, True, "")

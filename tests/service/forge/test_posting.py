@@ -15,9 +15,10 @@ from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
 from tests.program import Program
-from tests.service.forge.desk import EVERYTHING, Desk
+from tests.service.forge.conftest import EVERYTHING, Desk
 from tests.service.forge.forges import Forge, GitHubServer, client_of
 from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
+from tests.waiting import present
 
 FOUND = finding("a", 1)
 OLD, NEW = "a" * 40, "b" * 40
@@ -83,6 +84,7 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
     assert (Pull(desk.server, "fixer").states, len(Pull(desk.server, "fixer").bodies)) == ("A", 1)
 
 
+@ONE_FORGE
 def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
     """Pending while it works; what is wanted while it is being posted is posted after it."""
     run_id = desk.begin()
@@ -147,7 +149,7 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
     (made,) = desk.server.changes
     text, posting = made.body, desk.posting(run_id, "pull_request")
     with desk.database.read() as connection:
-        run = runs.by_id(connection, run_id)
+        run = present(runs.by_id(connection, run_id))
     for number in range(2, 13):
         desk.next_turn(run_id, "```\n@ann\n```\n" + "&\n" * 1000 if number > 9 else "a\n" * 1000)
         desk.end(run_id, f"{number:040x}", number, summary="&" * 8000)
@@ -161,12 +163,12 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
     assert [one for one in acts if one in text.replace("<!-- ", "")] == []
     assert text.count("<!-- /runwarden -->") == 1
     assert (posting.state, posting.url) == ("posted", made.url)
-    assert run is not None
     assert run.updated_at > ended_at, "clients ask again"
     assert "\n12. ```\n    @ann\n    ```\n" in made.body, "an item ends where its lines are indented less"
     assert len(made.body) < 60_000
 
 
+@ONE_FORGE
 def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk) -> None:
     """Title and text around our part are theirs; a text without our marks is all theirs."""
     run_id = desk.begin()
@@ -190,6 +192,7 @@ def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk)
     assert len(desk.server.changes) == 1
 
 
+@ONE_FORGE
 @pytest.mark.parametrize(("state", "count"), [("closed", 1), ("merged", 2)])
 def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
     desk: Desk, state: str, count: int
@@ -241,7 +244,6 @@ def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
     ("change", "reason"),
     [
         ({"host": "elsewhere.example"}, "is on no connected host"),
-        ({"token_env": None}, "has no token"),
         ({"token_env": "FORGE_TOKEN_UNSET"}, "has no token"),
         ({"probe": "git", "api_url": None, "clone_url": "https://x.example/{path}.git"}, "has no API address"),
     ],
@@ -336,8 +338,6 @@ FORBIDDEN = {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessibl
         None,
         Respond(200, FORBIDDEN),
         Respond(200, ["not", "an", "object"]),
-        Respond(404, {"message": "Not Found"}),
-        Respond(403, {"message": "Resource not accessible by personal access token"}),
         Respond(500, {"message": "Oops"}),
     ],
 )

@@ -193,11 +193,8 @@ def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Forge) -> 
     ("foreign", "shown"),
     [
         ("thanks @all, see #12 and `@x`", "thanks @\u200ball, see #\u200b12 and `@x`"),
-        ("&#64;all", "&amp;#\u200b64;all"),
-        ("\\`<img>`", "\\\\`<img>`"),
         ("[ok](http://evil.example) <!-- x", "\\[ok](http://evil.example) &lt;!-- x"),
         ("ok\n/merge\n> /approve", "ok\n\u200b/merge\n> \u200b/approve"),
-        ("a\n```py\nx = 1\n```\nb", "a\n```\nx = 1\n```\nb"),
         ("````\n```\n/merge\n````", "````\n```\n\u200b/merge\n````"),
         ("~~~\n$x$ \x1b", "\\~\\~\\~\n\\$x\\$ \u241b"),
     ],
