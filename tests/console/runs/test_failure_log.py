@@ -27,8 +27,9 @@ def fail(board: Lab) -> None:
 
 
 def logs_asked(board: Lab) -> list[str]:
-    """The runs whose log the service was asked for."""
-    return [each.path.split("/")[-4] for each in board.requests if each.path.endswith("/log")]
+    """The failed runs whose log the service was asked for; a working run's log has its last step."""
+    asked = [each.path.split("/")[-4] for each in board.requests if each.path.endswith("/log")]
+    return [run_id for run_id in asked if board.runs[run_id]["status"] == "failed"]
 
 
 async def to_the_failure(scene: Scene) -> None:
