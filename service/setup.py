@@ -37,7 +37,7 @@ class TokenEntry(_Entry):
     """A token; it is created once for each alias, and its value is shown only then."""
 
     alias: Name
-    scopes: tuple[Literal["admin", "organizations:create"], ...] = ("admin",)
+    scopes: tuple[Literal["admin", "organizations:create", "runs:read", "runs:write"], ...] = ("admin",)
     duration: str = "30d"
 
 

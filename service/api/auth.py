@@ -1,5 +1,6 @@
 """Authentication: bearer tokens, their scopes, and their organization (spec 5)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -76,11 +77,18 @@ def _caller(request: Request, context: RequestContext) -> Caller:
     return caller
 
 
-def _administrator(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
-    caller.require_scope("admin")
-    return caller
+def _with(*accepted: str) -> Callable[[Caller], Caller]:
+    def check(caller: Annotated[Caller, Depends(_caller)]) -> Caller:
+        caller.require_scope(*accepted)
+        return caller
+
+    return check
 
 
 AnyCaller = Annotated[Caller, Depends(_caller)]
-Administrator = Annotated[Caller, Depends(_administrator)]
+Administrator = Annotated[Caller, Depends(_with("admin"))]
 """A caller whose token has scope `admin` (spec 5.6)."""
+RunWriter = Annotated[Caller, Depends(_with("runs:write", "admin"))]
+"""A caller who may start, continue and cancel runs: beside `admin`, an extension of the spec."""
+RunReader = Annotated[Caller, Depends(_with("runs:read", "runs:write", "admin"))]
+"""A caller who may read runs and their results."""

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from service.agents.inputs import AgentInput
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
-from service.api.auth import Administrator, Caller
+from service.api.auth import Caller, RunReader, RunWriter
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import no_run
@@ -65,7 +65,7 @@ class AgentsBody(BaseModel):
 
 
 @router.get("/external/agents", response_model=None, responses={200: {"model": AgentsBody}, **documented()})
-def list_agents(context: RequestContext, caller: Administrator) -> dict[str, object]:
+def list_agents(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the agents by name, each with its description and inputs; an agent without inputs accepts any."""
     with context.database.read() as connection:
         available = agents.for_organization(connection, caller.organization.id)
@@ -209,7 +209,7 @@ _PATCH: Final = {
 
 
 @router.get("/external/runs/{run_id}", response_model=None, responses={200: {"model": RunResultsBody}, **documented()})
-def read_run(run_id: str, request: Request, context: RequestContext, caller: Administrator) -> dict[str, object]:
+def read_run(run_id: str, request: Request, context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return a run with its turns, oldest first."""
     # If no address is configured, the page is at the address that the caller used.
     own = f"{request.base_url}runs/{{run_id}}" if context.settings.page.enabled else None
@@ -239,7 +239,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
 
 
 @router.get("/external/questions", response_model=None, responses={200: {"model": QuestionsBody}, **documented()})
-def read_questions(context: RequestContext, caller: Administrator) -> dict[str, object]:
+def read_questions(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
         questions = turns.open_questions(connection, caller.organization.id, _MOST_QUESTIONS)
@@ -327,7 +327,7 @@ def _asked_integer(request: Request, name: str) -> int:
     },
 )
 async def read_log(
-    run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: Administrator
+    run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: RunReader
 ) -> Response:
     """Return a piece of a turn's log; a waiting request uses no database connection or thread."""
     offset, wait_s, before = (_asked_integer(request, name) for name in ("offset", "wait", "before"))
@@ -382,7 +382,7 @@ def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset
     response_class=Response,
     responses=_PATCH,
 )
-def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller: Administrator) -> Response:
+def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller: RunReader) -> Response:
     """Return a turn's change as a patch."""
     with context.database.read() as connection:
         turn = _turn_of(connection, caller, run_id, n)
@@ -392,7 +392,7 @@ def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller:
 
 
 @router.get("/external/runs/{run_id}/diff", response_class=Response, responses=_PATCH)
-def read_run_diff(run_id: str, context: RequestContext, caller: Administrator) -> Response:
+def read_run_diff(run_id: str, context: RequestContext, caller: RunReader) -> Response:
     """Return the whole run's change since it left the default branch, as a patch."""
     with context.database.read() as connection:
         _run_of(connection, caller, run_id)
@@ -430,7 +430,7 @@ def _text(patch: bytes, headers: dict[str, str]) -> Response:
     response_model=None,
     responses={202: {"model": RunBody}, **documented(409)},
 )
-def cancel_run(run_id: str, context: RequestContext, caller: Administrator) -> dict[str, object]:
+def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[str, object]:
     """Cancel an active run: it fails, its agent is interrupted, and nothing is pushed."""
     with context.database.write() as connection:
         run = _run_of(connection, caller, run_id)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from fastapi import APIRouter, Request
 
 from service.api.answers import RunListBody
-from service.api.auth import Administrator, Caller
+from service.api.auth import Caller, RunReader
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.clock import parse_rfc3339
@@ -103,7 +103,7 @@ _PARAMETERS: Final = [
     response_model=None,
     responses={200: {"model": RunListBody}, **documented(400)},
 )
-def list_runs(request: Request, context: RequestContext, caller: Administrator) -> dict[str, object]:
+def list_runs(request: Request, context: RequestContext, caller: RunReader) -> dict[str, object]:
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
     given: dict[str, str] = {}
     for name, value in request.query_params.multi_items():

@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from service.agents import inputs, invocation
 from service.agents.inputs import InputError
 from service.api.answers import ExecutionBody, RunBody
-from service.api.auth import Administrator, Caller
+from service.api.auth import Caller, RunWriter
 from service.api.bodies import AgentStart, ReadBody, RunStart, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
@@ -65,7 +65,7 @@ def checked_branch(name: str | None) -> str | None:
 async def start_run(
     http: Request,
     context: RequestContext,
-    caller: Administrator,
+    caller: RunWriter,
     start: Annotated[RunStart, Depends(ReadBody(RunStart))],
 ) -> dict[str, object]:
     """Accept a run: after a 201 it will be executed, even if the service crashes (spec 4.3)."""
@@ -230,7 +230,7 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
 async def start_agent(
     name: str,
     context: RequestContext,
-    caller: Administrator,
+    caller: RunWriter,
     start: Annotated[AgentStart, Depends(ReadBody(AgentStart))],
 ) -> dict[str, object]:
     """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""

@@ -17,7 +17,7 @@ from service.egress.hello import NotTlsError, read_hello
 from service.egress.http import AgentConnection
 from service.egress.relay import join
 from service.egress.server import SandboxServer
-from service.network import Host, HostError, authority_of, dial, proxy_of
+from service.network import Host, HostError, ProxyError, authority_of, dial, proxy_of
 from service.text import printable
 
 _PATIENCE_S: Final = 30.0
@@ -57,7 +57,7 @@ class EgressProxy(SandboxServer):
                 proxy = proxy_of("https", host, port)
                 fixed = self._allowed.decide(host, port)
                 addresses = addresses_of(host, port, fixed, by_name=proxy is not None)
-            except RefusedError as error:
+            except (RefusedError, ProxyError) as error:
                 self._report(str(error), f"egress: {error}")
                 connection.refuse(403, f"egress: {error}", is_json=False)
                 return

@@ -1,9 +1,11 @@
 """The tokens of code hosts: in a variable, printed by a command, or of a GitHub App's installation."""
 
+import contextlib
 import functools
 import os
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -40,7 +42,8 @@ def token_of(host: Host, refused: str | None = None) -> str | None:
         TokenError: There is none.
     """
     if host.app is not None:
-        return _installation(host.api_url or "", host.app).get(refused)
+        with _explained(host.app):
+            return _installation(host.api_url or "", host.app).get(refused)
     if host.token_command:
         try:
             return _printed(host.token_command).get(refused)
@@ -63,10 +66,9 @@ def author_of(host: Host | None) -> tuple[str, str] | None:
     """Return the name and the address under which a GitHub App commits; None: there is no App, or no answer."""
     if host is None or host.app is None:
         return None
-    try:
+    with contextlib.suppress(TokenError), _explained(host.app):
         return _installation(host.api_url or "", host.app).account(host.host)
-    except TokenError:
-        return None
+    return None
 
 
 class HostLogin:
@@ -86,6 +88,10 @@ class HostLogin:
         self._token = None if self._host is None else token_at(self._host, self._url)
         return login(self._url, self._token)
 
+    def at(self, url: str) -> "HostLogin":
+        """Return the login for another address; it has no token where that is on another host."""
+        return HostLogin(self._host, url)
+
     def renew(self) -> bool:
         """Replace a token that was refused; return whether there is another one.
 
@@ -99,6 +105,19 @@ class HostLogin:
 @functools.cache
 def _printed(command: tuple[str, ...]) -> PrintedKey:
     return PrintedKey("token_command", command)
+
+
+@contextlib.contextmanager
+def _explained(app: GitHubApp) -> Iterator[None]:
+    """Name the App if GitHub cannot be asked, or answers something else."""
+    try:
+        yield
+    except TokenError:
+        raise
+    except HostUnreachableError as error:
+        raise TokenError(f"there is no token for the GitHub App {app.id}: {error}") from error
+    except (LookupError, TypeError, ValueError) as error:
+        raise TokenError(f"there is no token for the GitHub App {app.id}: its API gave an unknown answer") from error
 
 
 @functools.cache
@@ -149,7 +168,7 @@ class _Installation:
     def _ask(self, method: str, path: str) -> HostResponse:
         headers = {"Authorization": f"Bearer {self._signed()}", "X-GitHub-Api-Version": "2022-11-28"}
         answer = ask(self._api_url + path, _TIMEOUT_S, headers=headers, method=method)
-        if answer.status in _CREATED and answer.body:
+        if answer.status in _CREATED and answer.body is not None:
             return answer
         said = str(answer.body.get("message", "")) if isinstance(answer.body, dict) else ""
         text = f"GitHub gave the App {self._app.id} no token: {answer.status} {said}".rstrip()

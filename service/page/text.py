@@ -28,6 +28,8 @@ _LONGEST: Final = 2000
 """Characters that are shown of a line."""
 _LONGEST_COLOURED: Final = 500
 """Characters of a line that gets colours: a longer one was not written by hand."""
+_SGR: Final = re.compile(r"\x1b\[([0-9;]*)m")
+_OTHER_SEQUENCES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)")
 _COLOURS: Final = (
     (token.Comment, "c"),
     (token.Keyword, "k"),
@@ -57,6 +59,27 @@ def markdown(words: str | None) -> Markup:
     )
     # They are below a turn's own heading. Characters may have been written as references.
     return Markup(printable(re.sub(r"(</?)h[1-6]>", r"\1h3>", clean)))  # noqa: S704 — just cleaned
+
+
+def terminal(text: str) -> Markup:
+    """Return what a program printed for a terminal, with its eight colours; other sequences are left out."""
+    shown, kinds = Markup(""), set[str]()
+    for at, part in enumerate(_SGR.split(_OTHER_SEQUENCES.sub("", text))):
+        if at % 2 == 0:
+            names = " ".join(sorted(kinds))
+            shown += (
+                Markup("<i class='{}'>{}</i>").format(names, printable(part)) if kinds and part else printable(part)
+            )
+            continue
+        codes = [int(one or 0) for one in part.split(";")]
+        for code in codes if 38 not in codes and 48 not in codes else ():  # noqa: PLR2004 — a palette of 256, or RGB
+            if code in {0, 39}:
+                kinds = {one for one in kinds if code and one == "b"}
+            elif code == 1:
+                kinds.add("b")
+            elif code in {*range(30, 38), *range(90, 98)}:
+                kinds = {*kinds & {"b"}, f"t{code % 10}"}
+    return shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from service import ids
 from service.clock import DAY_MICROS
 from service.store.schema import by_owner, first, found, tokens
 
-SCOPES: Final = ("admin", "organizations:create")
+SCOPES: Final = ("admin", "organizations:create", "runs:read", "runs:write")
 DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
 _USED_MICROS: Final = DAY_MICROS // 24
 

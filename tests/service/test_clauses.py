@@ -12,6 +12,7 @@ from service.execution.git import GitCommandError
 from service.settings import DataFolder
 from service.store import organizations, tokens
 from service.store.database import Database
+from service.store.tokens import SCOPES
 from tests.service.conftest import BARE, OPERATIONS, Make
 from tests.waiting import present
 
@@ -37,9 +38,11 @@ def test_without_a_valid_token_every_endpoint_answers_401(idle: Any, given: str 
         assert "bearer" in answer.json()["message"].lower()
 
 
-@pytest.mark.parametrize("scopes", [(), ("admin",), ("organizations:create",)], ids=["none", "admin", "create"])
+@pytest.mark.parametrize(
+    "scopes", [(), ("admin",), ("organizations:create",), ("runs:read",), ("runs:write",)], ids=lambda one: one[:1]
+)
 def test_each_endpoint_knows_its_scopes(idle: Any, scopes: tuple[str, ...]) -> None:
-    """Organizations: either scope; runs, agents and onboarding: admin; health: any valid token (spec 5.6)."""
+    """Health: any valid token; the others: admin (spec 5.6), and beside it the scopes made for one purpose."""
     database = Database(DataFolder(idle.service.data_dir).database_url)
     with database.write() as connection:
         owner = present(organizations.by_slug(connection, "acme"))
@@ -47,10 +50,12 @@ def test_each_endpoint_knows_its_scopes(idle: Any, scopes: tuple[str, ...]) -> N
         _, value = tokens.create(connection, owner.id, scopes=scopes, alias=None, now=now_micros())
     database.close()
     for method, path in ENDPOINTS:
-        accepted = {
-            "/external/organizations": {"admin", "organizations:create"},
-            "/external/installation/health": {"admin", "organizations:create", None},
-        }.get(path, {"admin"})
+        runs_scopes = {"runs:write"} if method == "POST" else {"runs:read", "runs:write"}
+        accepted = {"admin"} | {
+            "/external/organizations": {"organizations:create"},
+            "/external/installation/health": {*SCOPES, None},
+            "/external/gitlab/projects": set(),
+        }.get(path, runs_scopes)
         answer = ask(idle, method, path, value)
         expected = bool(set(scopes or [None]) & accepted)
 

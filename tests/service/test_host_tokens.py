@@ -15,7 +15,7 @@ from service.hosts.tokens import TokenError, token_of
 from service.setup import HostEntry
 from service.store.hosts import Host
 from service.store.schema import GitHubApp
-from tests.lab import Received, Respond, Step
+from tests.lab import Drop, Received, Respond, Step
 from tests.service.conftest import UNBOXED, Api
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
@@ -147,8 +147,8 @@ def test_a_github_app_pushes_as_its_account(
     assert author.strip() == "reviewer[bot] <41+reviewer[bot]@users.noreply.127.0.0.1>"
 
 
-def test_an_apps_key_that_is_anothers_is_named(tmp_path: Path, app_host: AppHost) -> None:
-    """So is a file that holds no key, and a token at its end is not used again."""
+def test_an_apps_key_that_is_anothers_is_named(tmp_path: Path, app_host: AppHost, key: RSAKey) -> None:
+    """So are a file that holds no key, an API that is away, and an answer that is no token."""
     file = tmp_path / "app.pem"
     file.write_bytes(RSAKey.generate_key(2048).as_pem(private=True))
 
@@ -159,6 +159,11 @@ def test_an_apps_key_that_is_anothers_is_named(tmp_path: Path, app_host: AppHost
     with pytest.raises(TokenError, match=r"the App 7 no token: 401 A JSON .*; check app id, key_file .*app.pem"):
         token_of(host("app.pem"))
     (tmp_path / "none.pem").write_text("no key")
+    (tmp_path / "right.pem").write_bytes(key.as_pem(private=True))
+    for answer, said in ((Respond(200, {}), "unknown answer"), (Drop(), "no token for the GitHub App 7: http")):
+        app_host.fault = lambda _, answer=answer: answer
+        with pytest.raises(TokenError, match=said):
+            token_of(host("right.pem"))
     with pytest.raises(TokenError, match="private key of the GitHub App 7 cannot be read"):
         token_of(host("none.pem"))
 

@@ -109,6 +109,12 @@ def test_an_agents_connections_go_through_the_proxy(
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
         with suppress(OSError):
             ask()
+        monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
+        with pytest.raises(AssertionError, match="403"):
+            ask()
+    assert said[1].endswith(
+        "is not the address of an http or https proxy: HTTPS_PROXY takes one such as http://proxy.example:3128"
+    )
     assert said[0].startswith(f"egress: {NAME} cannot be reached: the proxy 127.0.0.1:{proxy.port} wants a login: ")
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from service.clock import now_micros
-from service.page.text import markdown
+from service.page.text import markdown, terminal
 from service.settings import DataFolder
 from service.store import invitations, postings, runs, tokens, turn_files, turns
 from service.store.database import Database
@@ -229,6 +229,14 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
     assert browser.post(f"{run}/cancel").status_code in {303, 409}
     assert "⊘ cancelled" in text_of(browser.get("/runs?status=failed"))
+
+
+def test_what_a_program_prints_in_colours_is_shown_in_colours() -> None:
+    """Eight of them, and bold; other sequences are left out, and nothing printed becomes HTML."""
+    printed = "\x1b[1;31mFAILED\x1b[0m \x1b[2Ka<b \x1b[38;5;9mx\x1b[39m\x1b]8;;http://h\x07link\x1b]8;;\x07 \x1b[92mok"
+
+    assert terminal(printed) == ("<i class='b t1'>FAILED</i> a&lt;b xlink <i class='t2'>ok</i>")
+    assert terminal("plain \x1b") == "plain ␛"
 
 
 def test_the_list_says_who_asked_what_was_found_and_where_it_is(tenant: Make, browse: Any) -> None:

@@ -2,6 +2,29 @@
 // Follows a log. Without it, the page is reloaded to follow.
 const log = document.querySelector("[data-log]");
 
+// As terminal() in text.py does it.
+function colour(words, text) {
+  const parts = text.replace(/\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)/g, "").split(/\x1b\[([0-9;]*)m/);
+  let bold = false, tint = "";
+  parts.forEach((part, at) => {
+    if (at % 2 === 0) {
+      const piece = document.createElement("i");
+      piece.className = `${bold ? "b" : ""} ${tint}`.trim();
+      piece.textContent = part;
+      if (part) words.append(piece.className ? piece : part);
+      return;
+    }
+    const codes = part.split(";").map(Number);
+    if (codes.includes(38) || codes.includes(48)) return;
+    for (const code of codes) {
+      if (code === 0) [bold, tint] = [false, ""];
+      else if (code === 39) tint = "";
+      else if (code === 1) bold = true;
+      else if ((code >= 30 && code < 38) || (code >= 90 && code < 98)) tint = `t${code % 10}`;
+    }
+  });
+}
+
 function add(kind, text, failed) {
   const step = document.createElement("div");
   step.className = "step t-" + kind + (failed ? " bad" : "");
@@ -12,7 +35,7 @@ function add(kind, text, failed) {
     step.append(label, " ");
   }
   const words = document.createElement("pre");
-  words.textContent = text;
+  colour(words, text);
   step.append(words);
   log.append(step);
 }
