@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -173,7 +173,13 @@ class Engine(Struct, frozen=True):
             doorbell=doorbell,
             clock=clock,
             extension=extension,
-            summaries=RunSummaries(cache, ledger, replace(extension, client=client.at(Priority.BACKFILL))),
+            summaries=RunSummaries(
+                cache,
+                ledger,
+                replace(extension, client=client.at(Priority.BACKFILL)),
+                clock,
+                timedelta(seconds=poll.runs_s),
+            ),
             token_problem=token_problem,
         )
 

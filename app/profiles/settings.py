@@ -216,6 +216,8 @@ class ConsoleSettings(Struct, frozen=True):
     """Statuses of a healthy code host, in lower case; the spec names none."""
     send_cap: Annotated[int, Between(1, 500)] = 25
     """Maximum number of runs that one instruction may go to."""
+    needs_you: bool = True
+    """Whether what needs you stands above the list of runs."""
     mouse: bool = True
     """False: leave the mouse to the terminal, for selecting text."""
 

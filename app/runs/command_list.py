@@ -78,7 +78,7 @@ FILTERS: Final = options_of(
         "--search",
         default="",
         metavar="QUERY",
-        help="Words in run id, repository or branch, and conditions: status:failed repo:acme/* -branch:main since:7d.",
+        help="Words, and conditions: status:failed repo:acme/* -branch:main agent:claude finding:blocker since:7d.",
     ),
     click.option("--active", is_flag=True, help="Only runs that have not ended."),
 )
@@ -228,9 +228,14 @@ class _RunList:
         Raises:
             CommandFailedError: A request failed, or the cache alone can answer.
         """
-        if (self.condition.stuck or self.condition.followed) and not self.is_cached:
-            state = "stuck" if self.condition.stuck else "followed"
-            raise failed("usage", f"is:{state} is only known to the cache: add --cached.")
+        only = {
+            "is:stuck": self.condition.stuck,
+            "is:followed": self.condition.followed,
+            "agent:": self.condition.agents or self.condition.not_agents,
+            "finding:": self.condition.findings or self.condition.not_findings,
+        }
+        if not self.is_cached and (term := next((term for term, is_set in only.items() if is_set), "")):
+            raise failed("usage", f"{term} is only known to the cache: add --cached.")
         known = FINAL_STATUSES | set(ACTIVE_STATUSES) | set(await self.engine.cache.known_statuses())
         for status in self.condition.not_statuses:
             if status not in known and closest(status, known):
@@ -316,6 +321,8 @@ class _RunList:
         parts += filter(None, [self.left_out()])
         if not self.is_cached:
             return " ".join(parts)
+        if (undecided := self.condition.undecided) and (unknown := await self.engine.cache.count(undecided)):
+            parts.append(f"Whether {plural(unknown, 'other run')} match is not known.")
         as_of = await self._as_of()
         since = rfc3339(self.coverage.complete_since)
         extent = f"complete since {since}" if since else "runs may be missing"

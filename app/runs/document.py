@@ -25,6 +25,8 @@ def run_document(
         ],
         "stuck": stuck,
         "continues": continues,
+        "agent": detail.summary.agent if detail else None,
+        "findings": dict(detail.summary.findings.each) if detail and detail.summary.findings is not None else None,
     }
     return {**spec_fields(run), "observed": observed}
 

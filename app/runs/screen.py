@@ -13,7 +13,7 @@ from textual.reactive import var
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console.messages import OpenRun
+from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session, user_preferences
 from app.console.session.troubles import UNREADABLE
 from app.engine.text import SafeText, closest, safe_text
@@ -51,11 +51,14 @@ from app.runs.screen_views import (
 from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame.notice import Notice
+from widgets.inbox.items import NEEDS_YOU, NEEDS_YOU_COLUMNS, NeedsYouRow
 from widgets.kit.after_refresh import after_refresh
+from widgets.kit.cursor_view import HEADER
+from widgets.kit.line_table import LineTable
 from widgets.kit.unkeyed import unkeyed
 from widgets.runs.columns import ColumnChoice
 from widgets.runs.filter import ActionClicked, Facet, FilterBar, SearchInput, SearchSuggestion, ViewBar, ViewTab
-from widgets.runs.pane import WIDE, RunPane, SplitView
+from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -66,6 +69,10 @@ if TYPE_CHECKING:
 
 ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
 """Actions about the rows on show, which do nothing while other rows are on their way."""
+MOST_NEEDS: Final = 5
+"""The most items shown above the list at a time; the others scroll."""
+SHARE_OF_ROWS: Final = 5
+"""One line in so many shows an item above the list."""
 GROUPED: Final = "By repository, by branch or off; most failures first"
 
 
@@ -129,6 +136,8 @@ class RunsScreen(RunActions):
         confirmed_for = session.settings.history.confirmed_for
         self.table, self.pane = RunTable(now, known.columns, confirmed_for=confirmed_for), RunPane(now)
         pane_size = user_preferences.read(session.settings).split
+        self.needs_you = LineTable[NeedsYouRow](session.clock(), NEEDS_YOU_COLUMNS)
+        self.needs_you.display = False
         self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
         self.loader = RunsLoader(self, self.split, query)
         self.older_runs = OlderRuns(self, self.loader, self.table)
@@ -141,12 +150,14 @@ class RunsScreen(RunActions):
     def compose_body(self) -> Iterable[Widget]:
         """Compose the filters, the table, and the run next to it or below it."""
         yield self.bar
+        yield self.needs_you
         yield self.split
 
     def on_mount(self) -> None:
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.loader.engine_changed)
         self.session.pins_changed.subscribe(self, lambda _: self._pins_changed())
+        self.session.inbox.changed.subscribe(self, lambda _: self._show_needs_you())
         self.table.focus()
         self._show_query()
         if self.session.first is not None:
@@ -223,6 +234,7 @@ class RunsScreen(RunActions):
         """Update the ages on show, and load changes from the background."""
         now = self.session.run_now()
         self.table.tick(now, self.as_of)
+        self.needs_you.tick(self.session.clock())
         self.loader.tick()
         self._show_missing()
         # Repaint separately from the header: Textual would otherwise repaint every line in between.
@@ -241,6 +253,7 @@ class RunsScreen(RunActions):
     def on_resize(self, event: events.Resize) -> None:
         """Put the run next to the table, below it, or on two lines."""
         self.split.fit(event.size)
+        self._show_needs_you()
 
     # The table
 
@@ -253,7 +266,7 @@ class RunsScreen(RunActions):
                 return self.older_runs.may_pause if parameters[0] else self.older_runs.is_paused
             case "undo":
                 return self._undo is not None
-        if action in ON_ROWS and self.table.is_replacing:
+        if action in ON_ROWS and (self.table.is_replacing or self.needs_you.has_focus):
             return False
         if action in ON_A_RUN | {"retry", "export", "mark_all"} and not (self.table.count or self.table.marks):
             return False
@@ -292,6 +305,11 @@ class RunsScreen(RunActions):
     def _sort_requested(self, message: RunTable.SortRequested) -> None:
         if message.column in FIELD_BY_NAME:
             self._sort(chosen_order(message.column, self.table_query.sort))
+
+    @on(LineTable.Chosen)
+    def _needs_you_chosen(self) -> None:
+        if self.needs_you.item is not None:
+            self.post_message(GoToTab("inbox", self.needs_you.item.key))
 
     @on(RunTable.Marked)
     def _marked(self) -> None:
@@ -404,7 +422,10 @@ class RunsScreen(RunActions):
         async def learn(engine: "Engine") -> None:
             cache = engine.cache
             self._vocabulary = Vocabulary(
-                await cache.repositories(), await cache.branches(RunFilter()), await cache.known_statuses()
+                await cache.repositories(),
+                await cache.branches(RunFilter()),
+                await cache.agents(),
+                await cache.known_statuses(),
             )
 
         line = self.bar.line
@@ -690,6 +711,19 @@ class RunsScreen(RunActions):
         self._show_missing()
         self.loader.runs_changed()
         self.loader.load_run()
+
+    def _show_needs_you(self) -> None:
+        """Show what needs the user above the list, in no more lines than there are items."""
+        items = self.session.inbox.items or () if self.session.settings.console.needs_you else ()
+        # A host that is down stands there only with runs that failed on it.
+        wanted = (item for item in items if item.kind in NEEDS_YOU and (item.kind != "host" or item.run_ids))
+        rows = tuple(map(NeedsYouRow, wanted))
+        most = min(len(rows), (self.app.size.height - AROUND) // SHARE_OF_ROWS)
+        if self.needs_you.has_focus and most < 1:
+            self._focus_rows()
+        self.needs_you.show(rows)
+        self.needs_you.display = most > 0
+        self.needs_you.styles.height = HEADER + min(most, MOST_NEEDS)
 
     def _offer_keys(self) -> None:
         older = self.older_runs

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.runs.screen_views import TableQuery
 
-COLUMNS: Final = ("run_id", "status", "repository", "branch_name", "created_at", "updated_at", "state", "stuck")
+COLUMNS: Final = (
+    *("run_id", "status", "repository", "branch_name", "created_at", "updated_at", "state", "stuck"),
+    *("agent", "findings"),
+)
 CHUNK: Final = 500
 """Runs read and written at a time, so that a million of them need little memory."""
 
@@ -46,7 +49,9 @@ async def write(what: Export, path: Path) -> int:
                 run, is_stuck = detail.run, detail.run.run_id in stuck
                 times = rfc3339(run.created_at), rfc3339(run.updated_at)
                 row = run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, is_stuck
-                file.add(row, run_document(run, detail, stuck=is_stuck))
+                # An empty cell: not known.
+                known = detail.summary.agent, None if (findings := detail.summary.findings) is None else str(findings)
+                file.add((*row, *known), run_document(run, detail, stuck=is_stuck))
         return file.count
 
 

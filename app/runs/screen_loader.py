@@ -214,6 +214,7 @@ class RunsLoader:
             await cache.coverage(),
             is_filtered=bool(condition),
             is_counted=is_counted,
+            undecided=0 if (undecided := condition.undecided) is None else await cache.count(undecided),
             goes_on=await cache.is_unread(),
             is_paused=await cache.backfill_paused(),
             progress=await cache.backfill_progress(cache.clock()),

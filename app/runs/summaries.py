@@ -2,36 +2,62 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from app.engine.text import plural
+from msgspec import structs
+
 from app.results.service import ServiceExtension
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Action, RunRow, RunSummary
-from storage.records.results import SEVERITIES, RunTurns, Turn
+from storage.records.results import FindingCounts, LogChunk, RunTurns, Turn, Unavailable
 from storage.records.run import ASKS
 
 LONGEST: Final = 200
 """Characters of a line of a summary."""
+TAIL: Final = 16 * 1024
+"""Bytes requested of the end of a working run's log."""
+_VERBS: Final = {
+    "said": "",
+    "thought": "",
+    "error": "",
+    "printed": "",
+    "ran": "runs ",
+    "edited": "edits ",
+    "used": "uses ",
+}
+"""How a step begins as a sentence, by its kind; other kinds are the results of steps."""
 
 
 @dataclass(slots=True)
 class RunSummaries:
-    """The known subjects and the open questions: the service is asked once for each state of a run."""
+    """The known subjects, and the last steps of working runs: each state of a run is asked about once."""
 
     cache: Cache
     ledger: Ledger
     extension: ServiceExtension
+    clock: Callable[[], datetime]
+    every: timedelta
+    """How often a working run's log is read, at most."""
     _asked: set[tuple[str, str, datetime | None]] = field(default_factory=set)
     """The states of runs that were asked about in vain."""
+    _stepped: dict[str, datetime] = field(default_factory=dict)
+    """When a working run's log was last read."""
 
     def are_due(self, row: RunRow) -> bool:
         """Whether something may be learnt about the run."""
+        return self._is_unknown(row) or self._is_step_due(row)
+
+    def _is_unknown(self, row: RunRow) -> bool:
         return not row.summary.status and (row.run_id, row.status, row.updated_at) not in self._asked
+
+    def _is_step_due(self, row: RunRow) -> bool:
+        read_at = self._stepped.get(row.run_id)
+        is_due = read_at is None or self.clock() - read_at >= self.every
+        return row.status == "working" and row.summary.turns is not None and is_due
 
     async def learn(self, rows: Sequence[RunRow]) -> AsyncGenerator[RunRow]:
         """Learn what these runs are about, and return those of which more is known than before, one by one.
@@ -40,19 +66,26 @@ class RunSummaries:
             ApiError: The service cannot be asked now.
         """
         held = {row.run_id: row for row in rows}
-        agents = await self.ledger.agents()
-        for row in rows:
+        unknown = [row.run_id for row in rows if self._is_unknown(row)]
+        agents = await self.ledger.agents() if unknown else {}
+        for row in [held[run_id] for run_id in unknown]:
             sent = () if row.summary.asked else await self.ledger.for_run(row.run_id)
             words = next(filter(None, map(_words, sent)), row.summary.asked)
             known = RunSummary(words, agent=agents.get(row.run_id, row.summary.agent))
             if known != row.summary:
                 yield await self._store(held, row, known)
-        for row in list(held.values()):
+        for row in [held[run_id] for run_id in unknown]:
             answer = await self.extension.turns(row.run_id)
             if isinstance(answer, RunTurns):
                 yield await self._store(held, row, _summary(row, answer))
             else:
                 self._asked.add((row.run_id, row.status, row.updated_at))
+        for row in [row for row in held.values() if self._is_step_due(row)]:
+            self._stepped[row.run_id] = self.clock()
+            chunk = await self.extension.log(row.run_id, row.summary.turns or 1, offset=-TAIL, before=0)
+            step = "" if isinstance(chunk, Unavailable) else last_step(chunk)
+            if step and step != row.summary.result:
+                yield await self._store(held, row, structs.replace(row.summary, result=step))
 
     async def _store(self, held: dict[str, RunRow], row: RunRow, summary: RunSummary) -> RunRow:
         await self.cache.store_summary(row.run_id, summary)
@@ -74,6 +107,7 @@ def _summary(row: RunRow, turns: RunTurns) -> RunSummary:
         turns.turns[-1].number if turns.turns else None,
         row.status,
         row.updated_at,
+        _counted(turns.turns[-1]) if turns.turns else None,
     )
 
 
@@ -85,12 +119,25 @@ def result_of(turn: Turn) -> str:
     if (turn.outcome or turn.state) != "completed":
         return _joined(turn.reason or (turn.failure_kind or "").replace("_", " "), lines)
     text = turn.summary or turn.reason or ""
-    if turn.findings is None:
+    if (findings := _counted(turn)) is None:
         return _joined(lines, text)
-    counted = Counter[str](one.severity or "finding" for one in turn.findings)
-    counts = ", ".join(plural(counted[one], one) for one in (*SEVERITIES, "finding") if counted[one]) or "no findings"
+    counts = str(findings)
     # The reviewer that ships counts them in its summary, behind the verdict.
     return _joined(counts, text.partition(counts)[0].rstrip(" :"), lines)
+
+
+def _counted(turn: Turn) -> FindingCounts | None:
+    if turn.findings is None:
+        return None
+    return FindingCounts(**Counter[str](one.severity or "finding" for one in turn.findings))
+
+
+def last_step(chunk: LogChunk) -> str:
+    """The last step of a log in one line, as far as its end shows it; empty: none."""
+    if chunk.steps is None:
+        return _line("\n".join(reversed(chunk.data.decode("utf-8", "replace").splitlines())))
+    steps = (_line(step.text) and _VERBS[step.kind] + _line(step.text) for step in chunk.steps if step.kind in _VERBS)
+    return next(filter(None, reversed(list(steps))), "")[:LONGEST]
 
 
 def _joined(*parts: str) -> str:

@@ -207,6 +207,11 @@ class Cache(ThreadedStore):
         await self._index("branch")
         return await self.reader.run(partial(read_runs.on_branch, run_id=run_id, each_way=each_way, most=most))
 
+    async def agents(self) -> tuple[str, ...]:
+        """The names of known agents, the one with the most recent run first."""
+        await self._index("agent")
+        return await self.reader.run(read_runs.agents)
+
     async def detail(self, run_id: str) -> RunDetail | None:
         """Everything held about one run; None: it is not held."""
         return (await self.details((run_id,))).get(run_id)

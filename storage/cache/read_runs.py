@@ -154,6 +154,15 @@ def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ..
     return tuple(branch for (branch,) in found.fetchall())
 
 
+def agents(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The names of known agents, the one with the most recent run first."""
+    found = connection.execute(
+        "SELECT agent FROM runs WHERE agent > '' GROUP BY agent ORDER BY max(created_us) DESC, agent LIMIT ?",
+        (BRANCHES_CAP,),
+    )
+    return tuple(agent for (agent,) in found.fetchall())
+
+
 def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
     """The number of runs on a run's branch, at most `most`, and those around it, newest first."""
     with snapshot(connection):

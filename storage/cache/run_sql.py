@@ -1,17 +1,33 @@
 """Filters and orders of runs as SQL; user input is bound, never spliced."""
 
 import re
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from storage.records import FINAL_STATUSES, RUN_STATUSES, SORTABLE, RunFilter, RunSort
+from storage.records.results import FindingCounts
 from storage.records.run_fields import ENDED_URGENCY, STUCK_URGENCY
 from storage.values import NO_TIME_US, sqlite_text, to_us
 
 MAX_WORDS: Final = 32
 """How many words of a search count: SQLite limits the depth of expressions."""
+
+KNOWN_FROM: Final = "\x1f"
+"""In the text that a search reads: before a run's instructions and agent."""
+RESULT_FROM: Final = "\x1e"
+"""In the text that a search reads: before a run's result, which is outdated once the run changes."""
+_BITS: Final = 10
+"""Bits for the number of a run's findings of one severity."""
+_MOST_FINDINGS: Final = 2**_BITS - 1
+_SHIFTS: Final = {name: _BITS * at for at, (name, _) in enumerate(reversed(FindingCounts().each))}
+_FINDINGS: Final = {
+    "any": "findings > 0",
+    "none": "findings = 0",
+    **{name: f"(findings >> {shift}) & {_MOST_FINDINGS} > 0" for name, shift in _SHIFTS.items()},
+}
 
 Key = tuple[str | int, ...]
 """The values of `key_columns`, which determine a run's place in an order."""
@@ -76,6 +92,9 @@ def where(condition: RunFilter) -> Where:
         _negated(_matching("repository", condition.not_repositories)),
         _matching("branch", condition.branches),
         _negated(_matching("branch", condition.not_branches)),
+        *_agents(condition),
+        _findings(condition.findings),
+        _findings(condition.not_findings, is_excluded=True),
         Where("created_us BETWEEN ? AND ?", (since_us, until_us)) if condition.since or condition.until else None,
         # Not LIKE, in which _ and % would have to be escaped.
         *(Where("instr(search, ?) > 0", (word,)) for word in words),
@@ -85,9 +104,10 @@ def where(condition: RunFilter) -> Where:
 
 def orders_used(condition: RunFilter, sort: RunSort) -> frozenset[str]:
     """The orders whose indexes find the filter's runs, sorted like that."""
-    names = {"repository": condition.repositories, "branch": condition.branches}
+    names = {"repository": condition.repositories, "branch": condition.branches, "agent": condition.agents}
     filtered = (order for order, some in names.items() if any("*" not in name for name in some))
-    return frozenset((sort.column, *filtered))
+    findings = ("findings",) if condition.findings or condition.not_findings else ()
+    return frozenset((sort.column, *filtered, *findings))
 
 
 def both(one: Where, other: Where) -> Where:
@@ -95,9 +115,38 @@ def both(one: Where, other: Where) -> Where:
     return Where(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
 
 
-def search_text(run_id: str, repository: str, branch: str) -> str:
+def search_text(
+    run_id: str, repository: str, branch: str, asked: str = "", agent: str | None = None, result: str = ""
+) -> str:
     """The text that a search reads: case-folded, one field a line, so that no word spans two."""
-    return f"{run_id}\n{repository}\n{branch}".casefold()
+    about = f"{run_id}\n{repository}\n{branch}".casefold().replace(KNOWN_FROM, " ").replace(RESULT_FROM, " ")
+    return f"{about}{KNOWN_FROM}{asked.casefold()}\n{(agent or '').casefold()}{RESULT_FROM}{result.casefold()}"
+
+
+def packed(findings: FindingCounts | None) -> int:
+    """The findings as a number that is higher the more severe they are; -1: unknown."""
+    if findings is None:
+        return -1
+    return sum(min(count, _MOST_FINDINGS) << _SHIFTS[name] for name, count in findings.each)
+
+
+def _agents(condition: RunFilter) -> Iterator[Where | None]:
+    if condition.not_agents or (condition.agents and "" not in condition.agents):
+        yield Where("agent <> ''")
+    yield _matching("agent", condition.agents)
+    yield _negated(_matching("agent", condition.not_agents))
+
+
+def _findings(values: tuple[str, ...], *, is_excluded: bool = False) -> Where | None:
+    if not values:
+        return None
+    known = " OR ".join(_FINDINGS[value] for value in values if value in _FINDINGS) or "0"
+    sql = f"findings >= 0 AND {'NOT ' * is_excluded}({known})"
+    if "unknown" in values and not is_excluded:
+        # The plus keeps SQLite from the index: the findings of nearly every run are unknown.
+        return Where(f"(+findings < 0 OR {sql})")
+    # Few are known: they are found by their index, whatever the order.
+    return Where(f"id IN (SELECT id FROM runs WHERE {sql})")
 
 
 def _among(column: str, values: tuple[str, ...]) -> Where | None:

@@ -10,12 +10,14 @@ from storage.records import SORTABLE
 # The columns for tables and filters are apart from the bodies, so that a scan reads a fifth of the pages.
 _TABLES: Final = f"""
 -- `after_us`, by our clock: when it certainly had not happened yet. 0: not known.
+-- `agent`: empty if not known. `findings`: see `packed`.
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, status TEXT NOT NULL, is_final INTEGER NOT NULL,
     branch TEXT NOT NULL, repository TEXT NOT NULL, created_us INTEGER NOT NULL, updated_us INTEGER NOT NULL,
     first_seen_us INTEGER NOT NULL, presence TEXT NOT NULL, first_status TEXT NOT NULL,
     first_at_us INTEGER NOT NULL, after_us INTEGER NOT NULL, active_since_us INTEGER NOT NULL,
-    worked_us INTEGER NOT NULL, took_us INTEGER NOT NULL, severity INTEGER NOT NULL, search TEXT NOT NULL
+    worked_us INTEGER NOT NULL, took_us INTEGER NOT NULL, severity INTEGER NOT NULL,
+    search TEXT NOT NULL, agent TEXT NOT NULL, findings INTEGER NOT NULL
 ) STRICT;
 -- All that is read and written of a run that has not changed.
 CREATE TABLE sightings (id INTEGER PRIMARY KEY, digest INTEGER NOT NULL, asked_us INTEGER NOT NULL) STRICT;

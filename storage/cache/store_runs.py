@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from storage.cache.questions import DUE as QUESTIONS_DUE
 from storage.cache.questions import mark_cancelled
 from storage.cache.read_runs import final_statuses
-from storage.cache.run_sql import RANK, search_text, severity_sql
+from storage.cache.run_sql import KNOWN_FROM, RANK, RESULT_FROM, packed, search_text, severity_sql
 from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
 from storage.records import (
@@ -45,7 +45,7 @@ _OUT_OF_SIGHT: Final = 0
 _ADD: Final = f"""
 INSERT INTO runs (
     id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence,
-    first_status, first_at_us, after_us, active_since_us, worked_us, took_us, severity, search
+    first_status, first_at_us, after_us, active_since_us, worked_us, took_us, severity, search, agent, findings
 )
 WITH
     new (id, asked_us, is_final, run_id, status, branch, repository, created_us, updated_us, search, after_us)
@@ -54,11 +54,22 @@ WITH
 SELECT
     id, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us, 'current',
     status, iif(updated_us = {NO_TIME_US}, asked_us, updated_us), after_us, active_since_us, worked_us, {took_sql()},
-    {severity_sql(is_stuck="0")}, search
+    {severity_sql(is_stuck="0")}, search, '', {packed(None)}
 FROM begun
 """
 _KEEP_BODIES: Final = "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json) VALUES {rows}"
 _KEEP_SIGHTINGS: Final = "INSERT OR REPLACE INTO sightings (id, digest, asked_us) VALUES {rows}"
+_CHANGE: Final = f"""
+UPDATE runs SET status = ?1, is_final = ?2, branch = ?3, repository = ?4, created_us = ?5, updated_us = ?6,
+    presence = 'current', active_since_us = ?7, worked_us = ?8, took_us = ?9,
+    findings = iif(status = ?1 AND updated_us = ?6, findings, {packed(None)}),
+    search = ?10 || substr(search, instr(search, '{KNOWN_FROM}'), iif(
+        status = ?1 AND updated_us = ?6,
+        length(search), instr(search, '{RESULT_FROM}') - instr(search, '{KNOWN_FROM}') + 1
+    ))
+WHERE id = ?11
+"""
+"""Findings and result are those of an earlier state, so another one drops them."""
 _CONFIRM: Final = f"""
 UPDATE sightings SET asked_us = ?1 WHERE id IN (
     SELECT s.id FROM (VALUES {{rows}}) AS arrived CROSS JOIN runs AS r ON r.run_id = arrived.column1
@@ -187,10 +198,22 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
 
 def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSummary) -> None:
     """Replace the known subject and result of a held run."""
-    asked, result, agent = map(sqlite_text_or_none, (summary.asked, summary.result, summary.agent))
+    asked, result, agent = sqlite_text(summary.asked), sqlite_text(summary.result), sqlite_text_or_none(summary.agent)
     summary = replace(summary, asked=asked, result=result, agent=agent)
-    sql = "INSERT OR REPLACE INTO summaries SELECT id, ? FROM runs WHERE run_id = ?"
-    connection.execute(sql, (msgspec.json.encode(summary).decode(), sqlite_text(run_id)))
+    with immediate(connection):
+        found = connection.execute(
+            "SELECT id, status = ? AND updated_us = ?, run_id, repository, branch FROM runs WHERE run_id = ?",
+            (sqlite_text(summary.status), to_sortable_us(summary.updated_at), sqlite_text(run_id)),
+        ).fetchone()
+        if found is None:
+            return
+        number, is_current, run_id, repository, branch = found
+        findings = packed(summary.findings if is_current else None)
+        search = search_text(run_id, repository, branch, asked, agent, result if is_current else "")
+        sql = "UPDATE runs SET agent = ?, findings = ?, search = ? WHERE id = ?"
+        connection.execute(sql, (agent or "", findings, search, number))
+        sql = "INSERT OR REPLACE INTO summaries VALUES (?, ?)"
+        connection.execute(sql, (number, msgspec.json.encode(summary).decode()))
 
 
 def mark_final(connection: sqlite3.Connection, status: str) -> None:
@@ -348,9 +371,7 @@ class RunMerge(Struct, frozen=True):
             [(*move, seen_at_us[move[0]]) for move in moves],
         )
         self.connection.executemany(
-            "UPDATE runs SET status = ?, is_final = ?, branch = ?, repository = ?, created_us = ?,"
-            " updated_us = ?, presence = 'current', active_since_us = ?, worked_us = ?, took_us = ?, search = ?"
-            " WHERE id = ?",
+            _CHANGE,
             [(*self._changed_row(found, held[number], asked_us), number) for number, found in columns.items()],
         )
         self.connection.executemany(RANK, [(number,) for number, *_ in moves])
@@ -389,7 +410,8 @@ class RunMerge(Struct, frozen=True):
             turns = TurnTimes.first(created_us, updated_us, held.turns.active_since_us, is_final=is_final)
         else:
             turns = held.turns.then(at_us, was_final=was_final, is_final=is_final)
-        return status, is_final, branch, repository, created_us, updated_us, *turns, text
+        about, _, _ = text.partition(KNOWN_FROM)
+        return status, is_final, branch, repository, created_us, updated_us, *turns, about
 
     def _note_newest(self, repository: str, created_us: int) -> None:
         if created_us > self.newest.get(repository, NO_TIME_US - 1):

@@ -10,12 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from storage.records.coverage import Coverage, CoverageGap
+from storage.records.results import SEVERITIES
 from storage.records.run import Run, RunRow
 from storage.records.run_fields import ACTIVE_STATUSES
 
 GroupBy = Literal["repository", "branch"]
 GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)
 UNFOLDED: Final = "unfolded"
+FINDINGS: Final = (*SEVERITIES, "any", "none", "unknown")
+"""The values by which findings are filtered."""
 
 
 class Grouping(Struct, frozen=True):
@@ -79,12 +82,20 @@ class RunFilter(Struct, frozen=True):
     branches: tuple[str, ...] = ()
     """Names; `*` matches anything, as in `agent/*`."""
     not_branches: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    """Names; `*` matches any, and an empty one stands for an unknown agent."""
+    not_agents: tuple[str, ...] = ()
+    """A run whose agent is unknown passes neither this condition nor the one above."""
+    findings: tuple[str, ...] = ()
+    """Severities, or other `FINDINGS`."""
+    not_findings: tuple[str, ...] = ()
+    """A run whose findings are unknown passes neither this condition nor the one above."""
     since: datetime | None = None
     """Inclusive, by creation."""
     until: datetime | None = None
     """Inclusive, by creation."""
     search: str = ""
-    """Words that must all occur, in any case, in run id, repository or branch."""
+    """Words that must all occur, in any case, in run id, repository, branch, instructions, result or agent."""
     active: bool = False
     """Only runs whose status is not known to be final."""
     ended: bool = False
@@ -101,13 +112,22 @@ class RunFilter(Struct, frozen=True):
     @property
     def is_scan(self) -> bool:
         """Whether every run may have to be searched: no index leads to words or patterns."""
-        patterns = (*self.repositories, *self.branches)
-        excluded = self.not_repositories or self.not_branches
+        patterns = (*self.repositories, *self.branches, *self.agents)
+        excluded = self.not_repositories or self.not_branches or self.not_agents
         return bool(self.search or excluded or any("*" in pattern for pattern in patterns))
 
     def gaps_in(self, coverage: Coverage) -> tuple[CoverageGap, ...]:
         """The gaps that may hold matching runs, newest first."""
         return () if self.is_of_active or self.followed else coverage.gaps_within(self.since, self.until)
+
+    @property
+    def undecided(self) -> Self | None:
+        """The filter of the runs of which it is not known whether they match; None: it is known of all."""
+        if "unknown" in self.findings or "" in self.agents:
+            return None
+        if self.findings or self.not_findings:
+            return replace(self, findings=("unknown",), not_findings=())
+        return replace(self, agents=("",), not_agents=()) if self.agents or self.not_agents else None
 
     @property
     def is_of_active(self) -> bool:

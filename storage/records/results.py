@@ -16,6 +16,26 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("blocker", "major", "minor", "note")
 """The heaviest first."""
 
 
+class FindingCounts(Struct, frozen=True, omit_defaults=True):
+    """How many findings a run's last turn reported, by severity."""
+
+    blocker: int = 0
+    major: int = 0
+    minor: int = 0
+    note: int = 0
+    finding: int = 0
+    """Those without a severity."""
+
+    @property
+    def each(self) -> tuple[tuple[str, int], ...]:
+        """Each severity and its number, the heaviest first."""
+        return tuple((name, getattr(self, name)) for name in self.__struct_fields__)
+
+    def __str__(self) -> str:
+        counted = (f"{count:,} {name}{'s' * (count != 1)}" for name, count in self.each if count)
+        return ", ".join(counted) or "no findings"
+
+
 class ModelUsage(Struct, frozen=True):
     """A turn's use of its agent's models."""
 

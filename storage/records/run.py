@@ -7,6 +7,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from storage.records.repository import Repository
+from storage.records.results import FindingCounts
 from storage.records.run_fields import FINAL_STATUSES
 
 Presence = Literal["current", "unconfirmed", "lost"]
@@ -76,7 +77,7 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     asked: str = ""
     """The first line of its first instructions. Empty: not known."""
     result: str = ""
-    """Its result, in one line. Empty: it has not finished, or the service does not report it."""
+    """Its result, or its agent's last step while it works, in one line. Empty: the service does not report it."""
     agent: str | None = None
     """The name of the agent that works on it; None: not known."""
     turns: int | None = None
@@ -85,6 +86,8 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     """The run's status when the service was asked about it. Empty: it was not, or the run has changed since."""
     updated_at: datetime | None = None
     """The run's own time then."""
+    findings: FindingCounts | None = None
+    """Those of its last turn. None: not known, which is not the same as none."""
 
     @property
     def asks(self) -> bool:

@@ -108,6 +108,22 @@ RUN_FIELDS: Final = (
         descending="longest first, active above",
         begins_descending=True,
     ),
+    RunField(
+        "findings",
+        "findings, created_us, run_id",
+        "findings, created_us, run_id, status",
+        ascending="unknown first, then the fewest",
+        descending="most severe first, unknown last",
+        begins_descending=True,
+    ),
+    RunField(
+        "agent",
+        "agent, created_us, run_id",
+        "agent, created_us, run_id, status",
+        ascending="unknown first, then a to z",
+        descending="z to a, unknown last",
+        begins_descending=True,
+    ),
     RunField("run", "run_id"),
 )
 """The cache can sort by each."""

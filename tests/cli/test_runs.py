@@ -59,7 +59,8 @@ def test_a_listed_run_is_as_received_with_what_was_observed(started: Started) ->
     assert (listing["count"], listing["source"]) == (1, "live")
     [run] = listing["runs"]
     assert {name: run[name] for name in SPEC_FIELDS} == {name: document["run"][name] for name in SPEC_FIELDS}
-    assert set(run["observed"]) == {"first_seen_at", "last_seen_at", "state", "transitions", "stuck", "continues"}
+    observed = {"first_seen_at", "last_seen_at", "state", "transitions", "stuck", "continues", "agent", "findings"}
+    assert set(run["observed"]) == observed
     assert run["observed"]["state"] == "current"
     assert run["observed"]["transitions"][0]["from"] is None
     assert run["observed"]["transitions"][-1]["to"] == "completed"

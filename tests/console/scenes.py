@@ -67,7 +67,7 @@ def settings_for(base_url: str, data_dir: Path, *, read_only: bool = False, **co
     run_url = "https://runs.example/{run_id}"
     return Settings(
         data_dir=data_dir,
-        console=ConsoleSettings(run_url=run_url, **console),  # type: ignore[arg-type]
+        console=ConsoleSettings(run_url=run_url, **{"needs_you": False, **console}),  # type: ignore[arg-type]
         profiles=(profile,),
     )
 

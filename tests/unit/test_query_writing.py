@@ -9,17 +9,20 @@ from hypothesis import strategies as st
 from app.runs.query import Vocabulary, parse, suggestions, written
 from app.runs.screen_views import as_typed, listed, replaced
 from storage.records import RunFilter
+from storage.records.query import FINDINGS
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
 KNOWN = Vocabulary(
     repositories=("acme/web", "acme/api", "gitlab:acme/tools", 'odd"o/a b'),
     branches=("main", "agent/dark-mode"),
+    agents=("reviewer", "claude"),
     statuses=("paused",),
 )
 
-odd = ["failed", "Failed", "acme/api", "api", "acme/", "gitlab:", "a,b", '"', "\\", "-x", "since:7d", "*"]
+odd = ["failed", "Failed", "acme/api", "api", "acme/", "gitlab:", "a,b", '"', "\\", "-x", "since:7d", "*", "unknown"]
 names = st.text(max_size=12) | st.sampled_from(odd)
 lists = st.lists(names, max_size=3, unique=True).map(tuple)
+findings = st.lists(st.sampled_from(FINDINGS), max_size=3, unique=True).map(tuple)
 moments = st.none() | st.datetimes(timezones=st.just(UTC))
 filters = st.builds(
     RunFilter,
@@ -29,6 +32,10 @@ filters = st.builds(
     not_repositories=lists,
     branches=lists,
     not_branches=lists,
+    agents=lists,
+    not_agents=lists,
+    findings=findings,
+    not_findings=findings,
     since=moments,
     until=moments,
     search=st.lists(names, max_size=4).map(lambda words: " ".join(" ".join(words).split())),
@@ -72,7 +79,7 @@ def test_the_text_of_a_filter_is_as_plain_as_it_can_be() -> None:
 @pytest.mark.parametrize(
     ("line", "inserts"),
     [
-        ("", ["status:", "repo:", "branch:", "since:", "until:", "is:"]),
+        ("", ["status:", "repo:", "branch:", "agent:", "finding:", "since:", "until:", "is:"]),
         ("st", ["status:"]),
         ("login -s", ["status:", "since:"]),
         ("status:", ["cancelled", "completed", "failed", "queued", "working", "paused"]),
@@ -82,6 +89,8 @@ def test_the_text_of_a_filter_is_as_plain_as_it_can_be() -> None:
         ("repo:acme", ["acme/web", "acme/api", "acme/*", "gitlab:acme/tools", "gitlab:acme/*"]),
         ("repo:odd", ['"odd\\"o/a b"', 'odd"o/*']),
         ("-branch:ag", ["agent/dark-mode"]),
+        ("agent:c", ["claude"]),
+        ("-finding:n", ["note", "none", "minor", "any", "unknown"]),
         ("is:", ["active", "ended", "stuck", "followed"]),
         ("since:", ["1h", "24h", "7d", "30d"]),
         ("web", ["repo:acme/web"]),

@@ -1,9 +1,9 @@
-"""What came of a turn, in one line."""
+"""What came of a turn, and the last step of one that works, in one line."""
 
 import pytest
 
-from app.runs.summaries import LONGEST, result_of
-from storage.records.results import ReportedFinding, Turn
+from app.runs.summaries import LONGEST, last_step, result_of
+from storage.records.results import LogChunk, LogStep, ReportedFinding, Turn
 
 MAJOR, NOTE = ReportedFinding("a.py", 1, "One", "major"), ReportedFinding("a.py", 2, "Two", "note")
 VERDICT = "Changes needed: 2 majors, 1 note in 3 files."
@@ -35,3 +35,23 @@ VERDICT = "Changes needed: 2 majors, 1 note in 3 files."
 def test_a_result_is_one_line(turn: Turn, result: str) -> None:
     """A completed turn's findings and verdict, or its lines and summary; else why it failed, or what is asked."""
     assert result_of(turn) == result
+
+
+@pytest.mark.parametrize(
+    ("steps", "data", "sentence"),
+    [
+        (
+            (LogStep("said", "Reading the tests.\nAll."), LogStep("answered", ""), LogStep("log", "x")),
+            b"",
+            "Reading the tests.",
+        ),
+        ((LogStep("said", "Now"), LogStep("ran", "pytest  -q"), LogStep("result", "3 passed")), b"", "runs pytest -q"),
+        ((LogStep("edited", "app/x.py\n-a\n+b"),), b"", "edits app/x.py"),
+        ((LogStep("ran", "  "), LogStep("new kind", "x")), b"", ""),
+        (None, b"half a line\n12:00 Cloned\n12:01 Testing\n\n", "12:01 Testing"),
+        (None, b"", ""),
+    ],
+)
+def test_the_last_step_is_one_sentence(steps: tuple[LogStep, ...] | None, data: bytes, sentence: str) -> None:
+    """What the agent said or did last; not what came back, and nothing where nothing is known."""
+    assert last_step(LogChunk(0, 1, 1, ended=False, data=data, steps=steps)) == sentence

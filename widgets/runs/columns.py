@@ -19,6 +19,8 @@ GUTTER: Final = 3
 """Cells before the first column: the cursor, the mark and a space."""
 FIELD_LIMIT: Final = 200
 """The most characters of a foreign field that a table looks at."""
+UNKNOWN: Final = "?"
+"""Stands for a value that is not known, which is not the same as none."""
 RESTS: Final = timedelta(seconds=5)
 """How long the shown ages of an ended run may stay out of date."""
 
@@ -84,6 +86,13 @@ def _status(facts: RowFacts) -> tuple[str, Tone]:
     return badge.text, badge.tone if facts.times.is_live else "quiet"
 
 
+def _findings(facts: RowFacts) -> tuple[str, Tone]:
+    findings = facts.row.summary.findings
+    if findings is None:
+        return UNKNOWN, "quiet"
+    return str(findings), "bad" if findings.blocker else "warn" if findings.major else "plain"
+
+
 class RunColumn(Column, frozen=True, kw_only=True):
     """A field as a column; its title is the field's name, and the order that a click on it chooses."""
 
@@ -117,7 +126,10 @@ COLUMNS: Final = (
     RunColumn(
         "result",
         12,
-        cell=lambda facts: (safe_text(facts.row.summary.result, limit=FIELD_LIMIT), "plain"),
+        cell=lambda facts: (
+            safe_text(facts.row.summary.result, limit=FIELD_LIMIT),
+            "plain" if facts.row.is_final else "busy",
+        ),
         grows=3,
         most=60,
         ample=18,
@@ -141,10 +153,11 @@ COLUMNS: Final = (
         most=40,
         cut="middle",
     ),
+    RunColumn("findings", 12, cell=_findings, grows=1, most=36),
     RunColumn(
         "agent",
         12,
-        cell=lambda facts: (safe_text(facts.row.summary.agent or "", limit=FIELD_LIMIT), "plain"),
+        cell=lambda facts: (safe_text(facts.row.summary.agent or UNKNOWN, limit=FIELD_LIMIT), "plain"),
         grows=1,
         most=30,
     ),

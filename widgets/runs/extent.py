@@ -41,6 +41,8 @@ class Extent(Struct, frozen=True):
     is_filtered: bool
     is_counted: bool = True
     """False: `matching` counts the runs found so far."""
+    undecided: int = 0
+    """Runs of which it is not known whether they match."""
     goes_on: bool = False
     """Whether the service's list continues beyond the runs held, by an unknown length of time."""
     is_paused: bool = False
@@ -80,7 +82,8 @@ class ExtentLine(Struct, frozen=True):
         so_far = "" if self.extent.is_counted else "+"
         counted = f"{extent.matching:,}{so_far} of {extent.held:,}"
         counted = "" if not extent.is_filtered or self.has_counts else counted
-        texts = (_joined(_line(counted), each, tail) for each in progress or ((),))
+        unknown = f"{extent.undecided:,} unknown" if extent.undecided else ""
+        texts = (_joined(_line(counted), _line(unknown), each, tail) for each in progress or ((),))
         return tuple(sorted(texts, key=lambda text: -text.cell_length))
 
     def _progress(self) -> Sequence[Variant]:

@@ -109,7 +109,8 @@ def subject(view: RunView, width: int) -> list[Line]:
     result = safe_text(summary.result, limit=FIELD_LIMIT)
     lines = _field("asked", asked, width) if asked else []
     style = STYLES["bad"] if is_failed else ""
-    return lines + (_field("reason" if is_failed else "result", result, width, style) if result else [])
+    name = "reason" if is_failed else "result" if view.detail.is_final else "now"
+    return lines + (_field(name, result, width, style) if result else [])
 
 
 def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:

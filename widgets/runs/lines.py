@@ -24,7 +24,7 @@ COMPONENTS: Final = {
     f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
 }
 
-SEARCHED: Final = frozenset({"repository", "branch", "run"})
+SEARCHED: Final = frozenset({"repository", "branch", "run", "asked", "result", "agent"})
 """The columns in which words are searched."""
 SHORTEST: Final = 4
 """The fewest cells shown of a column that the right edge cuts."""

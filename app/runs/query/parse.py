@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from app.engine.text import closest
 from app.engine.times import INSTANT, parse_period
-from app.runs.query.terms import KEYS, STATES, KeyName, QueryToken, Term, closest_key, key_name, key_of, terms
+from app.runs.query.terms import KEYS, STATES, UNKNOWN, KeyName, QueryToken, Term, closest_key, key_name, key_of, terms
 from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter, RunSort
+from storage.records.query import FINDINGS
 
 LONGEST: Final = 4_000
 """Characters of a line."""
@@ -59,8 +60,11 @@ def read_value(token: QueryToken, wanted: KeyName) -> str:
     """A value's meaning in the filter; quoted values are literal."""
     if token.is_quoted:
         return token.text
-    if wanted == "status" and token.text.casefold() in KNOWN_STATUSES:
-        return token.text.casefold()
+    text = token.text.casefold()
+    if wanted == "finding" or (wanted == "status" and text in KNOWN_STATUSES):
+        return text
+    if wanted == "agent" and text == UNKNOWN:
+        return ""
     return _repository(token.text) if wanted == "repo" else token.text
 
 
@@ -86,6 +90,10 @@ def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
             return QueryProblem(
                 token.start, token.end, "A status has no pattern.", "Write it out, or exclude some: -status:…"
             )
+        if wanted == "finding" and token.text.casefold() not in (*FINDINGS, ""):
+            meant = closest(token.text.casefold(), FINDINGS)
+            cure = f"Did you mean finding:{meant}?" if meant else f"There are {', '.join(FINDINGS)}."
+            return QueryProblem(token.start, token.end, f"No finding is {token.text!r}.", cure)
     if not given(term):
         return QueryProblem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {key_of(wanted).example}")
     if wanted in {"since", "until", "is"} and len(term.tokens) > 1:
@@ -185,6 +193,10 @@ class _Parser:
             not_repositories=self._list("repo", negated=True),
             branches=self._list("branch", negated=False),
             not_branches=self._list("branch", negated=True),
+            agents=self._list("agent", negated=False),
+            not_agents=self._list("agent", negated=True),
+            findings=self._list("finding", negated=False),
+            not_findings=self._list("finding", negated=True),
             since=since,
             until=until,
             search=" ".join(self.words),
@@ -296,6 +308,10 @@ def both(one: RunFilter, other: RunFilter) -> RunFilter:
         not_repositories=joined("not_repositories"),
         branches=joined("branches"),
         not_branches=joined("not_branches"),
+        agents=joined("agents"),
+        not_agents=joined("not_agents"),
+        findings=joined("findings"),
+        not_findings=joined("not_findings"),
         since=max((limit for limit in (one.since, other.since) if limit), default=None),
         until=min((limit for limit in (one.until, other.until) if limit), default=None),
         search=" ".join(part for part in (one.search, other.search) if part),

@@ -8,6 +8,7 @@ from msgspec import Struct
 from app.runs.query.terms import KEYS, STATES, KeyName, Term, key_name, terms
 from app.runs.query.write import value_text
 from storage.records import KNOWN_STATUSES
+from storage.records.query import FINDINGS
 
 MOST: Final = 12
 """Maximum number of suggestions."""
@@ -22,6 +23,7 @@ class Vocabulary(Struct, frozen=True):
     repositories: tuple[str, ...] = ()
     """Labels."""
     branches: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
     statuses: tuple[str, ...] = ()
     """In addition to those that the spec names."""
 
@@ -94,6 +96,10 @@ def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
             return dict.fromkeys((*known.repositories, *owners))
         case "branch":
             return known.branches
+        case "agent":
+            return known.agents
+        case "finding":
+            return FINDINGS
         case "is":
             return STATES
         case _:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from app.engine.text import closest
 
-KeyName = Literal["status", "repo", "branch", "since", "until", "is"]
+KeyName = Literal["status", "repo", "branch", "agent", "finding", "since", "until", "is"]
 QUOTE: Final = '"'
 ESCAPE: Final = "\\"
 _START: Final = re.compile(r"(?:-(?=\S))?(?=\S)")
@@ -33,13 +33,17 @@ KEYS: Final = (
     QueryKey("status", (), "status:failed,queued", "The run's status; several: any of them."),
     QueryKey("repo", ("repository",), "repo:acme/*", "The repository; * matches anything."),
     QueryKey("branch", (), "branch:agent/*", "The branch; * matches anything."),
+    QueryKey("agent", (), "agent:claude", "The agent; * matches anything."),
+    QueryKey("finding", ("findings",), "finding:blocker,major", "blocker, major, minor, note, any, none or unknown."),
     QueryKey("since", ("from",), "since:7d", "Created then or later: 2h, 7d, 2026-05-01."),
     QueryKey("until", ("to",), "until:2026-05-01", "Created then or earlier; a date includes its day."),
     QueryKey("is", (), "is:active", "active, ended, stuck or followed."),
 )
 _BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
-COLUMNS: Final = frozenset({"agent", "asked", "author", "result", "run", "started", "took", "updated"})
+COLUMNS: Final = frozenset({"asked", "author", "result", "run", "started", "took", "updated"})
 """Names that look like keys because the list shows them: a mistake, not words to be searched."""
+UNKNOWN: Final = "unknown"
+"""Stands for a value that is not known."""
 STATES: Final = ("active", "ended", "stuck", "followed")
 """The values of `is:`."""
 

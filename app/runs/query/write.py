@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from app.runs.query.parse import read_value
-from app.runs.query.terms import STATES, KeyName, quoted, terms
+from app.runs.query.terms import STATES, UNKNOWN, KeyName, quoted, terms
 from storage.records import RunFilter, RunSort
 
 
@@ -23,6 +23,8 @@ def _terms(condition: RunFilter) -> Iterator[str]:
     yield from _lists("status", condition.statuses, condition.not_statuses)
     yield from _lists("repo", condition.repositories, condition.not_repositories)
     yield from _lists("branch", condition.branches, condition.not_branches)
+    yield from _lists("agent", condition.agents, condition.not_agents)
+    yield from _lists("finding", condition.findings, condition.not_findings)
     if condition.since is not None:
         yield f"since:{_time(condition.since)}"
     if condition.until is not None:
@@ -38,6 +40,8 @@ def _lists(key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...]) -> I
 
 def value_text(value: str, key: KeyName) -> str:
     """A value as written after its key, quoted only where needed."""
+    if key == "agent" and not value:
+        return UNKNOWN
     read = list(terms(f"{key}:{value}"))
     if value and len(read) == 1 and len(read[0].tokens) == 1:
         (token,) = read[0].tokens

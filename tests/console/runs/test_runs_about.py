@@ -29,9 +29,9 @@ def tell(board: Lab) -> None:
 
 
 def asked(board: Lab) -> list[str]:
-    """The runs that the service was asked about."""
+    """The runs that the service was asked about, but for the logs of those that work."""
     paths = (request.path for request in board.requests if request.method == "GET" and request.path.count("/") > 3)
-    return [path.rpartition("/")[2] for path in paths if "/runs/" in path]
+    return [path.rpartition("/")[2] for path in paths if "/runs/" in path and not path.endswith("/log")]
 
 
 async def test_rows_say_what_was_asked_first_and_what_came_of_it_last(staged: Staged, board: Lab) -> None:
@@ -93,12 +93,12 @@ async def test_a_run_is_asked_about_once_for_each_of_its_states(staged: Staged, 
 async def test_what_is_known_is_there_with_the_next_start(
     staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, without a word to the service."""
+    """At once; the service is not asked again."""
     tell(board)
     async with staged(WIDE) as scene:
         await scene.tick(seconds=1)
         width = scene.table.region.width
-    before = len(board.requests)
+    before = asked(board)
 
     monkeypatch.setenv(TOKEN_VARIABLE, "token-of-the-scene")  # The engine before it took it.
     async with staged(WIDE, synced=False) as scene:
@@ -106,7 +106,7 @@ async def test_what_is_known_is_there_with_the_next_start(
         assert "Task 03" in scene.rows[3]
         assert "Sum 03" in scene.rows[3]
         await scene.tick(seconds=1)
-    assert len(board.requests) == before
+    assert asked(board) == before
 
 
 async def test_without_the_extension_only_what_was_sent_from_here_is_known(
@@ -161,3 +161,38 @@ async def test_each_size_tells_one_run_from_another(staged: Staged, board: Lab) 
             widths = scene.table.width_of("asked"), scene.table.width_of("branch")
             assert widths >= (18, 14)
             assert width < 120 or widths[0] > widths[1]
+
+
+async def test_a_working_run_says_what_its_agent_does_now(staged: Staged, board: Lab) -> None:
+    """One request for each working run on show and period of polls; what is not known stays as it was."""
+    tell(board)
+    for turns in board.turns.values():
+        turns["turns"] = [{"number": 1, "instructions": "Make it dark.", "state": "working"}]
+    working = [run_id for run_id, run in board.runs.items() if run["status"] == "working"]
+    for run_id in working[:-1]:
+        board.logs[run_id, 1] = b"log"
+        board.steps[run_id, 1] = [
+            {"kind": "said", "text": "Reading all\x1b[2J tests."},
+            {"kind": "ran", "text": "pytest -q"},
+        ]
+
+    def read() -> list[str]:
+        paths = [request.path for request in board.requests if request.path.endswith("/turns/1/log")]
+        return [path.split("/")[-4] for path in paths]
+
+    async with staged((200, 60)) as scene:
+        shown = [row.run_id for row in scene.table.rows_on_show if row.run_id in working]
+        for _ in range(5):
+            await scene.tick(seconds=1)
+        assert "runs pytest -q" in scene.rows[0]
+        assert "now          runs pytest -q" in scene.text
+        assert sorted(read()) == sorted(shown)
+
+        board.steps[working[0], 1].append({"kind": "edited", "text": "app/dark.py\n+x"})
+        await scene.tick(seconds=60)
+        assert "edits app/dark.py" in scene.text
+        assert len(read()) == 2 * len(shown)
+
+        board.move(working[0], "completed")
+        await scene.sync()
+        assert "edits app/dark.py" not in scene.text

@@ -64,7 +64,7 @@ async def active_runs_can_be_kept_on_top(scene: Scene) -> None:
     """The order of the sheet; the untouched cursor is on the newest of them, and the next start has it again."""
     await scene.press("runs.order")
     assert "active first, each newest first" in scene.text
-    await scene.press("4")
+    await scene.press("6")
 
     assert [row.is_final for row in scene.table.rows_on_show[:5]] == [False] * 4 + [True]
     assert scene.table.row == scene.table.rows_on_show[0]
@@ -203,7 +203,7 @@ def test_a_day_is_one_of_the_local_calendar(
 
 async def test_a_line_with_a_mistake_is_not_kept_as_a_view(staged: Staged) -> None:
     """Nor while it is typed; the notice says why. A correct line is kept as it was typed."""
-    mistakes = {"status:exploded": "the status 'exploded'", "status:": "lacks its value", "agent:fixer": "no agent:"}
+    mistakes = {"status:exploded": "the status 'exploded'", "status:": "lacks its value", "result:fixed": "no result:"}
     async with staged(toasts=True) as scene:
         for line, refusal in mistakes.items():
             await scene.press("slash", *line, "runs.save_view")

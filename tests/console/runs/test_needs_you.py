@@ -1,0 +1,48 @@
+"""Questions, approvals and failures that are not handled stand above the list of runs."""
+
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.lab import Lab
+
+
+def above(scene: Scene) -> list[str]:
+    """The lines above the titles of the list."""
+    lines = [line.strip() for line in scene.lines]
+    first = next((at for at, line in enumerate(lines) if line.startswith("needs you")), len(lines))
+    titles = next(at for at, line in enumerate(lines) if line.startswith("status "))
+    return lines[first:titles]
+
+
+async def test_what_needs_you_stands_above_the_list(staged: Staged, board: Lab) -> None:
+    """It costs no line when it is empty, the cursor stays on its run, and enter leads to its item in the inbox."""
+    failed = [run_id for run_id, run in board.runs.items() if run["status"] == "failed"]
+    for run_id in failed:
+        board.move(run_id, "completed")
+    async with staged(WIDE, needs_you=True) as scene:
+        await scene.press("j", "j")
+        here = scene.app.screen.focused_run_id
+        assert above(scene) == []
+
+        board.move(failed[0], "failed")
+        await scene.sync()
+        await scene.settle()
+        (_, item) = above(scene)
+        assert "failed" in item
+        assert scene.app.screen.focused_run_id == here
+
+        await scene.press("shift+tab")
+        assert not scene.app.screen.check_action("cancel_run", ())
+        await scene.press("enter")
+        assert scene.app.current_mode == "inbox"
+        await scene.press("e", "1")
+        await scene.settle()
+        assert above(scene) == []
+        assert scene.app.screen.focused_run_id == here
+
+
+async def test_the_group_is_short_and_can_be_switched_off(staged: Staged) -> None:
+    """A small terminal shows few of its items, and the rest scrolls."""
+    async with staged(SMALL, needs_you=True) as scene:
+        assert 2 <= len(above(scene)) <= 5
+        assert len(scene.rows) > 5
+    async with staged(SMALL) as scene:
+        assert above(scene) == []
