@@ -6,7 +6,7 @@ import platform
 import sqlite3
 import sys
 
-from bench import backfill, busy, commands, first_paint, keys, results, service, store, tenants, turns, windows
+from bench import backfill, busy, commands, first_paint, keys, rest, results, service, store, tenants, turns, windows
 from bench.figures import Figure
 
 SUBJECTS = {
@@ -14,6 +14,7 @@ SUBJECTS = {
     "keys": keys,
     "results": results,
     "busy": busy,
+    "rest": rest,
     "windows": windows,
     "store": store,
     "backfill": backfill,

@@ -24,10 +24,10 @@ kind, count = sys.argv[1], int(sys.argv[2])
 class Shown(App):
     def compose(self):
         if kind == "diff":
-            from widgets.diff import DiffView
+            from widgets.results.diff import DiffView
             self.view = DiffView()
         else:
-            from widgets.log import LogSpool, LogView
+            from widgets.results.log import LogSpool, LogView
             self.spool = LogSpool()
             self.view = LogView(self.spool)
         yield self.view
@@ -38,7 +38,7 @@ class Shown(App):
 
     def show_diff(self):
         from app.results.diff import Patch
-        from widgets.diff import DiffRows
+        from widgets.results.diff import DiffRows
         self.rows = DiffRows(Patch(open(sys.argv[3], "rb").read()))
         self.rows.extend(500)
         self.view.show(self.rows, (), "bench")

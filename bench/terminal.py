@@ -90,6 +90,13 @@ class Terminal:
         start = self.press(keys)
         return self.settled() - start
 
+    def written_in(self, seconds: float) -> float:
+        """Bytes a second that the program writes in this time."""
+        self.unread, end = b"", time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            self._read(left)
+        return len(self.unread) / seconds
+
     def cpu_s(self) -> float:
         """Seconds of processor time so far, all threads."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(") ")[2].split()

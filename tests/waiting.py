@@ -1,4 +1,4 @@
-"""Waiting for a condition that another task, thread or process brings about.
+"""Waiting for a condition that another task, thread or process brings about, and `present` for what has to be there.
 
     eventually(lambda: "done" in log.read_text(), "the agent prints its last line", saw=log.read_text)
     row = await until(lambda: table.selected, "a row is selected", saw=lambda: scene.text)

@@ -9,9 +9,12 @@ from rich.segment import Segments
 from textual import events
 from textual.app import App
 from textual.await_complete import AwaitComplete
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.worker import Worker, WorkerFailed
 
+from app.console.terminal.driver import TerminalDriver
 from storage.base_error import RunwardenError
 
 if TYPE_CHECKING:
@@ -28,6 +31,11 @@ class BaseApp(App[ResultT]):
 
     session: "Session | None" = None
     """Reports each `RunwardenError`. None: it ends the app."""
+
+    def get_driver_class(self) -> type[Driver]:
+        """The driver; a browser and a test have their own."""
+        usual = super().get_driver_class()
+        return TerminalDriver if usual is LinuxDriver else usual
 
     def failed(self, error: RunwardenError) -> None:
         """Report a failure.

@@ -12,7 +12,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 
 from app.console.base.screen import BaseScreen
 from app.console.leads import of_platform, runs_lead
@@ -23,7 +23,7 @@ from app.console.session.feeds import link_of
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
-from app.engine.times import age, ago, clock_time, span
+from app.engine.times import age, ago, clock_time, roughly_ago, span
 from app.health.facts import HealthLevel, Incident, Uptime, flips, incidents, level, longest_gap, slices, uptime
 from app.runs.query import parse
 from app.runs.screen_actions import ids_of, show_many, using_engine
@@ -39,6 +39,7 @@ from widgets.frame.notice import NoticePage
 from widgets.health.cards import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
 from widgets.kit.lead_list import LeadList, LeadRow
+from widgets.kit.line_text import SteadyText
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -161,7 +162,7 @@ def link_row(
         if link.failing_since is not None:
             word = f"{error_kind(link.error_kind).word} since {clock_time(link.failing_since, now)}, {polls}"
         else:
-            word = f"answered {ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
+            word = f"answered {roughly_ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
         subjects.append(f"{link.subject} {word}")
     row = HostFacts(
         "link",
@@ -222,7 +223,7 @@ def summary(
     health = link_of(links, "health")
     asked = ""
     if health is not None and health.last_ok_at is not None:
-        asked = f"{' when last asked,' if health.is_failing else ' · asked'} {ago(health.last_ok_at, now)}"
+        asked = f"{' when last asked,' if health.is_failing else ' · asked'} {roughly_ago(health.last_ok_at, now)}"
     return safe_text(f"{hosts_text}, {', '.join(parts) or 'all healthy'}{asked}")
 
 
@@ -251,7 +252,7 @@ def host_row(
     badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
     where = " · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)
     is_flapping = past.flips >= FLAPS and host.connected
-    checked, lasts = ago(host.checked_at, now), age(host.since, now)
+    checked, lasts = roughly_ago(host.checked_at, now), age(host.since, now)
     since = f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
     note = "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
     if not host.connected:
@@ -363,7 +364,7 @@ class HealthScreen(BaseScreen):
     def compose_body(self) -> Iterable[Widget]:
         """Compose a summary and one list."""
         yield NoticePage(id="health-nothing")
-        yield Static(id="health-summary", markup=False)
+        yield SteadyText(id="health-summary")
         yield self._list
 
     def on_mount(self) -> None:
@@ -476,7 +477,7 @@ class HealthScreen(BaseScreen):
     def _show(self, now: datetime) -> None:
         if (view := self._view) is not NOT_READ:
             words = summary(view.hosts, view.links, self.session.healthy_words, now)
-            self.query_one("#health-summary", Static).update(Content.styled(words, STYLES["quiet"]))
+            self.query_one("#health-summary", SteadyText).update(Content.styled(words, STYLES["quiet"]))
             # Without runs there is nothing to link to.
             is_leading = bool(view.statuses)
             self._list.show(

@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Static
 
 from app.console.base.screen import INBOX, BaseScreen
 from app.console.leads import of_platform, runs_lead
@@ -28,6 +27,7 @@ from widgets.frame.notice import Notice
 from widgets.inbox.items import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineTable
+from widgets.kit.line_text import SteadyText
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
 
 READING: Final = Notice("◌", "Reading the inbox…", tone="busy")
@@ -96,7 +96,7 @@ class InboxScreen(BaseScreen):
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose a summary, the list, and the facts of one item."""
-        yield Static(id="inbox-summary", markup=False)
+        yield SteadyText(id="inbox-summary")
         yield self._list
 
     def on_mount(self) -> None:
@@ -356,7 +356,7 @@ class InboxScreen(BaseScreen):
         parts = [(f"  {counts[each]:,} {each}", STYLES[tone]) for each, tone in SEVERITY_TONES.items() if counts[each]]
         marked = f"   ■ {len(self._marked):,} marked" if self._marked else ""
         summary = Content.assemble(f"{len(items):,} waiting", *parts, (marked, "$accent")) if items else Content()
-        self.query_one("#inbox-summary", Static).update(summary)
+        self.query_one("#inbox-summary", SteadyText).update(summary)
         self.refresh_bindings()
 
 

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 
 from app.console.base.screen import BaseScreen
 from app.console.leads import runs_lead
@@ -45,6 +45,7 @@ from widgets.insights.charts import (
 from widgets.kit.badges import STYLES
 from widgets.kit.clickable import Chip, ChipBar
 from widgets.kit.lead_list import LeadList
+from widgets.kit.line_text import SteadyText
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -229,12 +230,12 @@ class InsightsScreen(BaseScreen):
         """Compose the period, the chart and the repositories, tables or a notice."""
         with Horizontal(id="insight-bar"):
             yield ChipBar(id="insight-spans")
-            yield Static(id="insight-extent", markup=False)
+            yield SteadyText(id="insight-extent")
         with Container(id="insights", classes="-nothing"):
             yield NoticePage(id="insight-nothing")
             with Vertical(id="insight-charts"):
                 with Vertical(classes="insight-panel", id="insight-outcomes"):
-                    yield Static(id="insight-legend", markup=False)
+                    yield SteadyText(id="insight-legend")
                     yield self._chart
                 with Vertical(classes="insight-panel -all", id="insight-repositories"):
                     yield self._rows
@@ -404,7 +405,7 @@ class InsightsScreen(BaseScreen):
         self.query_one("#insights").remove_class("-nothing")
         self.query_one("#insight-outcomes").border_title = f"Outcomes by {view.step}"
         self.query_one("#insight-repositories").border_title = "Success and duration by repository"
-        self.query_one("#insight-legend", Static).update(legend(view))
+        self.query_one("#insight-legend", SteadyText).update(legend(view))
         self._chart.show(view)
         self._rows.show(partial(repository_rows, view))
         self._tables.show(lambda _: [*table_rows(view)])
@@ -420,7 +421,7 @@ class InsightsScreen(BaseScreen):
 
     def _show_extent(self, view: InsightsView) -> None:
         words = extent(view) if view.runs or self._was_answered else ""
-        self.query_one("#insight-extent", Static).update(Content.styled(words, STYLES["quiet"]))
+        self.query_one("#insight-extent", SteadyText).update(Content.styled(words, STYLES["quiet"]))
 
     @property
     def _was_answered(self) -> bool:

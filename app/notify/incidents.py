@@ -25,7 +25,9 @@ class IncidentReader:
     """Seconds between health polls."""
     hold: timedelta
     """How long a host must be healthy before an incident is over."""
-    _hosts: tuple[PlatformHealth, ...] | None = None
+    _hosts: tuple[PlatformHealth, ...] = ()
+    _states: list[tuple[str, str, bool, datetime]] | None = None
+    """Of each host, what changes incidents that are over. None: nothing was read yet."""
     _incidents: tuple[Incident, ...] = ()
 
     @classmethod
@@ -37,8 +39,10 @@ class IncidentReader:
     async def read(self, now: datetime) -> tuple[Incident, ...]:
         """The incidents of all hosts, grouped by host, the newest first."""
         hosts = await self.cache.health()
-        # This is called after every poll, but only health samples change incidents.
-        if hosts != self._hosts:
+        # This is called after every poll. Incidents that are over last until a host's state changes.
+        are_over = all(incident.is_over for incident in self._incidents)
+        states = [(host.platform, host.status, host.connected, host.since) for host in hosts]
+        if states != self._states or (not are_over and hosts != self._hosts):
             connected = {host.platform for host in hosts if host.connected}
             spans = await self.cache.health_spans(now - WHOLE, longest_gap=longest_gap(self.health_s))
             self._incidents = tuple(
@@ -46,5 +50,5 @@ class IncidentReader:
                 for platform, own in groupby(spans, lambda span: span.platform)
                 for incident in incidents(tuple(own), self.healthy_words, self.hold, connected=platform in connected)
             )
-            self._hosts = hosts
+            self._hosts, self._states = hosts, states
         return self._incidents

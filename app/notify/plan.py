@@ -244,7 +244,7 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
             if kind == "host":
                 incident = at.present.incident(what, newest.newest_at)
                 title = _how_it_ended(name, incident)
-                lasted = _between(incident, at.now) if incident is not None and len(group) == 1 else lasted
+                lasted = _between(incident, at.now) if incident is not None else lasted
             title = f"{newest.source}: {title}" if newest.source else title
         body = " · ".join(filter(None, (places(group), lasted, f"{count:,} in all" if count > 1 else "")))
         groups = tuple(problem.group for problem in group)

@@ -183,6 +183,8 @@ class RepositorySetup(_Options):
 
     lfs: bool = False
     """Whether agents see the contents of files in Git LFS, and may change them."""
+    submodules: bool = False
+    """Whether agents see the files of submodules on the same code host; their changes there are not committed."""
 
     run: tuple[Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*\S[^\x00]*$")], ...] = ()
     """Commands for one shell, which ends at the first that fails."""

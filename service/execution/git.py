@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import copy
 import os
 import re
 import selectors
@@ -10,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 from urllib.parse import unquote
 
 from service.errors import ServiceError
@@ -158,6 +159,9 @@ class Login(Protocol):
     def renew(self) -> bool:
         """Return whether there is another login, since this one was refused."""
 
+    def at(self, url: str) -> Self:
+        """Return the login for another address on the host."""
+
 
 class GitRunner:
     """Runs git commands under one time limit; `extra` holds variables, `login` logs in at one code host."""
@@ -172,13 +176,20 @@ class GitRunner:
         signing_key: Path | None = None,
     ) -> None:
         """`progress` gets git's lines about the progress of a fetch or push, as often as git prints them."""
-        self._login = login
+        self.login = login
+        """The login at the code host; None: there is none."""
         self.signing_key = signing_key
         """The ssh key that signs commits; None: they are not signed."""
         self._environment = environment(home) | dict(extra or {})
         self.timeout_s = timeout_s
         """How long one command may take; for a fetch or push, how long it may be silent."""
         self._progress = progress
+
+    def at(self, url: str) -> "GitRunner":
+        """Return a runner that logs in at another address of the same host."""
+        made = copy.copy(self)
+        made.login = None if self.login is None else self.login.at(url)
+        return made
 
     def __call__(self, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None) -> str:
         """Run one command and return its standard output, without the last newline.
@@ -205,7 +216,7 @@ class GitRunner:
 
     def _has_another_login(self, refusal: GitCommandError) -> bool:
         try:
-            return self._login is not None and self._login.renew()
+            return self.login is not None and self.login.renew()
         except ServiceError as error:
             raise GitCommandError(f"{refusal}; {error}", is_passing=True) from error
 
@@ -215,9 +226,9 @@ class GitRunner:
         clean_arguments, variables = _split_logins(arguments)
         name = next(word for at, word in enumerate(arguments) if word != "-c" and arguments[at - 1 : at] != ("-c",))
         is_remote = name in _REMOTE
-        if is_remote and self._login is not None:
+        if is_remote and self.login is not None:
             try:
-                variables |= self._login.variables()
+                variables |= self.login.variables()
             except ServiceError as error:
                 raise GitCommandError(str(error), is_passing=True) from error
         try:

@@ -1,7 +1,9 @@
 """Mirrors: one bare copy of each repository, from which every turn's checkout borrows its objects."""
 
+import contextlib
 import fcntl
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -72,6 +74,22 @@ class RepositoryMirror:
             raise GitCommandError(f"{head} is no longer at {run.head_sha}, which the run was started for")
         return snapshot
 
+    def fetch_commit(self, sha: str) -> None:
+        """Bring one commit, unless it is here.
+
+        Raises:
+            GitCommandError: The repository cannot be read, or does not give the commit.
+        """
+        with self._lock_file.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (self.git_dir / "HEAD").exists():
+                self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
+            with contextlib.suppress(GitCommandError):
+                self._git("cat-file", "-e", f"{sha}^{{commit}}", git_dir=self.git_dir)
+                return
+            fetch = ("-c", "fetch.unpackLimit=1", "fetch", "--progress", "--no-tags", "--no-write-fetch-head")
+            self._git(*fetch, "--no-auto-maintenance", "--", self._url, f"+{sha}:{_BRANCH}", git_dir=self.git_dir)
+
     def _fetch(self, branch: str, wanted: str) -> RepositorySnapshot:
         # git writes HEAD late: a mirror without one was cut off while it was made.
         if not (self.git_dir / "HEAD").exists():
@@ -107,6 +125,25 @@ class RepositoryMirror:
         for file in stale:
             file.unlink()
         return bool(stale)
+
+
+def borrow(git_dir: Path, mirror: Path, branch: str, refs: Mapping[str, str]) -> None:
+    """Make a git-dir that takes its objects from the mirror; by hand, which takes no process.
+
+    Programs write into `hooks` and `info` without making them.
+    """
+    for folder in ("objects/info", "refs", "hooks", "info"):
+        (git_dir / folder).mkdir(parents=True)
+    files = {
+        "HEAD": f"ref: refs/heads/{branch}\n",
+        "config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
+        "packed-refs": "".join(f"{sha} {name}\n" for name, sha in refs.items()),
+        "objects/info/alternates": f"{mirror / 'objects'}\n",
+        # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
+        "info/attributes": "* -text -ident -filter -working-tree-encoding\n",
+    }
+    for name, text in files.items():
+        (git_dir / name).write_text(text, "utf-8", "surrogateescape")
 
 
 def default_of(listed: str) -> str | None:

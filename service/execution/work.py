@@ -27,13 +27,14 @@ from service.execution.preparation import preparation_of
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import MASK, Secrets
+from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
 from service.findings.collect import collect
 from service.findings.document import packed
 from service.findings.question import Question, asked
 from service.observability.traces import Tracer
 from service.settings import AgentLimits, DataFolder
-from service.store import postings, repositories, turn_files, turns
+from service.store import hosts, postings, repositories, turn_files, turns
 from service.store.agents import Agent
 from service.store.repositories import Repository
 from service.store.runs import Run
@@ -254,6 +255,12 @@ class TurnWork:
             packed = turn_files.content(connection, attempt.at_work.key, turn_files.COMMIT)
         if configured is not None and configured.setup is not None and configured.setup.lfs:
             attempt.workspace.large_files = LargeFiles(attempt.git, run.url, snapshot.git_dir)
+        if configured is not None and configured.setup is not None and configured.setup.submodules:
+            with self._recorder.database.read() as connection:
+                host = hosts.at(connection, run.organization_id, run.platform, run.url)
+            may_use = (lambda _: True) if host is None else host.owns
+            attempt.workspace.submodules = Submodules(self._folder.mirrors, attempt.git, may_use)
+            attempt.workspace.url = run.url
         if packed is not None and attempt.turn.pushing_sha is not None:
             self._log("the agent is done: only its commit is still to be pushed")
             attempt.workspace.unpack(attempt.git, snapshot, packed)

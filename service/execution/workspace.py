@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from service.execution import large_files, processes, trees
+from service.execution import large_files, processes, submodules, trees
 from service.execution.commits import (
     AgentHistory,
     ChangedFiles,
@@ -24,7 +24,7 @@ from service.execution.commits import (
     history_of,
 )
 from service.execution.git import GitCommandError, GitRunner
-from service.execution.mirror import RepositorySnapshot
+from service.execution.mirror import RepositorySnapshot, borrow
 from service.findings import collect
 from service.settings import DataFolder
 from service.text import one_line, plural, storable
@@ -37,8 +37,6 @@ _MOST_NAMED = 5
 _LONGEST_NAME = 200
 _LONGEST_PART = 255
 """How many bytes a file's name can have on Linux."""
-_LINK = "160000"
-"""The mode of a submodule's entry."""
 _MOST_KEPT_COMMITS = 50
 _SOME_NOT_ADDED = 1
 """The exit status of `git add --ignore-errors` that could store some files only."""
@@ -98,6 +96,10 @@ class Workspace:
         """The digests of files as the repository's set-up left them; None: it has none."""
         self.large_files: large_files.LargeFiles | None = None
         """Those of the repository, if it is set up to have any."""
+        self.submodules: submodules.Submodules | None = None
+        """Those of the repository, if it is set up to have any."""
+        self.url = ""
+        """The repository's address, for those of its submodules."""
         self.ours = root / "commit.git"
         """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
 
@@ -132,7 +134,7 @@ class Workspace:
         base = snapshot.branches.get(branch) or snapshot.branches.get(snapshot.default_branch or "")
         filled: list[str] = []
         refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
-        _borrow(self.history, snapshot, branch, refs | ({f"refs/heads/{branch}": base} if base else {}))
+        borrow(self.history, snapshot.git_dir, branch, refs | ({f"refs/heads/{branch}": base} if base else {}))
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
             collect.clear(self.tree)
@@ -141,7 +143,10 @@ class Workspace:
                     self.tree, large_files.tracked(git, self._attributes(snapshot), base), base
                 )
                 self.remarks.append(f"Git LFS: {plural(len(filled), 'file')}")
-            if names := [path for path, _ in self._links(git, snapshot.git_dir, base)]:
+            if self.submodules is not None:
+                self.submodules.fill(snapshot.git_dir, base, self.url, self.tree, self.root)
+                self.remarks += self.submodules.remarks
+            elif names := [path for path, _ in submodules.links(git, snapshot.git_dir, base)]:
                 self.remarks.append(f"submodules are not fetched: {_listed(names)}")
         # For the agent's own git: it may commit, and its final checkout becomes the turn's commit.
         (self.tree / ".git").write_text(f"gitdir: {self.history}\n", "utf-8")
@@ -160,20 +165,12 @@ class Workspace:
         """Make a git-dir that obeys the attributes of the repository; nothing is checked out with it."""
         folder = self.root / "attributes.git"
         trees.remove(folder)
-        _borrow(folder, snapshot, branch="main", refs={})
+        borrow(folder, snapshot.git_dir, branch="main", refs={})
         (folder / "info/attributes").unlink()
         if self.ours.exists():
             with (folder / "objects/info/alternates").open("a", encoding="utf-8") as file:
                 file.write(f"{self.ours / 'objects'}\n")
         return folder
-
-    def _links(self, git: GitRunner, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
-        """Return the submodules of a commit: the path and the entry of each."""
-        if commit is None or not git("ls-tree", commit, "--", ".gitmodules", git_dir=git_dir):
-            return []
-        entries = (entry.partition("\t") for entry in git("ls-tree", "-r", "-z", commit, git_dir=git_dir).split("\0"))
-        found = (((path, entry.split())) for entry, _, path in entries if entry.startswith(f"{_LINK} "))
-        return [(path, f"{_LINK} {entry[2]}") for path, entry in found]
 
     def note_prepared(self, since_ns: int) -> None:
         """Note the files that the set-up, which began at `since_ns`, left in the checkout: they are not committed."""
@@ -211,7 +208,7 @@ class Workspace:
 
         `keep`: keeps the agent's own commits, with the messages that this function makes of theirs.
         """
-        _borrow(self.ours, snapshot, branch="main", refs={})
+        borrow(self.ours, snapshot.git_dir, branch="main", refs={})
         theirs, history = self._agent_history(git, snapshot, base)
         parents = tuple(filter(None, (base, *history.merged)))
         compared, _ = auto_merge(git, self.ours, parents)
@@ -309,12 +306,14 @@ class Workspace:
     def _submodules(self, git: GitRunner, base: str | None, files: ChangedFiles) -> str:
         """Return the entries of submodules that only lost their empty folders; remark on work inside of others."""
         restored, lost = list[str](), list[str]()
-        for path, entry in self._links(git, self.ours, base):
+        filled = {} if self.submodules is None else self.submodules.filled
+        for path, sha in submodules.links(git, self.ours, base):
             folder = self.tree / path
             if path in files.names and ".gitmodules" not in files.names and not folder.exists():
-                restored.append(f"{entry}\t{path}\0")
-            elif folder.is_dir() and any(folder.iterdir()):
+                restored.append(f"{submodules.LINK} {sha}\t{path}\0")
+            elif path not in filled and folder.is_dir() and any(folder.iterdir()):
                 lost.append(path)
+        lost += [] if self.submodules is None else self.submodules.changed(self.tree)
         if lost:
             self.remarks.append(f"files in submodules are not committed: {_listed(lost)}")
         return "".join(restored)
@@ -336,7 +335,7 @@ class Workspace:
         """Return a git-dir with the agent's objects, and its history."""
         theirs, objects = self.root / "theirs.git", self.history / "objects"
         trees.remove(theirs)
-        _borrow(theirs, snapshot, branch="main", refs={})
+        borrow(theirs, snapshot.git_dir, branch="main", refs={})
         with (theirs / "objects/info/alternates").open("a", encoding="utf-8") as file:
             file.write(f"{objects}\n")
         try:
@@ -360,7 +359,7 @@ class Workspace:
     def unpack(self, git: GitRunner, snapshot: RepositorySnapshot, pack: bytes) -> None:
         """Make the service's git-dir with the commit of an earlier attempt."""
         self.git_home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _borrow(self.ours, snapshot, branch="main", refs={})
+        borrow(self.ours, snapshot.git_dir, branch="main", refs={})
         git.feed(pack.decode("utf-8", "surrogateescape"), "unpack-objects", "-q", git_dir=self.ours)
 
     def _prepared_among(self, files: ChangedFiles) -> str:
@@ -459,25 +458,6 @@ class Workspace:
     def remove(self) -> None:
         """Delete the workspace if it was created, including folders that the agent locked."""
         _remove(self.root)
-
-
-def _borrow(git_dir: Path, snapshot: RepositorySnapshot, branch: str, refs: Mapping[str, str]) -> None:
-    """Make a git-dir that takes its objects from the mirror; by hand, which takes no process.
-
-    Programs write into `hooks` and `info` without making them.
-    """
-    for folder in ("objects/info", "refs", "hooks", "info"):
-        (git_dir / folder).mkdir(parents=True)
-    files = {
-        "HEAD": f"ref: refs/heads/{branch}\n",
-        "config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
-        "packed-refs": "".join(f"{sha} {name}\n" for name, sha in refs.items()),
-        "objects/info/alternates": f"{snapshot.git_dir / 'objects'}\n",
-        # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
-        "info/attributes": "* -text -ident -filter -working-tree-encoding\n",
-    }
-    for name, text in files.items():
-        (git_dir / name).write_text(text, "utf-8", "surrogateescape")
 
 
 def _folded(name: str) -> str:

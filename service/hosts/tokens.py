@@ -88,6 +88,10 @@ class HostLogin:
         self._token = None if self._host is None else token_at(self._host, self._url)
         return login(self._url, self._token)
 
+    def at(self, url: str) -> "HostLogin":
+        """Return the login for another address; it has no token where that is on another host."""
+        return HostLogin(self._host, url)
+
     def renew(self) -> bool:
         """Replace a token that was refused; return whether there is another one.
 

@@ -34,8 +34,12 @@ class AlertSubject(Struct, frozen=True):
 
     @property
     def batch(self) -> str:
-        """Subjects with the same value may share a message."""
-        return f"{self.source}:{self.kind}"
+        """Subjects with the same value may share a message; code hosts do not, because each has times of its own."""
+        return (
+            f"{self.source}:{self.group.partition(':')[2]}:host"
+            if self.kind == "host"
+            else f"{self.source}:{self.kind}"
+        )
 
     @property
     def keys(self) -> tuple[str, ...]:

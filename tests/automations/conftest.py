@@ -64,10 +64,9 @@ class Place:
     acts: Recorder = field(default_factory=Recorder)
     journal: list[Decision] = field(default_factory=list)
 
-    def runner(self, text: str) -> Runner:
-        """Another process, with these automations."""
-        hold = timedelta(seconds=60)
-        incidents = IncidentReader(self.world.cache, {"ok"}, 30.0, hold)
+    def runner(self, text: str, incidents: IncidentReader | None = None) -> Runner:
+        """Another process, with these automations; None: it reads the incidents by itself."""
+        incidents = incidents or IncidentReader(self.world.cache, {"ok"}, 30.0, timedelta(seconds=60))
         return Runner(
             rules=parse(Path("/etc/config.toml"), text).automations,
             state=self.state,

@@ -59,6 +59,20 @@ async def test_a_tab_that_is_not_set_up_is_hidden_until_it_is(staged: Staged, tm
         assert "5 Automations" in scene.lines[1]
 
 
+@pytest.mark.parametrize("may_create", [True, False, None])
+async def test_a_token_that_may_create_organizations_has_their_tab(
+    staged: Staged, board: Lab, may_create: bool | None
+) -> None:
+    """The service is asked once; if it does not know, the tab is hidden until there is an organization."""
+    board.may_create = may_create
+    async with staged() as scene:
+        for _ in range(2):
+            await scene.sync()
+
+        assert ("3 Organizations" in scene.lines[1]) is bool(may_create)
+        assert sum(request.path.endswith("/invitations") for request in board.requests) == 1
+
+
 async def test_a_terminal_too_small_says_what_it_needs_until_it_grows(staged: Staged) -> None:
     """From the start or later, over a form as well; no key acts on what is not seen, and nothing typed is lost."""
     async with staged((40, 10)) as scene:

@@ -343,6 +343,22 @@ async def test_a_recovery_says_how_long_the_outage_lasted(desk: Desk) -> None:
     assert over.body.startswith("after 1m05s, from ")
 
 
+async def test_hosts_that_fail_and_recover_together_each_say_their_own_times(desk: Desk) -> None:
+    """In a message each: one for both could give the times of one alone."""
+    dispatcher = await desk.began(BY_RULE)
+    await samples(desk, 6, github="down", gitlab="ok")
+    await samples(desk, 6, github="down", gitlab="down")
+    for platform in ("github", "gitlab"):
+        await enter_rule(desk, dispatcher, platform)
+    await dispatcher.look()
+    assert sorted(await desk.titles()) == ["outage: github down", "outage: gitlab down"]
+
+    await samples(desk, 20, github="ok", gitlab="ok")
+    await dispatcher.look()
+    over = {message.groups: message.body.partition(",")[0] for message in await desk.made()}
+    assert over == {("host:github",): "after 1m00s", ("host:gitlab",): "after 30s"}
+
+
 async def test_an_outage_that_ended_before_it_could_be_reported_is_reported_once(desk: Desk) -> None:
     """As one sentence with both times; not when quiet hours kept it back."""
     dispatcher = await desk.began(BY_RULE)

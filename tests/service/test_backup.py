@@ -73,8 +73,6 @@ def test_the_restore_drill(tmp_path: Path, either_url: str | None, request: pyte
         client = made.client(node)
         done = client.start("write it")
         assert client.ended(done)["status"] == "completed"
-        assert client.follow(done, "write more").status_code == 201
-        assert client.ended(done)["status"] == "completed"
         log = made.admin("run", done, "--log")
         pushed_later, working = (client.start(f"wait {gate}") for gate in gates)
         for run_id in (pushed_later, working):
@@ -111,7 +109,7 @@ def test_the_restore_drill(tmp_path: Path, either_url: str | None, request: pyte
         texts = [made.admin("run", run_id, "--log")["turns"][0]["log"] for run_id in (pushed_later, working)]
 
         assert [one["status"] for one in ended] == ["completed"] * 3
-        assert [commits(made, one["branch_name"]) for one in ended] == [2, before, 1]
+        assert [commits(made, one["branch_name"]) for one in ended] == [1, before, 1]
         assert before == 1
         assert "an earlier attempt has already pushed" in texts[0]
         assert texts[1].count("scribe at work") == 2, "its log goes on where the back-up ended"

@@ -1,5 +1,6 @@
 """Git LFS with the real git-lfs, submodules, and names that differ in case alone: nothing is lost without a word."""
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -131,6 +132,52 @@ def test_a_server_that_does_not_give_a_large_file_is_an_error(tenant: Make, tmp_
     assert turn["outcome"] == "failed"
     assert oid[:10] in turn["reason"] or "old.bin" in turn["reason"], turn["reason"]
     assert "content:" not in turn["log"]
+
+
+def link(bare: Path, modules: dict[str, tuple[str, str]]) -> None:
+    """Add submodules to a bare repository's main branch: the address and the commit of each path."""
+    text = "".join(f'[submodule "{path}"]\n\tpath = {path}\n\turl = {url}\n' for path, (url, _) in modules.items())
+    blob = git("hash-object", "-w", "--stdin", cwd=bare, given=text)
+    index = ("--git-dir", str(bare), "-c", "core.bare=false")
+    git(*index, "read-tree", "main", cwd=bare)
+    entries = [
+        f"100644 blob {blob}\t.gitmodules",
+        *(f"160000 commit {sha}\t{path}" for path, (_, sha) in modules.items()),
+    ]
+    git(*index, "update-index", "--index-info", cwd=bare, given="\n".join(entries) + "\n")
+    tree = git(*index, "write-tree", cwd=bare)
+    git(
+        "update-ref",
+        "refs/heads/main",
+        git(*IDENTITY, "commit-tree", tree, "-p", "main", "-m", "m", cwd=bare),
+        cwd=bare,
+    )
+
+
+def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: Make, tmp_path: Path) -> None:
+    """Relative and full addresses, and theirs; other hosts and loops are remarked on, and changes are not committed."""
+    hosted = tmp_path / "hosted" / "acme"
+    inner = make_repository(hosted / "inner", {"inner.txt": "deep"})
+    lib = make_repository(hosted / "lib", {"code.c": "x"})
+    bare = make_repository(hosted / "api", {"README.md": "x"})
+    with contextlib.closing(GitHttpHost(tmp_path / "hosted")) as host:
+        head = git("rev-parse", "main", cwd=inner)
+        link(
+            lib,
+            {"inner": (f"{host.url}/acme/inner.git", head), "loop": ("../lib.git", git("rev-parse", "main", cwd=lib))},
+        )
+        modules = {"vendor/lib": ("../lib.git", git("rev-parse", "main", cwd=lib))}
+        link(bare, modules | {"vendor/far": ("https://elsewhere.example/x.git", head)})
+        words = "print('seen:', pathlib.Path('vendor/lib/inner/inner.txt').read_text())\n"
+        words += "pathlib.Path('vendor/lib/code.c').write_text('y')\npathlib.Path('own.txt').write_text('o')"
+        _, turn = worked(tenant, tmp_path, f"{host.url}/acme/api.git", words, submodules=True)
+
+    assert turn["outcome"] == "completed", (turn["reason"], turn["log"])
+    assert "seen: deep" in turn["log"]
+    assert "the submodule vendor/far is not fetched: only those on 127.0.0.1 are" in turn["log"]
+    assert "files in submodules are not committed: vendor/lib\n" in turn["log"]
+    changed = git("diff", "--name-only", "main", turn["branch"], cwd=bare).split()
+    assert changed == ["own.txt"]
 
 
 @pytest.mark.parametrize(

@@ -66,42 +66,22 @@ class Storms:
             self._server.stop(kind)
             time.sleep(seconds)
             self._server.start()
-        elif kind == "backend":
-            self._kill_backend()
         else:
             self._link.become("holds" if kind == "held" else "loses")
             time.sleep(seconds)
             self._link.become("carries")
 
-    def _kill_backend(self) -> None:
-        gone = (psycopg.Error, ProcessLookupError)
-        with contextlib.suppress(*gone), psycopg.connect(self._server.url(), autocommit=True) as connection:
-            asked = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
-            pids = [row[0] for row in connection.execute(asked)]
-            for pid in self._random.sample(pids, min(1, len(pids))):
-                # The server ends all others as well, and recovers.
-                os.kill(pid, signal.SIGKILL)
-        eventually(self._answers, "the server recovers", 60)
-
-    def _answers(self) -> bool:
-        with contextlib.suppress(psycopg.Error), psycopg.connect(self._server.url()):
-            return True
-        return False
-
     def strike(self, worker: Node, kind: str, seconds: float) -> None:
-        """Kill, stop or freeze a worker, and bring it back as its supervisor would."""
+        """Kill or freeze a worker, and bring it back as its supervisor would."""
         self.done[kind] += 1
         if kind == "frozen":
             worker.signal(signal.SIGSTOP)
             time.sleep(seconds)
             worker.signal(signal.SIGCONT)
-            return
-        if kind == "killed":
-            worker.kill()
         else:
-            worker.stop()
-        time.sleep(seconds)
-        self.restart(worker)
+            worker.kill()
+            time.sleep(seconds)
+            self.restart(worker)
 
     def restart(self, worker: Node) -> None:
         """Start a worker, again and again while it finds no database."""
@@ -125,7 +105,7 @@ class Storms:
         for thread in strikes:
             thread.start()
         for _ in range(self._random.choice((1, 1, 2, 3))):
-            kind = self._random.choice(("immediate", "immediate", "fast", "backend", "held", "lost"))
+            kind = self._random.choice(("immediate", "immediate", "fast", "held", "lost"))
             self.outage(kind, self._random.uniform(0.5, 14))
             time.sleep(self._random.uniform(0, 2))
         self.settle(time.monotonic())
@@ -136,7 +116,7 @@ class Storms:
     def _strike_after(self, worker: Node, draw: float) -> None:
         mine = random.Random(draw)
         time.sleep(mine.uniform(0, 12))
-        self.strike(worker, mine.choice(("killed", "killed", "frozen", "stopped")), mine.uniform(0, 15))
+        self.strike(worker, mine.choice(("killed", "killed", "frozen")), mine.uniform(0, 15))
 
     def settle(self, returned: float) -> None:
         """Wait until each turn that had a place has ended or was taken up again."""

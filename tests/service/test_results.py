@@ -19,19 +19,8 @@ SETTINGS: Final = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s =
 HASTY: Final = SETTINGS.replace("3600", "3")
 TURN_FIELDS: Final = {
     *("number", "instructions", "caller", "state", "started_at", "ended_at", "outcome", "reason", "commit", "summary"),
-    *(
-        "failure_kind",
-        "from_turn",
-        "question",
-        "choices",
-        "offer",
-        "files",
-        "additions",
-        "deletions",
-        "usage",
-        "findings",
-    ),
-    "inputs",
+    *("failure_kind", "from_turn", "question", "choices", "offer", "files", "additions", "deletions", "usage"),
+    *("findings", "inputs"),
 }
 
 

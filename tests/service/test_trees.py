@@ -176,7 +176,6 @@ OURS = {
         touch bad/locked/f bad/listed/p/f bad/.git./HEAD
         chmod 0 bad/locked; chmod 400 bad/listed/p; cd bad/deep; {DEEP}""",
     "ignored by the agent": "echo .runwarden/ >> .gitignore; mkdir .runwarden; touch .runwarden/findings.json",
-    "locked": "mkdir .runwarden; touch .runwarden/f; chmod 0 .runwarden",
     "locked or unstorable below": """
         mkdir -p .runwarden/sub .runwarden/.git.; touch .runwarden/sub/f .runwarden/.git./HEAD
         chmod 0 .runwarden/sub""",

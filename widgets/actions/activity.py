@@ -10,7 +10,6 @@ from msgspec import Struct
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.widgets import Static
 
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span, stamp
@@ -22,6 +21,7 @@ from widgets.kit.badges import Badge, action_badge
 from widgets.kit.clickable import Chip, ChipBar
 from widgets.kit.columns import Column
 from widgets.kit.line_table import TableLine, TonedText
+from widgets.kit.line_text import SteadyText
 
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 _WAITING: Final = Badge("◌", "waiting", "wait")
@@ -167,9 +167,9 @@ class ActivityBar(Horizontal):
         """The parts, from left to right."""
         yield ListSearch(self._placeholders)
         yield ChipBar(id="activity-filters")
-        yield Static(id="activity-extent", markup=False)
+        yield SteadyText(id="activity-extent")
 
     def show(self, filters: tuple[Chip, ...], extent: Content) -> None:
         """Show the filters, and how many entries are shown."""
         self.query_one("#activity-filters", ChipBar).show(filters)
-        self.query_one("#activity-extent", Static).update(extent)
+        self.query_one("#activity-extent", SteadyText).update(extent)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from textual.content import Content
 
 from app.engine.text import SafeText, safe_text
-from app.engine.times import ago, clock_time, span
+from app.engine.times import clock_time, roughly_ago, span
 from app.health.facts import Incident
 from storage.records.activity import ANSWERED, FAILED, PollSpan
 from storage.records.error_kinds import error_kind
@@ -149,7 +149,8 @@ def _polls(poll: PollSpan, now: datetime) -> SafeText:
         return safe_text("once" if poll.error_kind is None else error_kind(poll.error_kind).word)
     lasted_s = (poll.last_at - poll.first_at).total_seconds()
     over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
-    words = error_kind(poll.error_kind).word if poll.error_kind is not None else f"last {ago(poll.last_at, now)}"
+    kind = poll.error_kind
+    words = error_kind(kind).word if kind is not None else f"last {roughly_ago(poll.last_at, now)}"
     return safe_text(f"{poll.polls:,} times{over}, {words}")
 
 

@@ -1,4 +1,4 @@
-"""Text of which only changed lines are repainted: an age that ticks costs one line, not a page."""
+"""Text that is repainted only if it differs: an age that ticks costs one line, not a page."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -11,8 +11,22 @@ from textual.geometry import Region, Size
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.style import Style
-from textual.visual import Visual
+from textual.visual import Visual, VisualType
 from textual.widget import Widget
+from textual.widgets import Static
+
+
+class SteadyText(Static):
+    """A text that is updated with each tick or poll, mostly with the same words: those cost nothing."""
+
+    def __init__(self, content: Content | str = "", *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(content, markup=False, id=id, classes=classes)
+
+    def update(self, content: VisualType = "", *, layout: bool = True) -> None:
+        """Show this text."""
+        shown = self.content
+        if not (isinstance(content, Content) and isinstance(shown, Content) and content.is_same(shown)):
+            super().update(content, layout=layout)
 
 
 class LineText(Widget):

@@ -9,11 +9,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from widgets.forms.facts import FactList
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineItem, LineTable, TonedText
+from widgets.kit.line_text import SteadyText
 from widgets.kit.unkeyed import unkeyed
 
 
@@ -53,12 +53,11 @@ class FactPane(VerticalScroll, Generic[T]):
     def __init__(self) -> None:
         super().__init__()
         self._item: T | None = None
-        self._rest: Content | None = None
 
     def compose(self) -> ComposeResult:
         """The facts, then what follows them."""
         yield FactList()
-        yield Static(markup=False)
+        yield SteadyText()
 
     def rest(self, item: T, now: datetime) -> Content:
         """Hook: what follows the facts."""
@@ -76,11 +75,9 @@ class FactPane(VerticalScroll, Generic[T]):
         facts = self._item.facts(now) if self._item is not None else ()
         self.query_one(FactList).show(tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts))
         rest = self.rest(self._item, now) if self._item is not None else Content()
-        if self._rest is None or not rest.is_same(self._rest):
-            self._rest = rest
-            below = self.query_children(Static).first()
-            below.update(rest)
-            below.display = bool(rest.plain)
+        below = self.query_children(SteadyText).first()
+        below.update(rest)
+        below.display = bool(rest.plain)
 
 
 class TableAndFacts(Container, Generic[T]):

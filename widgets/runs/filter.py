@@ -17,12 +17,13 @@ from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from app.engine.text import SafeText, safe_text
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import fit
 from widgets.kit.clickable import ClickableLine, ClickablePart
+from widgets.kit.line_text import SteadyText
 from widgets.runs.extent import ExtentLine
 
 MARGIN: Final = 1
@@ -311,11 +312,11 @@ class FilterBar(Vertical):
         """Two lines from left to right, then the suggestions."""
         with Horizontal():
             yield self.views
-            yield Static(markup=False, id="extent")
+            yield SteadyText(id="extent")
         with Horizontal():
             yield self.line
             yield self.facets
-            yield Static(markup=False, id="remark")
+            yield SteadyText(id="remark")
         yield self._offers
 
     def show(self, extent: ExtentLine) -> None:
@@ -352,7 +353,7 @@ class FilterBar(Vertical):
         texts, tone = self._remark
         room = int(self.size.width * REMARK) - 1
         text = next((text for text in texts if cell_len(text) <= room), texts[-1] if texts else "")
-        self.query_one("#remark", Static).update(Content.styled(text, STYLES[tone]))
+        self.query_one("#remark", SteadyText).update(Content.styled(text, STYLES[tone]))
 
     def _show_extent(self) -> None:
         if self._extent is None:
@@ -360,7 +361,6 @@ class FilterBar(Vertical):
         room = self.size.width - 2 * MARGIN - self.views.full_width - 1
         variants = self._extent.variants()
         text = next((text for text in variants if text.cell_length <= room), variants[-1])
-        if not text.is_same(self._drawn):
-            is_as_wide = text.cell_length == self._drawn.cell_length
-            self._drawn = text
-            self.query_one("#extent", Static).update(text, layout=not is_as_wide)
+        shown = self.query_one("#extent", SteadyText)
+        shown.update(text, layout=text.cell_length != self._drawn.cell_length)
+        self._drawn = text

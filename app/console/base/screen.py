@@ -268,6 +268,14 @@ class BaseScreen(Screen[None]):
         if key_action is not None:
             await self.app.run_action(key_action.action, key_action.node)
 
+    @property
+    def is_current(self) -> bool:
+        """Whether any of the screen is visible; Textual also repaints one that is completely covered."""
+        if not super().is_current:
+            return False
+        above = self.app.screen_stack[self.app.screen_stack.index(self) + 1 :]
+        return all(screen.styles.background.a < 1 for screen in above)
+
     def beat(self) -> None:
         """Update the ages on this screen; called once a second."""
         is_behind = self.app.screen is not self

@@ -107,7 +107,7 @@ def test_three_turns_of_a_run_are_one_conversation_and_know_no_key(
     stage, agent = ready(preset, HOSTILE | dict.fromkeys(guidance, TEXT))
     turns = [stage.turn(agent, f"Remember the word {WORDS[0]}.")]
     repeated = most_often(TEXT, server)
-    server.script(*[Respond(529, {"error": {"message": "Overloaded"}}), Drop(), Respond(503)] * 5)
+    server.script(*[Respond(529, {"error": {"message": "Overloaded"}}), Drop(), Respond(503)] * 2)
     turns += [stage.turn(agent, f"Remember the word {WORDS[at]}.", number=at + 1) for at in (1, 2)]
     last = server.questions[-1].body.decode()
 

@@ -1,13 +1,128 @@
-"""Both forges, and a service's side of them."""
+"""Both forges, and a service's side of them: one organization, its runs carried to their ends by the store alone."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.service.forge.desk import Desk
+from service.clock import SECOND_MICROS
+from service.findings.document import IdentifiedFinding, packed
+from service.forge.poster import Poster
+from service.settings import DataFolder, ForgeSettings
+from service.setup import AgentEntry, HostEntry, connect_host, put_agent
+from service.store import organizations, postings, repositories, runs, turn_files, turns
+from service.store.database import Database
+from service.store.postings import Posting
+from service.store.turns import TurnOutcome
+from tests.service.conftest import NOW, accepted, order, organization
 from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
+from tests.service_process import lay_tables
+from tests.waiting import present
+
+EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
+PLACES = {
+    GitHubServer: ("github", "acme/api", "https://github.example/acme/api.git"),
+    GitLabForge: ("gitlab", "acme/web", "https://gitlab.example/acme/web.git"),
+}
+
+
+class Desk:
+    """The service's side; its clock stands still unless it is moved."""
+
+    def __init__(self, server: Forge, place: Path) -> None:
+        os.environ["FORGE_TOKEN_HERE"] = "bot-token"
+        self.now = NOW
+        self.server = server
+        self.platform, self.path, self.url = PLACES[type(server)]
+        self.place = {"platform": self.platform, "path": self.path, "url": self.url}
+        lay_tables(place)
+        self.database = Database(DataFolder(place).database_url)
+        self.settings = ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60)
+        self.poster = Poster(self.database, self.settings, lambda: self.now)
+        self.owner_id = organization(self.database, now=self.now)
+        self.plan(EVERYTHING)
+        with self.database.write() as connection:
+            self.connect(connection)
+            repositories.note_default_branch(connection, self.url, "main")
+
+    def plan(self, on_completion: dict[str, Any]) -> None:
+        """Set what the agent publishes."""
+        fixer = {"name": "fixer", "argv": ["/bin/true"], "on_completion": on_completion}
+        with self.database.write() as connection:
+            put_agent(connection, AgentEntry.model_validate(fixer), self.now)
+
+    def connect(self, connection: Any, **changed: Any) -> None:
+        """Connect the forge, in place of what was connected."""
+        host = self.url.split("/")[2]
+        entry = {"platform": self.platform, "host": host, "api_url": self.server.url, "token_env": "FORGE_TOKEN_HERE"}
+        owner = present(organizations.by_id(connection, self.owner_id))
+        connect_host(connection, owner, HostEntry.model_validate(entry | changed), self.now)
+
+    def begin(self, instructions: str = "Fix the login", branch: str = "agent/fix-1") -> str:
+        """Accept a run and claim its turn."""
+        run_id = accepted(
+            self.database, agent="fixer", now=self.now, **self.place, branch=branch, instructions=instructions
+        ).id
+        with self.database.write() as connection:
+            turns.claim(connection, run_id, 1, "w", self.now)
+        return run_id
+
+    def next_turn(self, run_id: str, instructions: str) -> int:
+        """Give a run its next turn and claim it."""
+        with self.database.write() as connection:
+            run = present(runs.by_id(connection, run_id))
+            again = order(run.organization_id, run.agent, **self.place, instructions=instructions)
+            resumed = present(runs.resume(connection, run, again, self.now))
+            turns.claim(connection, run_id, resumed.turn, "w", self.now)
+            return resumed.turn
+
+    def at_work(self, run_id: str, commit: str, number: int = 1) -> None:
+        """Say that a turn found its branch at a commit."""
+        with self.database.write() as connection:
+            run = present(runs.by_id(connection, run_id))
+            postings.at_work(connection, run, number, commit, self.now)
+
+    def end(
+        self, run_id: str, commit: str | None = "b" * 40, number: int = 1, branch: str = "agent/fix-1", **outcome: Any
+    ) -> None:
+        """End a turn; its commit is on the forge."""
+        if commit is not None:
+            self.server.branches[branch] = commit
+        given = {"status": "completed", "summary": "Login fixed\n\nIt was the clock."} | outcome
+        with self.database.write() as connection:
+            turns.end(connection, run_id, number, TurnOutcome(commit_sha=commit, **given), self.now)
+
+    def report(self, run_id: str, number: int, *found: IdentifiedFinding) -> None:
+        """Store what a turn found, as the worker does before the turn ends."""
+        with self.database.write() as connection:
+            turn_files.put(connection, (run_id, number), 1, turn_files.FINDINGS, packed("a" * 40, found))
+
+    @property
+    def is_owing(self) -> bool:
+        """Whether something is still to be posted."""
+        with self.database.read() as connection:
+            return postings.unposted(connection)["waiting"] > 0
+
+    def post(self) -> None:
+        """Post until nothing is due."""
+        while True:
+            with self.database.read() as connection:
+                found = postings.due_runs(connection, self.now, 1)
+            if not found:
+                return
+            self.poster.post(found[0])
+
+    def later(self, seconds: float) -> None:
+        self.now += int(seconds * SECOND_MICROS)
+
+    def posting(self, run_id: str, kind: str) -> Posting:
+        """Return the one posting of a kind."""
+        with self.database.read() as connection:
+            (found,) = (one for one in postings.of_run(connection, run_id) if one.kind == kind)
+            return found
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from service.triggers.receiver import Receiver, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond
 from tests.service.conftest import organization
-from tests.service.forge.desk import Desk
+from tests.service.forge.conftest import Desk
 from tests.service.payloads import (
     github,
     github_check,

@@ -15,7 +15,7 @@ from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
 from tests.program import Program
-from tests.service.forge.desk import EVERYTHING, Desk
+from tests.service.forge.conftest import EVERYTHING, Desk
 from tests.service.forge.forges import Forge, GitHubServer, client_of
 from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
 from tests.waiting import present

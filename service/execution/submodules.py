@@ -1,0 +1,123 @@
+"""Submodules: the service fetches them from the repository's own host, and agents see them as plain files."""
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from service.errors import ServiceError
+from service.execution.git import GitCommandError, GitRunner
+from service.execution.mirror import RepositoryMirror, borrow
+from service.reference import location
+
+LINK: Final = "160000 commit"
+"""The mode of a submodule's entry."""
+_MOST: Final = 100
+"""Submodules of one checkout, those of submodules included: they may form a loop."""
+
+
+class SubmoduleError(ServiceError):
+    """A submodule is not fetched; the text says why."""
+
+
+def links(git: GitRunner, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
+    """Return the submodules of a commit: the path and the commit of each."""
+    if commit is None or not git("ls-tree", commit, "--", ".gitmodules", git_dir=git_dir):
+        return []
+    entries = (entry.partition("\t") for entry in git("ls-tree", "-r", "-z", commit, git_dir=git_dir).split("\0"))
+    return [(path, entry.split()[2]) for entry, _, path in entries if entry.startswith(f"{LINK} ")]
+
+
+@dataclass(slots=True)
+class Submodules:
+    """The submodules of one turn's checkout."""
+
+    mirrors: Path
+    git: GitRunner
+    may_use: Callable[[str], bool]
+    """Whether a path on the repository's host lies in the groups that the organization may use."""
+    filled: dict[str, Path] = field(default_factory=dict)
+    """Path in the checkout to the git-dir with which its submodule was checked out."""
+    remarks: list[str] = field(default_factory=list)
+
+    def fill(self, git_dir: Path, commit: str, url: str, tree: Path, folder: Path, prefix: str = "") -> None:
+        """Check out the submodules of a commit, and theirs; `folder` gets their git-dirs.
+
+        Raises:
+            GitCommandError: The code host is down.
+        """
+        addresses = self._addresses(git_dir, commit)
+        for path, sha in links(self.git, git_dir, commit):
+            shown = f"{prefix}{path}"
+            if len(self.filled) == _MOST:
+                self.remarks.append(f"the submodule {shown} is not fetched: a checkout has at most {_MOST}")
+                return
+            try:
+                address = self._address(url, addresses.get(path))
+                mirror = RepositoryMirror(self.mirrors, address, self.git.at(address))
+                mirror.fetch_commit(sha)
+                place = folder / f"submodule-{len(self.filled)}.git"
+                borrow(place, mirror.git_dir, "main", {"refs/heads/main": sha})
+                _make_folder(tree, path)
+                self.git("read-tree", "--reset", "-u", "HEAD", git_dir=place, work_tree=tree / path)
+            except (SubmoduleError, GitCommandError) as error:
+                if isinstance(error, GitCommandError) and error.is_passing:
+                    raise
+                self.remarks.append(f"the submodule {shown} is not fetched: {error}")
+                continue
+            self.filled[shown] = place
+            self.fill(mirror.git_dir, sha, address, tree / path, folder, f"{shown}/")
+
+    def changed(self, tree: Path) -> list[str]:
+        """Return the submodules in which an agent changed files."""
+        root = tree.resolve()
+        there = {
+            path: place for path, place in self.filled.items() if (tree / path).resolve().is_relative_to(root / path)
+        }
+        status = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all")
+        return [path for path, place in there.items() if self.git(*status, git_dir=place, work_tree=tree / path)]
+
+    def _addresses(self, git_dir: Path, commit: str) -> dict[str, str]:
+        """Return what `.gitmodules` says: path to address."""
+        wanted = (f"--blob={commit}:.gitmodules", "--get-regexp", r"^submodule\..*\.(path|url)$")
+        try:
+            listed = self.git("config", "-z", *wanted, git_dir=git_dir)
+        except GitCommandError:
+            return {}
+        values = dict(entry.split("\n", 1) for entry in listed.split("\0") if "\n" in entry)
+        paths = {name.removesuffix(".path"): path for name, path in values.items() if name.endswith(".path")}
+        return {path: values[f"{name}.url"] for name, path in paths.items() if f"{name}.url" in values}
+
+    def _address(self, url: str, given: str | None) -> str:
+        """Return a submodule's address, in the form of the repository's.
+
+        Raises:
+            SubmoduleError: It is on another host, outside the organization's groups, or there is none.
+        """
+        own = location(url)
+        if given is None or own is None or not own.host or "://" not in url:
+            raise SubmoduleError("its address is not in .gitmodules" if given is None else "it has no code host")
+        if given.startswith(("./", "../")):
+            path = posixpath.normpath(posixpath.join(own.path, given)).removesuffix(".git")
+        else:
+            there = location(given)
+            if there is None or there.host != own.host:
+                raise SubmoduleError(f"only those on {own.host} are")
+            path = there.path
+        if path.startswith((".", "/")) or not self.may_use(path):
+            raise SubmoduleError(f"{path} is outside the organization's groups")
+        scheme, _, rest = url.partition("://")
+        return f"{scheme}://{rest.partition('/')[0]}/{path}.git"
+
+
+def _make_folder(tree: Path, path: str) -> None:
+    """Make a submodule's folder.
+
+    Raises:
+        SubmoduleError: A link is in its way.
+    """
+    folder = tree / path
+    if folder.resolve() != tree.resolve() / path:
+        raise SubmoduleError("a link is in the way of its folder")
+    folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,134 @@
+"""A screen at rest is still: what the terminal shows is not written again."""
+
+import random
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from textual._compositor import Compositor
+
+from app.console.terminal.driver import WrittenText
+from tests.console.conftest import Staged
+from tests.console.scenes import a_day
+from tests.lab import Lab
+
+HEIGHT = 32
+SCREENS = {
+    "runs": ("end",),
+    "conversation": ("end", "enter"),
+    "review": ("end", "enter", "f3"),
+    "changes": ("end", "enter", "f4"),
+    "log": ("end", "enter", "f5"),
+    "health": ("2",),
+    "organizations": ("3",),
+    "insights": ("4",),
+    "automations": ("5",),
+    "activity": ("6",),
+    "inbox": ("7",),
+}
+REST_S, POLL_S = 20, 5
+MOST = 300
+"""Bytes a second."""
+
+
+class Line:
+    """A terminal's cells, as text with its style, drawn from placed texts."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[int, int], str] = {}
+
+    def write(self, output: str) -> None:
+        for y, x, placed in re.findall(r"\x1b\[(\d+);(\d+)H((?:[^\x1b]|\x1b\[[\d;]*m)*)", output):
+            at, style = int(x), ""
+            for escape, character in re.findall(r"(\x1b\[[\d;]*m)|([^\n])", placed):
+                if escape:
+                    style = "" if escape == "\x1b[0m" else escape
+                else:
+                    self.cells[int(y), at] = style + character
+                    at += cell_len(character)
+
+
+def painted(rng: random.Random, width: int) -> Iterator[str]:
+    """A frame: some lines, each in one piece or several, the cursor at its end."""
+    for y in rng.sample(range(1, 6), rng.randint(1, 5)):
+        edges = [0, *sorted(rng.sample(range(1, width), rng.choice((0, 0, 1, 2)))), width]
+        for left, right in pairwise(edges):
+            cuts = [0, *sorted(rng.sample(range(1, right - left), min(2, right - left - 1))), right - left]
+            texts = [rng.choice("ab界 ") * (end - start) for start, end in pairwise(cuts)]
+            texts = [text[: len(text) // 2] + " " * (len(text) % 2) if "界" in text else text for text in texts]
+            styles = [rng.choice(("", "\x1b[1m", "\x1b[38;2;1;2;3m")) for _ in texts]
+            parts = [f"{style}{text}\x1b[0m" if style else text for style, text in zip(styles, texts, strict=True)]
+            yield f"\x1b[{y};{left + 1}H{''.join(parts)}\n"
+    yield f"\x1b[1;{rng.randint(1, 3)}H"
+
+
+def test_the_terminal_shows_the_same_as_if_all_were_written() -> None:
+    """Whatever the pieces are, with wide characters, and after another program had the screen."""
+    rng, written, whole = random.Random(7), 0, 0
+    text, theirs, ours = WrittenText(), Line(), Line()
+    for _ in range(3_000):
+        frame = "".join(painted(rng, 12))
+        if rng.random() < 0.02:
+            ours.cells.clear()
+            theirs.cells.clear()
+            frame = "\x1b[?1049h" + frame
+        changes = text.changes(frame, HEIGHT)
+        theirs.write(frame)
+        ours.write(changes)
+        written, whole = written + len(changes), whole + len(frame)
+
+        assert ours.cells == theirs.cells
+    assert written < whole
+
+
+def test_only_the_changed_part_of_a_line_is_written() -> None:
+    """An equal frame costs nothing; one with every row is written whole, as the terminal may have lost it."""
+    text = WrittenText()
+    line = "\x1b[3;1H\x1b[1mlive\x1b[0m  {}  \x1b[2macme\x1b[0m\x1b[1;1H"
+    assert text.changes(line.format("3s"), 2) == line.format("3s")
+
+    assert text.changes(line.format("3s"), 2) == ""
+    assert text.changes(line.format("4s"), 2) == "\x1b[3;5H  4s  \x1b[1;1H"
+    every_row = "\x1b[1;1Hone\n\x1b[2;1Htwo\x1b[1;1H"
+    for _ in range(2):
+        assert text.changes(every_row, 2) == every_row.replace("\n", "")
+
+
+async def test_screens_at_rest_are_still(staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While polls change nothing, on any tab and any part of a run."""
+    frames: list[Any] = []
+    render = Compositor.render_update
+
+    def render_update(compositor: Compositor, *, full: bool = False, **how: Any) -> Any:
+        update = render(compositor, full=full, **how)
+        if not full and update is not None:
+            frames.append(update)
+        return update
+
+    a_day(board)
+    for run_id in [run_id for run_id, run in board.runs.items() if run["status"] in {"working", "queued"}]:
+        del board.runs[run_id]
+    async with staged((120, HEIGHT)) as scene:
+        await scene.tick(hours=2)
+        await scene.sync()
+        for name, keys in SCREENS.items():
+            await scene.to_all_runs()
+            await scene.press(*keys)
+            text = WrittenText()
+            with monkeypatch.context() as patch:
+                patch.setattr(Compositor, "render_update", render_update)
+                # The first frames show all that may be repainted.
+                written = 0
+                for second in range(-POLL_S, REST_S):
+                    if second % POLL_S == 0:
+                        await scene.sync()
+                    await scene.tick(seconds=1)
+                    output = [
+                        text.changes(f"{each.render_segments(scene.app.console)}\x1b[1;1H", HEIGHT) for each in frames
+                    ]
+                    written += len("".join(output)) if second >= 0 else 0
+                    frames.clear()
+            assert written / REST_S < MOST, (name, written / REST_S)
