@@ -35,6 +35,7 @@ Address = tuple[str, int]
 PROXY_VARIABLES: Final = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 CLIENT_CERT_VARIABLE: Final = "RUNWARDEN_CLIENT_CERT"
 """The variable with the file of the certificate, and its key, that the service shows to servers that ask for one."""
+_PROXY_FAULTS: Final = range(500, 600)
 _ENTRY: Final = re.compile(r"(?:\*?\.)?(?P<host>\[[^\]]*\]|[^:]+|[0-9a-f]*:[0-9a-f:.]*(?:/\d+)?)(?::(?P<port>\d+))?")
 """An entry of NO_PROXY."""
 
@@ -117,8 +118,9 @@ class Proxy:
             request = h11.Request(method="CONNECT", target=authority, headers=[("Host", authority), *login])
             link.sendall(exchange.send(request) or b"")
             # Byte by byte: what follows the answer is the other end's.
-            while (answer := exchange.next_event()) is h11.NEED_DATA:
-                exchange.receive_data(link.recv(1))
+            with cut_off(until - time.monotonic(), lambda: link):
+                while (answer := exchange.next_event()) is h11.NEED_DATA:
+                    exchange.receive_data(link.recv(1))
             self._check(answer, authority)
         except h11.RemoteProtocolError as error:
             link.close()
@@ -135,7 +137,8 @@ class Proxy:
         if answer.status_code // 100 == HTTPStatus.OK // 100:
             return
         if answer.status_code != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            raise ProxyError(f"{name} answered {answer.status_code} to CONNECT {authority}: let it allow that host")
+            cure = "it could not reach that host" if answer.status_code in _PROXY_FAULTS else "let it allow that host"
+            raise ProxyError(f"{name} answered {answer.status_code} to CONNECT {authority}: {cure}")
         schemes = {value.split(b" ")[0].lower() for key, value in answer.headers if key == b"proxy-authenticate"}
         if schemes and b"basic" not in schemes:
             offered = ", ".join(sorted(one.decode("ascii", "replace") for one in schemes))

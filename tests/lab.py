@@ -404,6 +404,9 @@ class Lab(Server):
     diffs: dict[tuple[str, int | None], str] = field(default_factory=dict)
     """By run and turn; None: of the whole run."""
 
+    may_create: bool | None = None
+    """Whether the token may create organizations; None: the service does not list invitations."""
+
     clock: Callable[[], datetime] | None = None
     """The true time. None: the test's day stands still, and answers have no Date."""
     is_dated: bool = True
@@ -520,6 +523,8 @@ class Lab(Server):
                 return Respond(200, self._page(request.query))
             case "GET", ["installation", "health"]:
                 return Respond(200, {"code_hosting": self.health})
+            case "GET", ["invitations"] if self.may_create is not None:
+                return Respond(200, {"invitations": [], "may_create": self.may_create})
             case "POST", ["runs"]:
                 return self._started(request.json())
             case "POST", ["agents", name, "runs"]:

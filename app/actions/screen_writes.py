@@ -203,10 +203,15 @@ _NOTICE: Final = (
 )
 
 
+_ANOTHER: Final = FormButton("another", "Create another", "n", "another", ("outcome",))
+
+
 class OrganizationForm(ActionForm):
     """POST /external/organizations (spec 4.1): the one write that must never happen twice by accident."""
 
     TITLE_TEXT = "New organization"
+    BUTTONS = (*ActionForm.BUTTONS, _ANOTHER)
+    BINDINGS: ClassVar = bindings_of((_ANOTHER,))
     DEFAULT_CSS = "OrganizationForm FormDialog { height: 20; }"
     REQUEST = CreateOrganization
     FIELDS = (
@@ -232,6 +237,20 @@ class OrganizationForm(ActionForm):
         """Update the list of the address's organizations."""
         super().actions_changed()
         self._read_attempts()
+
+    def is_possible(self, action: str) -> bool:
+        """Another one can be created after a success."""
+        if action == "another":
+            return self._result is not None and self._result.state == "confirmed"
+        return super().is_possible(action)
+
+    def action_another(self) -> None:
+        """Close this form, and open the next one with the same offer code."""
+        form, code = OrganizationForm(self.engine), self.values["offer_code"]
+        form.begin_with({"email": "", "offer_code": code}, "organization.create")
+        app = self.app
+        self.dismiss(self._result)
+        app.push_screen(form)
 
     async def submit(self, request: WriteRequest) -> Action:
         """Send the request; for an address that has an organization, only after it was typed again."""

@@ -150,6 +150,11 @@ class Client:
         with results.offered():
             return results.invitations(await self._get("/external/invitations"))
 
+    async def may_create_organizations(self) -> bool:
+        """Whether the service says that the token may create organizations. Raises as `run_detail`."""
+        with results.offered():
+            return results.may_create(await self._get("/external/invitations"))
+
     async def failure_facts(self) -> FailureFacts:
         """The questions and cancellations behind failed runs (docs/dev/api.md). Raises as `run_detail`."""
         with results.offered():

@@ -70,6 +70,11 @@ def invitations(reply: Reply) -> tuple[Invitation, ...]:
     return tuple(record(Invitation, fields(one)) for one in _listed(read(reply.body), "invitations"))
 
 
+def may_create(reply: Reply) -> bool:
+    """Whether the token may create organizations, by the answer about invitations; False also if it does not say so."""
+    return read(reply.body).get("may_create") is True
+
+
 def failure_facts(reply: Reply) -> FailureFacts:
     """What agents ask, and which runs were cancelled, newest first.
 

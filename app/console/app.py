@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -11,6 +11,8 @@ from msgspec import Struct
 from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -18,7 +20,7 @@ from app.console.base.screen import ALL, TABS, BaseScreen
 from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.screens import make_screen
-from app.console.session import Session
+from app.console.session import TOAST_S, Session, ShownNotice
 from app.console.session.user_preferences import keep
 from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal
 from app.console.themes import DEFAULT, begin_with_theme
@@ -182,6 +184,7 @@ class RunwardenApp(BaseApp[None]):
             "ctrl+o", "profiles", "switch profile", show=False, tooltip="Switch to another service", id="app.profiles"
         ),
         Binding("0", f"tab('{ALL}')", "all profiles", show=False, tooltip="Their runs in one list", id="tab.profiles"),
+        Binding("N", "notice", "notice", show=False, tooltip="Open what the last notice is about", id="app.notice"),
         Binding("F", "followed", "followed runs", show=False, tooltip="List followed runs", id="app.followed"),
         *TERMINAL_BINDINGS,
     ]
@@ -317,6 +320,30 @@ class RunwardenApp(BaseApp[None]):
 
         if not isinstance(self.screen, ConsolePalette):
             self.push_screen(ConsolePalette(id="--command-palette"))
+
+    def action_notice(self) -> None:
+        """Open what the last notice is about; if that is nothing in particular, show the latest ones in full."""
+        from app.console.sheets import ChoiceSheet
+
+        def opened(opens: Message | None) -> None:
+            if opens is not None:
+                self.post_message(opens)
+
+        notices = self.session.notices
+        if notices and notices[0].opens is not None:
+            opened(notices[0].opens)
+        elif notices:
+            sheet = ChoiceSheet[Message | None]("Notices", [(Content(one.text), one.opens) for one in notices])
+            self.push_screen(sheet, opened)
+        else:
+            self.session.notify("There was no notice yet.")
+
+    def notify(self, message: str, **options: Any) -> None:
+        """Show a toast; one from a form, which has no session, is kept for the key as well."""
+        notices = self.session.notices
+        if not (notices and notices[0].text.endswith(message)):
+            notices.appendleft(ShownNotice(message, None, self.clock() + timedelta(seconds=TOAST_S)))
+        super().notify(message, **options)
 
     def action_help(self) -> None:
         """Show every key of the screen."""

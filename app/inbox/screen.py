@@ -14,13 +14,13 @@ from textual.widget import Widget
 
 from app.console.base.screen import INBOX, BaseScreen
 from app.console.leads import of_platform, runs_lead
-from app.console.messages import GoToTab, OpenRun
+from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session, mark_of
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
-from app.runs.screen_actions import show_many, using_engine
+from app.runs.screen_actions import PARTS_OF_A_RUN, show_many, using_engine
 from storage.records import RunFilter
 from storage.records.inbox import RETRIED, InboxEntry, InboxItem
 from widgets.frame.notice import Notice
@@ -80,6 +80,7 @@ class InboxScreen(BaseScreen):
             id="inbox.mark_all",
         ),
         Binding("escape", "clear", "clear marks", show=False, id="inbox.clear"),
+        *PARTS_OF_A_RUN,
     ]
 
     def __init__(self, session: Session) -> None:
@@ -115,6 +116,11 @@ class InboxScreen(BaseScreen):
         self._table.seek(target)
 
     @property
+    def focused_run_id(self) -> str | None:
+        """The newest run of the item under the cursor."""
+        return next((entry.run_id for entry in self._item.entries if entry.run_id), None) if self._item else None
+
+    @property
     def bookmark(self) -> str:
         """The item under the cursor."""
         return "" if self._item is None else self._item.key
@@ -140,6 +146,8 @@ class InboxScreen(BaseScreen):
         """Hide the keys that have no effect now."""
         if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
             return self._table.item is not None
+        if action == "part":
+            return self.focused_run_id is not None
         if action == "answer":
             return self._item is not None and self._item.kind == "question"
         if action == "retry":
@@ -212,9 +220,10 @@ class InboxScreen(BaseScreen):
             return
         self.session.inbox.ask()
         if action.state == "confirmed":
-            self.session.notify("Answered: the run continues.")
+            self.session.notify("Answered: the run continues.", opens=OpenRun(run.run_id))
         elif action.state == "unknown":
-            self.session.notify("Whether the answer arrived is unknown: see Activity.", severity="warning")
+            said = "Whether the answer arrived is unknown: see Activity."
+            self.session.notify(said, severity="warning", opens=GoToTab("activity", FIRST_UNKNOWN))
         else:
             why = "" if action.error is None else f" {action.error.message}"
             self.session.notify(f"Not answered.{safe_text(why)}", severity="error")

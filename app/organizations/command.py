@@ -37,6 +37,7 @@ from app.organizations.imports import (
     ImportResult,
     ImportRow,
     create_once,
+    mistakes,
     parse_rows,
     read_rows,
 )
@@ -101,8 +102,8 @@ def _rows(path: Path) -> tuple[ImportRow, ...]:
         for problem in row.problems
     ]
     if found:
-        lines = [f"Line {row.line}: {problem.message}" for row in rows for problem in row.problems]
-        raise failed("invalid", f"{origin}: nothing was sent. {' '.join(lines[:MOST_PROBLEMS])}", problems=found)
+        lines = " ".join(mistakes(rows)[:MOST_PROBLEMS])
+        raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=found)
     return rows
 
 

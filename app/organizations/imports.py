@@ -49,6 +49,13 @@ class ImportRow(Struct, frozen=True):
         """The subject as named in the ledger."""
         return self.request.subject
 
+    @property
+    def text(self) -> str:
+        """The row as a line of CSV."""
+        written = StringIO()
+        csv.writer(written, lineterminator="").writerow([self.email, *filter(None, (self.offer_code,))])
+        return written.getvalue()
+
 
 def read_rows(path: Path) -> tuple[ImportRow, ...]:
     """Read the rows of a CSV file whose header has `email` and perhaps `offer_code`; bad rows name their problems.
@@ -79,23 +86,46 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
     if not text.strip():
         raise ImportFileError(f"{origin} is empty: its first line must name the columns, such as email,offer_code.")
     reader = csv.reader(StringIO(text, newline=""), strict=True)
-    rows: dict[str, ImportRow] = {}
-    """The first row of each email."""
-    found: list[ImportRow] = []
     try:
         header = _header(next(reader, []), origin)
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                row = _row(reader.line_num, header, cells)
-                first = rows.setdefault(row.subject, row)
-                if first is not row and not row.problems:
-                    twice = FieldProblem("email", f"{row.email} is on line {first.line} already.")
-                    row = replace(row, problems=(twice,), is_twice=True)
-                found.append(row)
+        found = [_row(reader.line_num, header, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
         raise ImportFileError(f"{origin}:{reader.line_num}: {error}.") from error
     if not found:
         raise ImportFileError(f"{origin} has no rows below its header.")
+    return _checked(found)
+
+
+def changed(rows: Sequence[ImportRow], line: int, text: str) -> tuple[ImportRow, ...]:
+    """The rows with another text in a line, `email,offer_code`; without the line if the text is empty.
+
+    Raises:
+        ImportFileError: The text is not one line of CSV.
+    """
+    try:
+        cells = next(csv.reader([text.strip()], strict=True), [])
+    except csv.Error as error:
+        raise ImportFileError(f"Line {line}: {error}.") from error
+    new = [_row(line, ["email", "offer_code"], cells)] if cells else []
+    return _checked([each for row in rows for each in (new if row.line == line else [row])])
+
+
+def mistakes(rows: Sequence[ImportRow]) -> tuple[str, ...]:
+    """What is wrong, by line; nothing is sent until this is empty."""
+    return tuple(f"Line {row.line}: {problem.message}" for row in rows for problem in row.problems)
+
+
+def _checked(rows: Sequence[ImportRow]) -> tuple[ImportRow, ...]:
+    """The rows; a further one of an email has that as its problem."""
+    firsts: dict[str, ImportRow] = {}
+    found: list[ImportRow] = []
+    for each in rows:
+        row = replace(each, problems=(), is_twice=False) if each.is_twice else each
+        first = firsts.setdefault(row.subject, row)
+        if first is not row and not row.problems:
+            twice = FieldProblem("email", f"{row.email} is on line {first.line} already.")
+            row = replace(row, problems=(twice,), is_twice=True)
+        found.append(row)
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
@@ -21,13 +21,24 @@ from app.actions.second_press import SecondPress
 from app.console.base.screen import BaseScreen
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.sheets import typed_path
+from app.console.sheets import PickerScreen, SheetNote, typed_path
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, plural, safe_text
-from app.organizations.imports import ImportFileError, ImportResult, ImportRow, create_once, read_rows, standing
+from app.organizations.imports import (
+    ImportFileError,
+    ImportResult,
+    ImportRow,
+    changed,
+    create_once,
+    mistakes,
+    read_rows,
+    standing,
+)
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.field import FormField
+from widgets.forms.inputs import LineInput
+from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
 from widgets.kit.after_refresh import after_refresh
 from widgets.kit.badges import Tone
@@ -66,6 +77,7 @@ class OrganizationImportScreen(BaseScreen):
         Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
         Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
         Binding("X", "stop", "stop", tooltip="Stop after the current row", id="import.stop"),
+        Binding("E", "edit", "fix the line", tooltip="Change a line that is wrong, or remove it", id="import.edit"),
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="import.resolve"),
         Binding("n", "file", "new file", tooltip="Another file", id="import.file"),
         Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
@@ -140,12 +152,23 @@ class OrganizationImportScreen(BaseScreen):
             return item.unknown
         return next((line.unknown for line in self._lines.values() if line.unknown is not None), None)
 
+    @property
+    def _to_fix(self) -> ImportRow | None:
+        """The row under the cursor, if it is wrong or was rejected; from elsewhere, the first one that is wrong."""
+        item = self._table.item if self.is_mounted else None
+        rows = {row.line: row for row in self._rows}
+        if item is not None and item.line in rows and item.state in {"invalid", "twice", "rejected"}:
+            return rows[item.line]
+        return next((row for row in self._rows if row.problems), None)
+
     # Its keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Dim or hide the keys that have nothing to do now."""
+        if action == "edit":
+            return self._to_fix is not None and not self._is_under_way
         if action in {"go", "resolve"}:
-            can_go = bool(self._to_send) and not self._engine.actions.read_only
+            can_go = bool(self._to_send) and not self._engine.actions.read_only and not mistakes(self._rows)
             can = can_go if action == "go" else self._unknown is not None
             return True if can and not self._is_under_way else None
         if action == "read":
@@ -188,6 +211,24 @@ class OrganizationImportScreen(BaseScreen):
     def action_file(self) -> None:
         """Focus the file's name."""
         self._bar.file.take_focus()
+
+    def action_edit(self) -> None:
+        """Change a line that is wrong or was rejected, and check all again."""
+        if (row := self._to_fix) is not None:
+            self._withdraw()
+            self._table.seek(str(row.line))
+            here = self._lines[row.line]
+            problem = here.problem or (reason(here.action.error) if here.action and here.action.error else "")
+            self.app.push_screen(LineSheet(self._rows, row, problem), self._fixed)
+
+    def _fixed(self, rows: tuple[ImportRow, ...] | None) -> None:
+        if rows is not None:
+            self._lines = {
+                row.line: self._lines[row.line] if row in self._rows else line(ImportResult(row, standing(())))
+                for row in rows
+            }
+            self._rows = rows
+            self._planner.ask()
 
     def action_resolve(self) -> None:
         """Open the form that resolves an unknown outcome."""
@@ -234,6 +275,8 @@ class OrganizationImportScreen(BaseScreen):
     def _chosen(self) -> None:
         if self._table.item is not None and self._table.item.unknown is not None:
             self.action_resolve()
+        elif self._table.item is not None and self.check_action("edit", ()):
+            self.action_edit()
 
     # Reading and sending
 
@@ -340,11 +383,47 @@ class OrganizationImportScreen(BaseScreen):
                 return safe_text(why), "warn"
         if self._engine.actions.read_only:
             return safe_text("Read-only: nothing can be sent from here."), "warn"
+        if wrong := sum(bool(row.problems) for row in self._rows):
+            lines = "1 line is" if wrong == 1 else f"{wrong:,} lines are"
+            return safe_text(f"{lines} wrong: press E to fix it here. Nothing is sent before that."), "warn"
         if self._paused:
             return safe_text(self._paused), "warn"
         return safe_text(
             f"Press ^s to create {_organizations(count)}." if count else "Nothing is left to create."
         ), "quiet"
+
+
+class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
+    """One line of the file; closes with all rows once the line can be sent. The file stays as it is."""
+
+    HINT = "enter check and keep · an empty line is left out"
+
+    def __init__(self, rows: Sequence[ImportRow], row: ImportRow, problem: str) -> None:
+        super().__init__()
+        self.TITLE_TEXT = f"Line {row.line}: email,offer_code"
+        self._rows, self._row, self._problem = rows, row, problem
+
+    def compose_choice(self) -> Iterable[Widget]:
+        """Compose the line and its problem."""
+        yield LineInput(self._row.text, compact=True, select_on_focus=False)
+        yield SheetNote()
+
+    def on_mount(self) -> None:
+        """Show what is wrong with it."""
+        self.query_one(SheetNote).say(self._problem, "bad")
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        try:
+            rows = changed(self._rows, self._row.line, self.query_one(LineInput).value)
+        except ImportFileError as error:
+            self.query_one(SheetNote).say(str(error), "bad")
+            return
+        problems = next((row.problems for row in rows if row.line == self._row.line), ())
+        if problems:
+            self.query_one(SheetNote).say(" ".join(each.message for each in problems), "bad")
+        else:
+            self.dismiss(rows)
 
 
 def line(imported: ImportResult) -> ImportLine:

@@ -727,7 +727,8 @@ class RunsScreen(RunActions):
 
     def _offer_keys(self) -> None:
         older = self.older_runs
-        self.offered = older.may_fetch, older.may_pause, older.is_paused, bool(self.table.count or self.table.marks)
+        is_any = bool(self.table.count or self.table.marks)
+        self.offered = older.may_fetch, older.may_pause, older.is_paused, is_any, self.keys_now
 
 
 def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:

@@ -10,7 +10,7 @@ from textual.binding import Binding
 from textual.content import Content
 
 from app.console.base.screen import BaseScreen
-from app.console.messages import FollowRun
+from app.console.messages import FollowRun, OpenRun
 from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, plural, safe_text
 from app.health.facts import warning_of
@@ -160,7 +160,7 @@ class RunActions(BaseScreen):
 
         def cancelled(outcome: str | None) -> None:
             if outcome is not None:
-                self.session.notify(outcome)
+                self.session.notify(outcome, opens=OpenRun(runs[0].run_id, engine.profile.name))
                 self.action_refresh()
 
         runs, finals = await self._runs(), await engine.cache.final_statuses()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from app.console.messages import FOLLOWED, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.events import ActionChanged, Event, StorageFailed
@@ -76,7 +77,7 @@ class RunFollower:
             text = "Following for a day in case it is continued: it has ended."
         else:
             text = "Following it to its end, even after a restart. F lists the followed runs."
-        self._session.notify(text)
+        self._session.notify(text, opens=GoToTab("runs", FOLLOWED))
 
     async def _look(self) -> None:
         if not self._has_begun:
@@ -85,7 +86,11 @@ class RunFollower:
         report = await self.watch.look()
         await self._read_pins()
         for news in report.screen:
-            self._session.notify(news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level])
+            run_id = news.about.get("run_id")
+            opens = OpenRun(run_id) if run_id else GoToTab("inbox", news.group)
+            self._session.notify(
+                news.body, title=news.title, severity=news.level, timeout=TOAST_S[news.level], opens=opens
+            )
         if report.outward:
             self._session.start(partial(self._deliver, report.outward))
 

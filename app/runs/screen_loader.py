@@ -1,8 +1,10 @@
 """The data of the runs screen, read from the cache and the service: rows, numbers, and the run under the cursor."""
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -11,10 +13,11 @@ from textual.message import Message
 from app.api.errors import ApiError
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
+from app.runs.log_tail import LogTails
 from app.runs.query import parse
 from app.runs.screen_ledger_turns import turn_of
 from app.runs.screen_views import ALL, TableQuery, View
-from storage.records import KNOWN_STATUSES, RunFilter, RunRow, RunWindow, WindowRequest
+from storage.records import KNOWN_STATUSES, RunDetail, RunFilter, RunRow, RunWindow, WindowRequest
 from widgets.runs.extent import Extent
 from widgets.runs.facts import Branch, RunView
 
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 
 LOOKS_S: Final = (0.015, 0.06)
 """How long the first and the second search for a page may take; what each has found by then is shown."""
+CURSOR_RESTS_S: Final = 0.1
+"""How long the cursor rests on a failed run before the end of its log is requested."""
+TAIL_GROUP: Final = "log tail"
 BESIDE: Final = 3
 """Runs shown before and after one on the same branch."""
 MOST_BESIDE: Final = 100
@@ -75,6 +81,9 @@ class RunsLoader:
         self._summaries = CoalescedTask(self._learn, screen.run_worker)
         self._is_silent = False
         """Whether the service could not be asked about runs: it is asked again after the next poll."""
+        self._tails = LogTails()
+        self._tail_of: object = None
+        """The state of the run whose log's end is being requested."""
 
     # What asks for rows
 
@@ -264,7 +273,24 @@ class RunsLoader:
         if engine is None or row is None:
             self._pane.show(None, now)
             return
-        self._pane.show(await read_run(engine, row.run_id, stuck=self._table.is_stuck(row.run_id)), now)
+        view = await read_run(engine, row.run_id, stuck=self._table.is_stuck(row.run_id))
+        is_failed = view is not None and view.detail.run.status == "failed"
+        if view is not None and is_failed:
+            view = replace(view, log=self._tails.held(view.detail, now))
+        self._pane.show(view, now)
+        wanted = view.detail if view is not None and is_failed and view.log is None else None
+        state = None if wanted is None else (wanted.run.run_id, wanted.run.updated_at)
+        if state != self._tail_of:
+            self._tail_of = state
+            self._screen.workers.cancel_group(self._screen, TAIL_GROUP)
+            if wanted is not None:
+                self._screen.run_worker(partial(self._read_tail, engine, wanted), group=TAIL_GROUP)
+
+    async def _read_tail(self, engine: "Engine", detail: RunDetail) -> None:
+        # Nothing is requested for runs that the cursor only passes.
+        await asyncio.sleep(CURSOR_RESTS_S)
+        await self._tails.read(engine.extension, detail, self._session.run_now())
+        self.load_run()
 
     # What runs are about
 

@@ -139,7 +139,8 @@ class RunScreen(RunActions):
         """The keys that matter for a run of this status; the tabs have those of the parts."""
         detail = self._subject.detail
         keys = {} if detail is None else keys_for(detail.run.status, detail.summary, is_final=detail.is_final)
-        return {action: words for action, words in keys.items() if not action.startswith("part(")}
+        of_part = {"apply": ""} if self._current == "changes" else {}
+        return {action: words for action, words in keys.items() if not action.startswith("part(")} | of_part
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect."""

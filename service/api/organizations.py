@@ -42,9 +42,10 @@ class InvitationBody(BaseModel):
 
 
 class InvitationsBody(BaseModel):
-    """The newest invitations of a partner."""
+    """The newest invitations of a partner, and whether the token may create organizations."""
 
     invitations: list[InvitationBody]
+    may_create: bool
 
 
 @router.post(
@@ -118,7 +119,8 @@ def list_invitations(context: RequestContext, caller: AnyCaller) -> dict[str, ob
     caller.require_scope("organizations:create", "admin")
     with context.database.read() as connection:
         newest = invitations.made_by(connection, caller.organization.id, _MOST_INVITATIONS)
-    return {"invitations": [_invitation_body(context, one) for one in newest]}
+    may_create = "CreateOrganizations" in caller.organization.entitlements
+    return {"invitations": [_invitation_body(context, one) for one in newest], "may_create": may_create}
 
 
 @partners.post(

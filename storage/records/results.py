@@ -250,6 +250,16 @@ class LogChunk(Struct, frozen=True):
     """None: the service gives the bytes alone."""
 
 
+class LogTail(Struct, frozen=True):
+    """The last lines of a failed run's log, safe to print."""
+
+    lines: tuple[str, ...] = ()
+    why: str = ""
+    """The last line of the last step that failed; if none is known to have failed, the last line."""
+    missing: str = ""
+    """Why there are no lines."""
+
+
 class ChangedFile(Struct, frozen=True):
     """A file that a change touches. Names are bytes to git: anything but UTF-8 in them is a lone surrogate here."""
 

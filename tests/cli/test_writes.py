@@ -156,6 +156,20 @@ def test_a_second_organization_for_an_address_needs_another_key_and_a_knowing_ye
     assert (meant.code, meant.json()["organization"]["organization_id"], len(server.posts)) == (0, "org_2", 2)
 
 
+def test_simultaneous_creations_of_one_address_make_one_organization(faulty: CommandLine, server: Server) -> None:
+    """Each of the others says that it sent nothing, and why; one later sends nothing either."""
+    server.otherwise = lambda _: Respond(201, ORGANIZATION)
+    processes = [faulty.begin(*CREATE) for _ in range(3)]
+    documents = [json.loads(process.communicate(timeout=300)[0]) for process in processes]
+
+    assert [process.returncode for process in processes].count(0) == 1
+    assert [document["state"] for document in documents].count("confirmed") == 1
+    others = [document["error"]["kind"] for document in documents if document["state"] != "confirmed"]
+    assert set(others) <= {"blocked", "duplicate"}
+    assert faulty(*CREATE).json()["error"]["kind"] == "duplicate"
+    assert len(server.posts) == 1
+
+
 def test_a_writes_first_line_says_where_it_goes(faulty: CommandLine, server: Server) -> None:
     """Stderr says it for people. In JSON it is a field of the document, and stderr stays empty."""
     server.script(*[Respond(429, {"message": "slow"})] * 4)
@@ -268,6 +282,7 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
         assert (document["kind"], document["base_url"], document[field]) == (kind, None, None)
         assert document["warnings"] == []
         assert document["error"]["message"]
+        assert (document["error"]["kind"] == "read_only") == ("--read-only" in arguments)
     assert len(server.posts) == 1
 
 

@@ -8,13 +8,14 @@ import pytest
 from app.api.requests import CreateOrganization
 from app.console.app import RunwardenApp
 from app.console.base.screen import key_actions
+from app.console.messages import OpenRun
 from app.engine.events import StorageFailed
 from app.profiles.load import parse
 from app.runs.screen import RunsScreen
 from app.runs.screen_run import RunScreen
 from storage.records.activity import PollOutcome
 from tests.console.automations.conftest import ONE
-from tests.console.conftest import Scene, Staged
+from tests.console.conftest import SMALL, Scene, Staged
 from tests.console.scenes import SceneClock, settings_for
 from tests.lab import Lab
 from widgets.kit.line_text import LineText
@@ -57,6 +58,20 @@ async def test_a_tab_that_is_not_set_up_is_hidden_until_it_is(staged: Staged, tm
     file.write_text(ONE, "utf-8")
     async with staged(changed={"automations": parse(file, ONE).automations}) as scene:
         assert "5 Automations" in scene.lines[1]
+
+
+@pytest.mark.parametrize("may_create", [True, False, None])
+async def test_a_token_that_may_create_organizations_has_their_tab(
+    staged: Staged, board: Lab, may_create: bool | None
+) -> None:
+    """The service is asked once; if it does not know, the tab is hidden until there is an organization."""
+    board.may_create = may_create
+    async with staged() as scene:
+        for _ in range(2):
+            await scene.sync()
+
+        assert ("3 Organizations" in scene.lines[1]) is bool(may_create)
+        assert sum(request.path.endswith("/invitations") for request in board.requests) == 1
 
 
 async def test_a_terminal_too_small_says_what_it_needs_until_it_grows(staged: Staged) -> None:
@@ -138,9 +153,54 @@ async def test_at_most_two_lines_stand_below_the_table(staged: Staged) -> None:
             assert "? help" in below(scene)[1]
 
 
-async def test_one_toast_stands_where_it_covers_neither_frame_nor_dialog(staged: Staged) -> None:
-    """The newest one: on a tab over the rows, over a dialog in the last line, and below the dialog not once more."""
-    places = (((), "#bottom"), (("n",), "FormDialog"), (("escape", "X"), "#picker"))
+ROWS = "RunTable, RunPane, LineTable, LeadList, RuleTable, Conversation, ReplyBox, LogView, HeaderBar, #bottom"
+"""What a toast covers on no screen."""
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (140, 40)])
+async def test_a_toast_covers_neither_rows_nor_the_reply_nor_the_keys(staged: Staged, size: tuple[int, int]) -> None:
+    """However long it is, it takes the line of the tabs and the one below; its key is in the bottom line."""
+    async with staged(size, toasts=True) as scene:
+        for keys in ("1", "2", "4", "5", "6", "7", ("1", "enter"), "l"):
+            await scene.press(*keys)
+            scene.app.session.notify("A long notice. " * 20)
+            await scene.tick()
+            scene.text  # noqa: B018 — lays out what is on show
+            (toast,) = [toast for toast in scene.app.screen.query("Toast") if toast.region]
+
+            covered = [each for each in scene.app.screen.query(ROWS) if each.region and each.display]
+            assert covered
+            assert not [each for each in covered if toast.region.overlaps(each.region)], keys
+            assert scene.lines[toast.region.y].lstrip("▌ ").startswith("A long notice.")
+            assert "N notice" in scene.lines[-1]
+
+
+async def test_a_key_opens_what_a_toast_is_about(staged: Staged) -> None:
+    """The run, or the row on another screen; if it is about nothing in particular, all of it is shown."""
+    async with staged(SMALL) as scene:
+        scene.app.session.notices.clear()
+        await scene.press("N")
+        assert scene.toasts[-1] == "There was no notice yet."
+
+        scene.app.session.notify("It ended.", opens=OpenRun("run_01JX00017F3KQ9ZT2M1879"))
+        await scene.press("N")
+        assert isinstance(scene.app.screen, RunScreen)
+
+        await scene.press("f")
+        await scene.tick(seconds=10)
+        await scene.press("N")
+        assert "is:followed" in scene.text
+
+        scene.app.session.notify("Word after word. " * 20 + "The end.")
+        await scene.press("N")
+        await scene.shows("Notices", "The end.")
+        await scene.press("2")
+        assert "is:followed" in scene.text
+
+
+async def test_one_toast_stands_where_it_covers_no_dialog(staged: Staged) -> None:
+    """The newest one: over a dialog in the last line, and below the dialog not once more."""
+    places = ((("n",), "FormDialog"), (("escape", "X"), "#picker"))
     async with staged(toasts=True) as scene:
         await scene.pilot.resize_terminal(*SIZES[1])
         for keys, dialog in places:

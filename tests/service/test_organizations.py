@@ -107,7 +107,11 @@ def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> No
     ]
     assert [one["accepted_at"] is None for one in listed] == [False, True, True]
     assert (closed.status_code, closed.json()["error_code"]) == (409, "invitation_closed")
-    assert BARE.get(f"{api.service.base_url}/external/invitations", headers=theirs).json() == {"invitations": []}
+    assert BARE.get(f"{api.service.base_url}/external/invitations", headers=theirs).json() == {
+        "invitations": [],
+        "may_create": False,
+    }
+    assert api.get("/external/invitations").json()["may_create"] is True
     assert BARE.post(f"{api.service.base_url}/external/invitations/{path}", headers=theirs).status_code == 404
     assert "rwt_" not in api.get("/external/invitations").text
 

@@ -357,6 +357,7 @@ def test_a_started_run_that_is_cancelled_is_waited_for_no_longer(desk: Desk) -> 
     """It did not complete: 1, the word in the message, and beside the service's own status the outcome."""
     told = Respond(200, {"questions": [], "cancelled": ["run_00005"]})
     desk.peer.otherwise = lambda asked: told if asked.path.endswith("questions") else desk.peer.answer(asked)
+    desk.peer.turns["run_00005"] = {"turns": []}  # What waits asks why it is queued, of a service that reports results.
     desk.peer.fill(5)
     desk.peer.before(3, lambda: desk.peer.move("run_00005", "failed"))
     started = desk.run("runs", "start", "-R", "acme/api", "--wait", "--timeout", "60s", "--json", "Do it.")

@@ -332,7 +332,7 @@ class StatusLine(ClickableLine):
         yield Content(" "), None
         if status.waiting:
             word = "waits" if status.waiting == 1 else "wait"
-            waits = (f"! {status.waiting:,} {word} for approval  ", f"{STYLES['warn']} bold"), ("v", "$accent bold")
+            waits = (f"! {status.waiting:,} {word} for approval  ", f"{STYLES['warn']} bold"), ("V", "$accent bold")
             yield Content.assemble(*waits), self.ApprovalsClicked()
             yield Content("   "), None
         yield Content.assemble((status.bot.text, status.bot.style), (f" {status.hint}", STYLES["quiet"])), None

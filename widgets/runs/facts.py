@@ -11,6 +11,7 @@ from textual.content import Content
 from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, clock_time, roughly_ago, span, stamp, started
 from storage.records import STATUS_BY_NAME, RunDetail, RunRow
+from storage.records.results import LogTail
 from widgets.kit.badges import STYLES, Badge, StyledText, action_badge, run_badge
 from widgets.kit.cells import shorten
 
@@ -62,6 +63,9 @@ class RunView(Struct, frozen=True):
     retried: str | None = None
     """The run that retries this failure; None: it was not retried from here."""
 
+    log: LogTail | None = None
+    """The end of a failed run's log; None: it was not read."""
+
     def is_live(self, now: datetime) -> bool:
         """Whether the service confirmed it lately."""
         return now - self.detail.last_seen_at <= self.confirmed_for
@@ -111,6 +115,19 @@ def subject(view: RunView, width: int) -> list[Line]:
     style = STYLES["bad"] if is_failed else ""
     name = "reason" if is_failed else "result" if view.detail.is_final else "now"
     return lines + (_field(name, result, width, style) if result else [])
+
+
+def log_tail(view: RunView, width: int, most: int) -> list[Line]:
+    """The last lines of a failed run's log, at most so many; without any, the reason."""
+    tail = view.log
+    if view.detail.run.status != "failed":
+        return []
+    if tail is None or tail.missing:
+        missing = "Reading…" if tail is None else tail.missing
+        return [*heading("Log"), *wrapped(missing, width, QUIET), line()]
+    style = STYLES["bad"]
+    drawn = [part for text in tail.lines for part in wrapped(text, width, style if text == tail.why else "")]
+    return [*heading("Log", "its end; l opens it"), *drawn[-most:], line()]
 
 
 def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Line]:

@@ -77,12 +77,19 @@ class RunPane(LinePane):
             badge = run_badge(view.detail.run.status, is_final=view.detail.is_final)
             is_live, name = view.is_live(now), safe_text(run.run_id)
             beside = safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now)
+            brief = facts.timeline_in_brief(view, as_of)
+            if is_live and view.log is not None:
+                # The list shows the branch; there is one line for the reason, and one for the log.
+                beside = safe_text(view.detail.summary.result) or beside
+                brief = Content.styled(" ".join((view.log.why or view.log.missing).split()), facts.QUIET)
             beside = shorten(beside, max(10, width - cell_len(f"{badge.glyph} {name}") - 2))
             glyph = f"{badge.glyph} ", badge.style if is_live else facts.QUIET
             first = facts.line(glyph, (name, "bold"), ("  ", ""), (beside, facts.QUIET))
-            return [first, facts.timeline_in_brief(view, as_of).truncate(width, ellipsis=True)]
+            return [first, brief.truncate(width, ellipsis=True)]
         lines = facts.title(view, now, width)
-        lines += [Content(), *facts.subject(view, width), *facts.fields(view, now, as_of, width)]
+        lines += [Content(), *facts.subject(view, width)]
+        lines += facts.log_tail(view, width, max(LEAST_OF_LOG, self.size.height - len(lines) - 3))
+        lines += facts.fields(view, now, as_of, width)
         lines += facts.heading("Timeline", "as observed, to scale") + facts.timeline(view, now, as_of, width)
         if view.turns or not view.detail.summary.asked:
             lines += facts.heading("Conversation", "sent from this machine") + facts.conversation(view, now, width)
@@ -104,6 +111,8 @@ LEAST: Final = 40
 """The fewest cells of a pane next to the table."""
 MOST: Final = 76
 """The most cells of a pane next to the table, unless the user chose more."""
+LEAST_OF_LOG: Final = 4
+"""The fewest lines for the end of a failed run's log, however low the pane is."""
 BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
 """Lines of a pane below the table."""
 STRIP: Final = 3

@@ -51,6 +51,10 @@ class KeyAction(Struct, frozen=True):
     """A sentence about the action."""
 
 
+AT_END: Final = frozenset({"notice", "help"})
+"""The keys at the right edge of the bottom line."""
+
+
 def key_actions(screen: Screen[Any], *, hinted: Collection[str] | None = None) -> tuple[KeyAction, ...]:
     """All of our keys on a screen, those of the focused widget first; with `hinted`, only these and those to show."""
     groups: dict[tuple[KeyScope, str], list[Any]] = {}
@@ -82,13 +86,15 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
     """The hints for the bottom line, those for the row first, without keys that the focused widget would type."""
     focused = screen.focused
     words = screen.keys_now if isinstance(screen, BaseScreen) else {}
+    if isinstance(screen, BaseScreen) and screen.session.has_notice:
+        words = words | {"notice": ""}
     order = {action: place for place, action in enumerate(words)}
     found = sorted(
         key_actions(screen, hinted=words),
         key=lambda each: order.get(each.action, len(order)) if each.enabled else len(order),
     )
     return tuple(
-        KeyHint(key, words.get(each.action) or each.does, each.action, each.enabled, at_end=each.does == "help")
+        KeyHint(key, words.get(each.action) or each.does, each.action, each.enabled, at_end=each.does in AT_END)
         for each in found
         for key in each.keys[:1]
         if not (focused and len(key) == 1 and focused.check_consume_key(key, key))
@@ -137,6 +143,8 @@ class BaseScreen(Screen[None]):
         self._ticks_behind = 0
         self._has_unknown = False
         """Whether there are unknown outcomes; their key is offered only then."""
+        self._has_notice = False
+        """Whether the bottom line has the key that opens a toast."""
 
     def compose(self) -> ComposeResult:
         """Compose header, tabs, body and keys."""
@@ -283,6 +291,9 @@ class BaseScreen(Screen[None]):
         # Each change below a sheet repaints the whole sheet.
         if not self.is_current or self._ticks_behind % TICKS_BEHIND:
             return
+        if self._has_notice != self.session.has_notice:
+            self._has_notice = not self._has_notice
+            self.refresh_bindings()
         self.query_one(HeaderBar).tick()
         self.session.vitals.tick(self.session.clock())
         self.session.inbox.tick(self.session.clock())

@@ -1,14 +1,18 @@
 """The session: the profile on show, its engine, its batches, and what all screens share."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from msgspec import Struct
 from textual.app import App
+from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
+from app.console.messages import GoToTab
 from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
 from app.console.session.troubles import own_failure_text
 from app.console.terminal.terminal import copy_out
@@ -33,6 +37,7 @@ STILL_OPENING: Final = "Still opening; a moment."
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 SEEN_AFTER: Final = timedelta(seconds=2)
 """How long a finished run must have been shown before a key means that someone saw it."""
+MOST_NOTICES: Final = 9
 TOAST_S: Final = 4.0
 CURE_S: Final = 10.0
 """Seconds that a toast which names a fix is shown."""
@@ -41,6 +46,16 @@ CURE_S: Final = 10.0
 def mark_of(of: "Engine | Session") -> ProfileMark:
     """The name of the profile, in its colour."""
     return ProfileMark(of.profile.name, of.settings.color_of(of.profile.name))
+
+
+class ShownNotice(Struct, frozen=True):
+    """A toast, for the key that opens it."""
+
+    text: str
+    opens: Message | None
+    """Shows what it is about; None: nothing in particular."""
+    until: datetime
+    """When the toast goes away."""
 
 
 class Session:
@@ -76,6 +91,8 @@ class Session:
         self.engine_changed: Signal[Event] = Signal(app, "engine changed")
         self._unsubscribe: tuple[Callable[[], None], ...] = ()
         self._opened = asyncio.Event()
+        self.notices: deque[ShownNotice] = deque(maxlen=MOST_NOTICES)
+        """The latest notices, the newest first."""
 
     def start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         """Run this coroutine function in the background for as long as the app runs."""
@@ -116,7 +133,7 @@ class Session:
         """Handle an event of the engine."""
         if isinstance(event, LinkChanged) and event.own_failure is not None and event.state.subject == "runs":
             title, text = own_failure_text(event.own_failure)
-            self.notify(text, title=title, severity="warning", timeout=CURE_S)
+            self.notify(text, title=title, severity="warning", timeout=CURE_S, opens=GoToTab("health"))
         self.vitals.engine_changed(event)
         self.batches.engine_changed(event)
         self.inbox.engine_changed(event)
@@ -187,10 +204,23 @@ class Session:
     # Notices
 
     def notify(
-        self, message: str, *, severity: SeverityLevel = "information", title: str = "", timeout: float = TOAST_S
+        self,
+        message: str,
+        *,
+        severity: SeverityLevel = "information",
+        title: str = "",
+        timeout: float = TOAST_S,
+        opens: Message | None = None,
     ) -> None:
-        """Show a toast; foreign parts of the message must be safe text."""
+        """Show a toast, which a key opens; foreign parts of the message must be safe text."""
+        text = safe_text(f"{title}: {message}" if title else message)
+        self.notices.appendleft(ShownNotice(text, opens, self.clock() + timedelta(seconds=timeout)))
         self.app.notify(safe_text(message), title=title, severity=severity, markup=False, timeout=timeout)
+
+    @property
+    def has_notice(self) -> bool:
+        """Whether a toast is on show."""
+        return bool(self.notices) and self.clock() < self.notices[0].until
 
     def copy(self, text: str) -> None:
         """Copy foreign text as safe text and confirm it: pasted into a shell, it must not act."""

@@ -100,6 +100,8 @@ class VitalsFeed:
         """Whether a poll ended since the last reading."""
         self._asks_at = session.clock()
         """When the service is asked again for someone who looks at old rows."""
+        self._may_create: bool | None = False if profile.read_only else None
+        """Whether the token may create organizations; None: the service was not asked yet."""
 
     def ask(self) -> None:
         """Read all figures again."""
@@ -113,7 +115,8 @@ class VitalsFeed:
         self._has_polled = self._has_polled or isinstance(event, LinkChanged)
         if not isinstance(event, ActionChanged | StateChangedElsewhere):
             self._reader.ask()
-        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+        is_answered = isinstance(event, LinkChanged) and event.state.subject == "runs" and not event.state.is_failing
+        if isinstance(event, ActionChanged | CacheChangedElsewhere) or (is_answered and self._may_create is None):
             self._unknown_reader.ask()
 
     def storage_failed(self, message: str) -> None:
@@ -212,7 +215,19 @@ class VitalsFeed:
         unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
         if unknown != self.now.unknown:
             self._show(replace(self.now, unknown=unknown))
-        self.set_up("organizations", is_set_up=bool((await engine.ledger.journal(CREATED, limit=0)).matching))
+        is_set_up = bool((await engine.ledger.journal(CREATED, limit=0)).matching)
+        self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
+        link = link_of(await engine.cache.links(), "runs")
+        if self._may_create is None and link is not None and link.last_ok_at is not None and not link.is_failing:
+            from app.api.errors import ApiError, RefusedError  # the engine, which is open, has imported it
+
+            try:
+                self._may_create = await engine.client.may_create_organizations()
+            except RefusedError:
+                self._may_create = False
+            except ApiError:
+                return  # It is asked again with the next answer.
+            self.set_up("organizations", is_set_up=is_set_up or self._may_create)
 
 
 async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:

@@ -45,6 +45,24 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
     assert "It has 1 from here already; this creates one more." in preview
 
 
+async def test_after_one_organization_another_is_offered(stage: Any, post: Any) -> None:
+    """In a fresh form, with the same offer code and no address."""
+    post.next(Respond(201, CREATED), Respond(201, CREATED | {"organization_id": "org_10"}))
+    app = stage(OrganizationForm)
+    async with opened(app, "ada@globex.example") as pilot:
+        await press(pilot, "tab")
+        await write(pilot, "PARTNER")
+        await press(pilot, "ctrl+s", "ctrl+s")
+        assert "Create another n" in words(app)
+        await press(pilot, "n")
+        await write(pilot, "bea@initech.example")
+        await press(pilot, "ctrl+s", "ctrl+s")
+
+        assert "org_10" in words(app)
+    sent = [(request.json()["email"], request.json()["offer_code"]) for request in post.requests]
+    assert sent == [("ada@globex.example", "PARTNER"), ("bea@initech.example", "PARTNER")]
+
+
 async def ledger_action(engine: Engine, action_id: str) -> Action:
     """The action as the ledger has it now."""
     action = await engine.ledger.action(action_id)

@@ -192,7 +192,7 @@ def _toml(text: str) -> str:
 
 
 TABS = ("2", "4", "5", "7", "1")
-ROWS = (*"jjj", "\r", "\x1b[6~", ESCAPE, "f", "F", ESCAPE, " ")
+ROWS = (*"jjjjjjjjj", "\r", "\x1b[6~", ESCAPE, "f", "F", ESCAPE, " ")
 """Runs next to the list, one of them alone; followed, and marked."""
 SHEETS = tuple(key for sheet in ("s", "R", "b", "V", "n", "a", "c", "E") for key in (sheet, ESCAPE))
 """Every list of choices, and the forms that begin with the run under the cursor."""
@@ -223,6 +223,7 @@ COMMANDS = (
     ("runs", "list", "--all"),
     ("runs", "list", "--all", "--json"),
     ("runs", "list", "--all", "--output", "csv"),
+    ("runs", "list", "--all", "--output", "ndjson"),
     ("runs", "list", "--cached", "--search", "".join(SEQUENCES[:3]).replace("\x00", "")),
     ("runs", "show", f"run_000{SEQUENCES[0]}"),
     ("health",),
@@ -339,12 +340,12 @@ def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     terminal.read_until(lambda: _has_lines(folder / "told"))
     # A branch of a megabyte; then the service refuses, and says so with sequences.
     board.put("run_yyy_long", "working", created=598.0, branch_name=max(SEQUENCES, key=len))
-    terminal.press("1", "\x12")
+    terminal.press("1", "\x12", "j", "\r", ESCAPE, "s", ESCAPE, "b", ESCAPE, "c", ESCAPE)
     body = {"message": "".join(SEQUENCES[:12]) + "refused-by-the-service", "error_code": SEQUENCES[0]}
     board.otherwise = lambda _: Respond(403, body)
     terminal.press("\x12")
     terminal.shows("403")
-    terminal.press(*TABS)
+    terminal.press(*TABS, *OVER_ALL)
     assert terminal.process.poll() is None, terminal.seen[-2000:]
 
 

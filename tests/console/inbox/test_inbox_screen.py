@@ -146,8 +146,8 @@ async def test_what_an_outage_broke_is_retried_with_two_keys(
     async with inbox(staged, automated=False) as scene:
         for number, repo in enumerate(("web", "api", "web")):
             reference = {"platform": "gitlab", "data": {"project_path": f"acme/{repo}"}}
-            await fail(scene, board, f"run_new{number}", repository=reference)
             board.turns[f"run_new{number}"] = {"turns": [{"number": 1, "instructions": f"Fix {number}."}]}
+            await fail(scene, board, f"run_new{number}", repository=reference)
         board.health["gitlab"] = {"status": "ok"}
         scene.clock.move(minutes=1)
         await scene.sync()

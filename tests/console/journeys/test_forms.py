@@ -9,8 +9,9 @@ from app.profiles import Template
 from app.runs.screen_run import RunScreen
 from storage.records import Repository
 from tests.console.conftest import SMALL
-from tests.console.journeys.conftest import BY_MOUSE, Walked
+from tests.console.journeys.conftest import BY_KEYS, BY_MOUSE, Walked
 from tests.console.journeys.steps import NEW_RUN, PATIENCE, Hand, Mouse, Service
+from tests.console.journeys.test_act_once import named
 
 TEMPLATES = (Template("once more", "Once more on {branch} of {repository}."),)
 
@@ -59,6 +60,34 @@ async def test_a_run_is_started_with_what_the_form_offers(
         assert [pin.run_id for pin in hand.scene.app.session.pins] == [NEW_RUN]
         assert [body["branch_name"] for body in service.written] == ["agent/dark-mode"]
         assert [text.split()[0] for text in copied] == ["curl", "runwarden"]
+
+
+@BY_KEYS
+@pytest.mark.parametrize(
+    ("key", "name", "count"), [("T", "Retry failed", 3), pytest.param("c", "Continue", 3, marks=pytest.mark.campaign)]
+)
+async def test_many_are_sent_in_batches_of_the_cap(
+    walked: Walked, service: Service, key: str, name: str, count: int
+) -> None:
+    """One confirmation, then a key for each next batch; both go on with what was said to the runs before."""
+    async with walked(send_cap=2) as hand:
+        await started(hand, service, count)
+        await hand.do("home", "[All")
+        for number in range(count):
+            await hand.mark(f"branch-{number}")
+        await named(hand, key, name)
+        await hand.see("first 2, then the next")
+        if key == "c":
+            await hand.fill("instructions", "Go on with {previous_instructions}")
+            await hand.do("ctrl+s", "Preview ^s")
+        await hand.do("ctrl+s", "Send ^s")
+        await hand.see("2 of 3 runs", "1 is left")
+        await hand.do("ctrl+s", "Send the next ^s")
+        await hand.see("3 of 3 runs")
+        said = [body["instructions"] for body in service.written[count:]]
+
+        prefix = "Go on with " if key == "c" else ""
+        assert said == [f"{prefix}Fix {number}." for number in range(count)]
 
 
 async def started(hand: Hand, service: Service, count: int) -> None:
