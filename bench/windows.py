@@ -42,8 +42,7 @@ async def window(cache: Cache, wanted: RunFilter, offset: int) -> object:
 async def figures(cache: Cache) -> object:
     """Everything that the Insights room shows of its longest stretch."""
     edges = [NOW - timedelta(days=30 - day) for day in range(31)]
-    fine = [NOW - timedelta(hours=6 * (120 - step)) for step in range(121)]
-    return await cache.outcomes(edges), await cache.concurrency(fine), await cache.repository_figures(edges[0])
+    return await cache.outcomes(edges), await cache.repository_figures(edges[0])
 
 
 async def _medians(count: int) -> dict[str, float]:

@@ -71,7 +71,7 @@ ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
 """Actions about the rows on show, which do nothing while other rows are on their way."""
 MOST_NEEDS: Final = 5
 """The most items shown above the list at a time; the others scroll."""
-SHARE_OF_ROWS: Final = 5
+SHARE_OF_ROWS: Final = 8
 """One line in so many shows an item above the list."""
 GROUPED: Final = "By repository, by branch or off; most failures first"
 
@@ -137,7 +137,7 @@ class RunsScreen(RunActions):
         self.table, self.pane = RunTable(now, known.columns, confirmed_for=confirmed_for), RunPane(now)
         pane_size = user_preferences.read(session.settings).split
         self.needs_you = LineTable[NeedsYouRow](session.clock(), NEEDS_YOU_COLUMNS)
-        self.needs_you.display = False
+        self.needs_you.display = self.needs_you.marks_resting = False
         self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
         self.loader = RunsLoader(self, self.split, query)
         self.older_runs = OlderRuns(self, self.loader, self.table)
@@ -715,13 +715,15 @@ class RunsScreen(RunActions):
     def _show_needs_you(self) -> None:
         """Show what needs the user above the list, in no more lines than there are items."""
         items = self.session.inbox.items or () if self.session.settings.console.needs_you else ()
-        # A host that is down stands there only with runs that failed on it.
-        wanted = (item for item in items if item.kind in NEEDS_YOU and (item.kind != "host" or item.run_ids))
-        rows = tuple(map(NeedsYouRow, wanted))
+        # A host that is down stands there only with runs that failed on it; old failures are in the inbox.
+        fresh = (item for item in items if item.kind in NEEDS_YOU and item.severity != "look")
+        rows = tuple(NeedsYouRow(item) for item in fresh if item.kind != "host" or item.run_ids)
         most = min(len(rows), (self.app.size.height - AROUND) // SHARE_OF_ROWS)
         if self.needs_you.has_focus and most < 1:
             self._focus_rows()
         self.needs_you.show(rows)
+        if not self.needs_you.has_focus:
+            self.needs_you.action_first()
         self.needs_you.display = most > 0
         self.needs_you.styles.height = HEADER + min(most, MOST_NEEDS)
 

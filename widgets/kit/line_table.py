@@ -90,6 +90,8 @@ class LineTable(CursorView, Generic[T]):
         self._laid_out_for = 0
         """The width of the layout."""
         self.items: Sequence[T] = ()
+        self.marks_resting = True
+        """Whether the cursor's line is marked while the table has no focus."""
         self._painted: dict[int, TableLine] = {}
         self._notice: Notice | None = None
 
@@ -184,7 +186,7 @@ class LineTable(CursorView, Generic[T]):
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
         line = self._painted[index] = self.items[index].cells(self.now)
-        is_here = index == self._cursor
+        is_here = index == self._cursor and (self.has_focus or self.marks_resting)
         ground = self._style_of("cursor" if self.has_focus else "resting") if is_here else self.rich_style
         segments = [Segment(fit("▌" if is_here else "", MARK), ground + Style(color=self._style_of("mark").color))]
         for each in self._layout.placed:
