@@ -22,9 +22,12 @@ FAINT: Final = 40
 DEFAULT: Final = "runwarden"
 FEW_COLOURS: Final = "runwarden-16"
 """The default where the terminal has 16 colours: soft hues would all become the same grey."""
+LIGHT: Final = "runwarden-light"
+FEW_LIGHT_COLOURS: Final = "runwarden-light-16"
+"""The same for the light theme. Green and yellow cannot be read on white."""
 NO_COLOURS: Final = "runwarden-no-colour"
 """For NO_COLOR: black and white, so that anything bright is a cursor or a choice."""
-_BLUE, _GREY, _BRIGHT_RED = 4, 8, 9
+_RED, _BLUE, _LIGHT_GREY, _GREY, _BRIGHT_RED, _WHITE = 1, 4, 7, 8, 9, 15
 """Of the sixteen colours."""
 _READ_ON_BLUE: Final = frozenset({0, 4, 7, 11, 14, 15})
 """With black and blue, in which only lines and scrollbars are drawn."""
@@ -39,21 +42,25 @@ class ColourRemover(LineFilter):
         return [Segment(text, None if style is None else _plain(style), control) for text, style, control in segments]
 
 
-class BlueGround(LineFilter):
-    """For terminals with 16 colours: writes unreadable text on blue in white, and errors on red."""
+class SixteenColours(LineFilter):
+    """For terminals with 16 colours: replaces pairs of colours that cannot be read."""
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
         """Return the segments, readable on every ground."""
-        return [Segment(text, style and _on_blue(style), control) for text, style, control in segments]
+        return [Segment(text, style and _readable(style), control) for text, style, control in segments]
 
 
 @lru_cache(1024)
-def _on_blue(style: Style) -> Style:
+def _readable(style: Style) -> Style:
     if style.color is None or style.bgcolor is None:
         return style
     text, ground = (part.downgrade(ColorSystem.STANDARD).number for part in (style.color, style.bgcolor))
     if ground == _GREY:
         return style + Style(color="#000000", bgcolor="#aaaaaa", dim=False)
+    if (ground == _LIGHT_GREY and text not in {_BLUE, _RED}) or (ground == _WHITE and text == _GREY):
+        return style + Style(color="#000000")
+    if ground == _LIGHT_GREY and text == _RED:
+        return style + Style(color="#ffffff", bgcolor="#aa0000")
     if ground != _BLUE or text in _READ_ON_BLUE:
         return style
     return style + Style(color="#ffffff", bgcolor="#aa0000" if text == _BRIGHT_RED else None)
@@ -82,7 +89,7 @@ THEMES: Final = (
         "#6cb6ff 35%",
     ),
     _theme(
-        "runwarden-light",
+        LIGHT,
         "#0b62b8 #6b4fc0 #08705f #12733b #875500 #b8261f #1b2229 #fafbfc #f1f4f7 #e3e9ef",
         "#dfeaf6",
         "#0b62b8 25%",
@@ -104,6 +111,13 @@ THEMES: Final = (
         "#00ffff #00aaaa #00ffff #55ff55 #ffff00 #ff5555 #ffffff #000000 #000000 #000080",
         "#000080",
         "#000080",
+    ),
+    _theme(
+        FEW_LIGHT_COLOURS,
+        "#0000aa #000000 #0000aa #000000 #aa00aa #aa0000 #000000 #ffffff #ffffff #aaaaaa",
+        "#aaaaaa",
+        "#aaaaaa",
+        dark=False,
     ),
     _theme(
         NO_COLOURS,
@@ -130,7 +144,7 @@ def begin_with_theme(app: App[Any], settings: Settings) -> str:
         # Textual's own filter turns colours into grey, which is a colour too.
         filters[-1] = ColourRemover()
     elif app.console.color_system == "standard":
-        filters.append(BlueGround())
+        filters.append(SixteenColours())
     return theme_problem(name)
 
 
@@ -150,4 +164,5 @@ def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:
         return NO_COLOURS
     if theme_problem(name):
         name = DEFAULT
-    return FEW_COLOURS if name == DEFAULT and system == "standard" else name
+    few = {DEFAULT: FEW_COLOURS, LIGHT: FEW_LIGHT_COLOURS}
+    return few.get(name, name) if system == "standard" else name

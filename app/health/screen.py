@@ -51,8 +51,8 @@ MOST: Final = 20
 MOST_POLLS: Final = 100
 LONGEST_WINDOW: Final = timedelta(days=30)
 WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", LONGEST_WINDOW))
-SLICES: Final = 288
-"""More than most screens have columns, so several share a cell."""
+SLICES: Final = 1_440
+"""Many more than a screen has columns, so that a cell can show the share of a short outage."""
 SLICE: Final = timedelta(days=1) / SLICES
 FLAPPING: Final = timedelta(minutes=15)
 _WELL: Final = "ok"
@@ -290,9 +290,14 @@ def no_incidents(pasts: dict[str, PlatformHistory]) -> str:
 
 
 def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
-    """The uptimes of `WINDOWS`, without windows that cover hardly more observed time than a shorter one."""
+    """The uptimes of `WINDOWS`, without windows that cover hardly more observed time than a shorter one.
+
+    A share of less than a day would claim too much.
+    """
     texts: list[str] = []
     seen_s = 0.0
+    if (longest_s := max(up.known_s for up in uptimes)) < DAY.total_seconds():
+        return (f"observed for {span(longest_s)}",) if longest_s else ()
     for (name, _), up in zip(WINDOWS, uptimes, strict=True):
         if up.share is not None and up.known_s > seen_s * CLEARLY_MORE:
             seen_s = up.known_s
@@ -520,6 +525,11 @@ class HealthScreen(BaseScreen):
         return self.session.run_now() - self.session.clock()
 
 
+def _urgency(host: PlatformHealth, words: frozenset[str]) -> int:
+    """A host's place in the list: bad, impaired, unknown and healthy ones, then those no longer connected."""
+    return ("bad", "impaired", None, "well").index(level(host.status, words)) if host.connected else 4
+
+
 async def read_health(
     cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
 ) -> HealthView:
@@ -529,8 +539,7 @@ async def read_health(
         StorageError: The cache cannot be read.
     """
     since = now - LONGEST_WINDOW
-    # Disconnected hosts come last.
-    hosts = tuple(sorted(await cache.health(), key=lambda host: not host.connected))
+    hosts = tuple(sorted(await cache.health(), key=lambda host: _urgency(host, reader.healthy_words)))
     pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
     polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
     link_past = reader.link_past(polls.newest, now)

@@ -31,7 +31,7 @@ from storage.records.run import whose
 from widgets.frame.freshness import PollTiming, freshness
 from widgets.frame.header_bar import Vitals
 from widgets.frame.notice import Notice
-from widgets.kit.badges import HUE_TONES, Badge, ProfileMark
+from widgets.kit.badges import Badge, ProfileMark
 from widgets.runs.columns import DEFAULT_COLUMNS, ColumnChoice
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.table import RunTable
@@ -75,8 +75,6 @@ class AllProfilesScreen(RunActions):
 
     def on_mount(self) -> None:
         """Read every profile's cache, and poll the services of those that are not on show."""
-        facts = self._overview.facts.values()
-        self.table.profile_tones = {each.name: HUE_TONES[each.color] for each in facts if each.color}
         self.table.notice = Notice("◌", "Reading the runs of all profiles…", tone="busy")
         self.table.focus()
         self._show_query()

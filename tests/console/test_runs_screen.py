@@ -4,6 +4,7 @@ from app.console.session.user_preferences import read
 from app.engine.events import LinkChanged
 from storage.records import LinkState, PollOutcome
 from tests.console.conftest import WIDE, Staged
+from tests.console.quiet import strips
 from tests.lab import Lab
 from tests.waiting import until
 from widgets.kit.cursor_view import HEADER
@@ -18,6 +19,26 @@ async def test_a_token_refused_here_only_is_said_here_only(staged: Staged) -> No
 
         assert [said for said in scene.toasts if "Another console keeps the rows current." in said]
         assert "live" in scene.lines[0]
+
+
+async def test_rows_are_dimmed_while_the_service_gives_no_answer(staged: Staged) -> None:
+    """And bright again with the first answer."""
+    async with staged() as scene:
+        y = scene.table.region.y + HEADER + 3
+
+        def brightness() -> int:
+            (shown,) = [each.style for each in strips(scene.app)[y] if each.style and "acme/" in each.text][:1]
+            assert shown.color is not None
+            return sum(shown.color.get_truecolor())
+
+        live = brightness()
+        await scene.ended(PollOutcome("runs", scene.clock(), "unreachable", "No connection."))
+        await scene.tick(seconds=1)
+        assert brightness() < live
+
+        await scene.ended(PollOutcome("runs", scene.clock(), None, None))
+        await scene.tick(seconds=1)
+        assert brightness() == live
 
 
 async def test_the_mouse_sorts_and_opens(staged: Staged) -> None:

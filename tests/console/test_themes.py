@@ -14,7 +14,7 @@ from textual.strip import Strip
 from textual.theme import Theme
 
 from app.console.session.user_preferences import keep
-from app.console.themes import FEW_COLOURS, NO_COLOURS, THEMES, ColourRemover
+from app.console.themes import FEW_COLOURS, FEW_LIGHT_COLOURS, NO_COLOURS, THEMES, ColourRemover
 from tests.console.conftest import Staged
 from tests.console.quiet import strips
 from tests.console.scenes import settings_for
@@ -26,7 +26,7 @@ READABLE = 4.5
 """Contrast of text that has to be read, by WCAG 2 (AA)."""
 HIGH = 7.0
 """The same, AAA: what a high contrast theme is for."""
-OWN_GROUNDS = (NO_COLOURS, FEW_COLOURS)
+OWN_GROUNDS = (NO_COLOURS, FEW_COLOURS, FEW_LIGHT_COLOURS)
 """Where the cursor's line is in reverse, or in what the terminal's own palette makes of blue."""
 PALETTES = {
     "Linux": "000000 aa0000 00aa00 aa5500 0000aa aa00aa 00aaaa aaaaaa"
@@ -74,13 +74,16 @@ def test_every_tone_is_readable(theme: Theme) -> None:
         assert contrast(quiet.hex6, ground) >= READABLE, ground
 
 
-async def test_sixteen_colours_are_readable(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("configured", "used"), [("runwarden", FEW_COLOURS), ("runwarden-light", FEW_LIGHT_COLOURS)])
+async def test_sixteen_colours_are_readable(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch, configured: str, used: str
+) -> None:
     """In every palette: keys, states, the cursor's line and what is quiet, on every tab, in a run and in a form."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLORTERM")
     shown: set[tuple[str, str, int, int, bool]] = set()
-    async with staged((120, 32)) as scene:
-        assert scene.app.theme == FEW_COLOURS
+    async with staged((120, 32), theme=configured) as scene:
+        assert scene.app.theme == used
         for key in ("1", "space", "j", "2", "3", "4", "5", "6", "7", "1", "enter", "r", "d", "l", "escape", "n"):
             await scene.press(key)
             screen = scene.app.screen

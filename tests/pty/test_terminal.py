@@ -1,9 +1,13 @@
 """What the console does to the terminal while it is open: mouse, title, suspension, size, colours."""
 
+import json
+import os
 import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from tests.console.scenes import a_day
 from tests.lab import Lab
@@ -127,6 +131,24 @@ def _is_framed(terminal: Terminal, word: str) -> bool:
     """The header on the first line, the keys on the last, and this between them."""
     first, *between, last = terminal.screen.lines
     return "environment" in first and last.endswith("? help") and any(word in line for line in between)
+
+
+@pytest.mark.parametrize("marks", [("\x1b[200~", "\x1b[201~"), ("", "")], ids=["bracketed", "typed"])
+def test_a_paste_keeps_its_order(opened: Opened, board: Lab, marks: tuple[str, str]) -> None:
+    """Thousands of characters in pieces that cut marks and letters in two, with keys right before and after them."""
+    text = "\n".join(f"{number:04} Prüfe 🇩🇪 テスト Zeile {number:04}" for number in range(200 if marks[0] else 40))
+    terminal = opened()
+    terminal.shows("complete", "fix/login-timeout")
+    terminal.type("n")
+    terminal.shows("What should the agent do")
+    typed = f"a{marks[0]}{text if marks[0] else text.replace(chr(10), chr(13))}{marks[1]}zy\x7f".encode()
+    for at in range(0, len(typed), 997):
+        os.write(terminal.master, typed[at : at + 997])
+        terminal.press("")
+    while not board.posts:
+        terminal.press("\x13")
+
+    assert json.loads(board.posts[0])["instructions"] == f"a{text}z"
 
 
 def test_no_color_means_none(opened: Opened) -> None:

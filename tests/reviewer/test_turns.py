@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from service.reviewer.__main__ import read_task
+from service.reviewer.checkout import Checkout
 from service.reviewer.review import recorded
 from tests.reviewer.conftest import DEFAULT_BRANCH
 
@@ -99,6 +100,21 @@ def test_inputs_leave_out_and_instructions_put_first(branch: Any) -> None:
     assert [one["path"] for one in of_paths.findings] == ["b/c.py", "d/e.py"]
     assert [one["path"] for one in of_topic.findings] == ["b/c.py", "f.py"]
     assert read_task(json.dumps(task).encode(), ["focus=style"]).inputs.focus == ["security", "style"]
+
+
+def test_the_review_says_what_it_compared(branch: Any) -> None:
+    """The branch's changes, or the whole tree, and why."""
+    branch.commit({"new.py": "X = 1\n"})
+    known, none, unknown = (Checkout(branch.folder, name) for name in ("main", None, "trunk"))
+
+    everything = branch.turn("Review everything.")
+
+    assert (known.is_whole, known.reason) == (False, "compared with main where the branch left it")
+    assert (none.is_whole, none.reason) == (True, "not compared with another branch")
+    assert unknown.is_whole
+    assert unknown.reason == "trunk is not in this checkout, or shares no history with this branch"
+    assert f"; {none.reason}." in everything.review
+    assert "What changed" not in everything.review
 
 
 def test_a_record_that_was_edited_counts_as_none(branch: Any) -> None:

@@ -1,5 +1,6 @@
 """GET /external/installation/health (spec 2.7, 4.5): probes of APIs and of git, against real listeners."""
 
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -115,6 +116,13 @@ def test_the_token_comes_from_the_environment_and_is_in_no_reason(
     assert "sesame" not in str(verdict.reason)
 
 
+def test_a_slow_answer_is_degraded(server: Server) -> None:
+    """Slower than slow_s, but there."""
+    server.script(Respond(200, LIMITS))
+    with closing(HealthProbes(ProbingSettings(timeout_s=60, slow_s=1e-9))) as probes:
+        assert "slow_s" in str(asked(probes, github(server.origin)).reason)
+
+
 def test_tls_has_to_fit_the_name_and_an_authority(
     tmp_path: Path, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +159,19 @@ def test_callers_at_once_share_one_question_and_hosts_are_asked_at_the_same_time
 
     assert {verdict.status for one in found for verdict in one.values()} == {"ok"}
     assert sorted(request.target for request in server.requests) == ["/rate_limit", "/version"]
+
+
+def test_a_change_is_logged_once_with_its_reason(
+    server: Server, probes: HealthProbes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Callers get a word; the log says why, and does not repeat itself."""
+    caplog.set_level(logging.INFO, "service.hosts")
+    server.script(Respond(500), Respond(500), Respond(200, LIMITS), Respond(200, LIMITS))
+    for _ in range(4):
+        asked(probes, github(server.origin))
+
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "500" in caplog.messages[0]
 
 
 def asked_by_git(

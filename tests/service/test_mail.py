@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from service.cli import main
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.mail.message import MailError, MailMessage
-from service.mail.sender import MailSender, SmtpRelay
+from service.mail.sender import MailSender, Outbox, SmtpRelay
 from service.settings import MailSettings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
@@ -226,6 +226,16 @@ def test_a_name_cannot_add_headers(mailroom: Mailroom) -> None:
     assert message.recipient == "jane@xn--bcher-kva.example"
 
 
+def test_a_further_invitation_does_not_cover_the_first(tmp_path: Path) -> None:
+    """Two files in the outbox: the first may not have been delivered."""
+    outbox = Outbox(tmp_path)
+    for name in ("inv_1", "inv_2"):
+        outbox.send(MailMessage("org_1", name, "a@b.example", "c@d.example", name.encode()))
+    found = {file.name: file.read_text() for file in tmp_path.iterdir()}
+
+    assert found == {"org_1.eml": "inv_1", "org_1.inv_2.eml": "inv_2"}
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     return make_certificate(tmp_path_factory.mktemp("certificate"))
@@ -351,6 +361,17 @@ def test_a_server_that_drips_is_left_in_time() -> None:
 
     assert [reason for reason in reasons if "longer than 0.3 s" not in reason] == []
     assert ("127.0.0.1:1" in str(nobody), nobody.refused) == (True, False)
+
+
+def test_an_address_in_another_script_needs_smtputf8(serving: Callable[..., Any]) -> None:
+    """A server that offers it gets the letter; of one that does not, nothing can be expected."""
+    letter = MailMessage("org_1", "inv_1", LETTER.sender, "jösé@customer.example", LETTER.content)
+    able, unable = serving(), serving(extended=False)
+    relay(able).send(letter)
+    error = failure(relay(unable), letter)
+
+    assert able.taken[0].rcpt_tos == ["jösé@customer.example"]
+    assert (error.refused, "SMTPUTF8" in str(error)) == (True, True)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.settings import DataFolder
-from tests.service.conftest import Make
+from tests.service.conftest import Make, Own
 from tests.service.deployment import deployment
 from tests.service_process import git, put_hook
 from tests.waiting import eventually
@@ -39,6 +39,19 @@ def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Make
     assert commits(api, run_id) == ["scribe: write once"]
     shown = api.service.admin("run", run_id)["turns"][0]
     assert shown["commit"] == git("rev-parse", api.run(run_id)["branch_name"], cwd=repository)
+
+
+def test_a_push_that_landed_without_an_answer_counts(own: Own) -> None:
+    """The connection dies after the branch has moved: the commit is found there, and the run completes with it."""
+    api, repository = own()
+    # The parent of the hook is git's own receiving end.
+    put_hook(repository, "post-receive", "kill -9 $PPID")
+    run = api.ended(api.start("write once"))
+    shown = api.service.admin("run", run["run_id"])["turns"][0]
+
+    assert run["status"] == "completed", api.log(run["run_id"])
+    assert shown["commit"] == git("rev-parse", run["branch_name"], cwd=repository)
+    assert git("log", "--format=%s", f"main..{run['branch_name']}", cwd=repository) == "scribe: write once"
 
 
 def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:

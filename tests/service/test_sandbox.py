@@ -63,6 +63,35 @@ def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
     assert "reached: [False, False, False]" in api.log(runs[1])
 
 
+LISTENER = """
+import socket, threading
+for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+    try:
+        server = socket.create_server((address, 0), family=family)
+    except OSError:
+        continue
+    port = server.getsockname()[1]
+    names = {entry[4][0] for entry in socket.getaddrinfo("localhost", port)}
+    socket.create_connection((address, port), 5).close()
+    print("reached", address, address in names)
+print("own name:", socket.gethostbyname(socket.gethostname()))
+open("done", "w").write("x")
+"""
+
+
+@NEEDS_SANDBOX
+def test_localhost_is_a_name_inside(equipped: Any, tmp_path: Path) -> None:
+    """As on a developer's machine: test suites start servers there and call them by that name."""
+    api = Api(equipped)
+    api.add_agent(tmp_path, "listener", LISTENER)
+    run_id = api.begin("listener")
+
+    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
+    assert "reached 127.0.0.1 True" in api.log(run_id)
+    assert "False" not in api.log(run_id)
+    assert "own name: 127.0.0.1" in api.log(run_id)
+
+
 @NEEDS_SANDBOX
 def test_where_a_sandbox_is_required_no_agent_gets_the_machine_s_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

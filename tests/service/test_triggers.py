@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any, Final
 
@@ -153,6 +154,30 @@ def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None
     assert f"the branch moved-{number} is at" in reasons[0]
     assert f"the branch gone-{number} is gone; the run was started for" in reasons[1]
     assert git("branch", "--list", f"gone-{number}", cwd=host.repository) == ""
+
+
+def test_a_delivery_that_arrives_twice_starts_one_run(host: Host, number: int) -> None:
+    """Also at the same time, after the service was killed, and under another name for the same commit."""
+    host.rules(rule())
+    branch = f"twice-{number}"
+    sha = host.branch(branch)
+    with ThreadPoolExecutor(8) as pool:
+        at_once = list(
+            pool.map(lambda _: host.deliver("opened", sha, f"twice-{number}", number=number, head=branch), range(8))
+        )
+    host.service.kill()
+    host.service.restart()
+    later = host.deliver("opened", sha, f"twice-{number}", number=number, head=branch)
+    renamed = host.deliver("reopened", sha, number=number, head=branch)
+    host.rules(rule(on=["reopened", "opened"]))
+    another = host.deliver("reopened", sha, number=number, head=branch)
+    started = [one for one in host.api.runs() if one["branch_name"] == branch]
+
+    assert sorted(one.status_code for one in at_once) == [202] + [204] * 7
+    assert [one.status_code for one in (later, renamed, another)] == [204, 204, 204]
+    assert len(started) == 1
+    assert [one["result"] for one in host.log(number)] == ["started", "ignored", "repeated"]
+    assert host.api.ended(started[0]["run_id"])["status"] == "completed"
 
 
 def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> None:

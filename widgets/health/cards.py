@@ -20,7 +20,8 @@ from widgets.kit.lead_list import LeadRow
 Slice = Literal["well", "impaired", "bad"] | None
 """None: unknown."""
 
-_GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▄", "bad": "█", None: "·"}
+_GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▂▄▆", "bad": "▎▌█", None: "·"}
+"""For up to a third of the cell's time, up to two thirds, and more."""
 _TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "bad", None: "quiet"}
 TITLE: Final = 12
 STATE: Final = 18
@@ -34,22 +35,24 @@ _QUIET: Final = STYLES["quiet"]
 BLANK: Final = LeadRow(Content())
 
 
-def strip(slices: Sequence[Slice], cells: int) -> tuple[Slice, ...]:
-    """Fit the slices into `cells` cells; slices that share a cell show the worst of them.
+def strip(slices: Sequence[Slice], cells: int) -> tuple[tuple[Slice, str], ...]:
+    """Fit the slices into `cells` cells. A cell shows the worst of its slices, and by its glyph their share.
 
     The last slice is the present and has the last cell to itself.
     """
     *past, present = slices or (None,)
-    if not past:
-        return tuple(slices)
+    if not slices:
+        return ()
     count, cells = len(past), cells - 1
     starts = [at * count // cells for at in range(cells)]
-    drawn: list[Slice] = []
+    drawn: list[tuple[Slice, str]] = []
     for start, end in zip(starts, [*starts[1:], count], strict=False):
         group = past[start : max(start + 1, end)]
         well: Slice = "well" if 2 * group.count("well") >= len(group) else None
-        drawn.append("bad" if "bad" in group else "impaired" if "impaired" in group else well)
-    return (*drawn, present)
+        worst: Slice = "bad" if "bad" in group else "impaired" if "impaired" in group else well
+        glyphs = _GLYPHS[worst]
+        drawn.append((worst, glyphs[max(0, len(glyphs) * group.count(worst) - 1) // len(group)]))
+    return (*drawn, (present, _GLYPHS[present][-1]))
 
 
 class HostFacts(Struct, frozen=True):
@@ -88,8 +91,8 @@ class HostFacts(Struct, frozen=True):
             lines.append(Content.assemble(*(counts or idle), (self.about, _QUIET)))
         if any(self.history):
             drawn = [
-                (_GLYPHS[one] * len(list(same)), _QUIET if self.is_stale else STYLES[_TONES[one]])
-                for one, same in groupby(strip(self.history, max(1, width - LABEL - len("  now"))))
+                (glyph * len(list(same)), _QUIET if self.is_stale else STYLES[_TONES[one]])
+                for (one, glyph), same in groupby(strip(self.history, max(1, width - LABEL - len("  now"))))
             ]
             lines.append(Content.assemble((f"{'24h ago':<{LABEL}}", _QUIET), *drawn, ("  now", _QUIET)))
         if self.uptime or self.warning:

@@ -29,8 +29,8 @@ STYLES: Final[dict[Tone, str]] = {
 """A tone as a style of Textual's Content, in the theme's own colours."""
 
 
-HUE_TONES: Final[dict[str, Tone]] = {"red": "bad", "green": "good", "blue": "busy", "yellow": "warn", "purple": "wait"}
-"""The colours of profiles as tones, which every theme has."""
+HUES: Final = {"red": "#b3304a", "green": "#2a7d4f", "blue": "#2f66b5", "yellow": "#8a6a00", "purple": "#7d4bb8"}
+"""The grounds of profiles' names, which are white on them: no status is drawn like that."""
 
 StyledText = tuple[str, str]
 """A text and its style, as Content takes them."""
@@ -46,14 +46,13 @@ class ProfileMark(Struct, frozen=True):
     def styled(self, cells: int = 28) -> StyledText:
         """The name, shortened to this many cells, on its colour."""
         name = shorten(safe_text(self.name, limit=60), cells, "middle")
-        return (f" {name} ", f"bold $background on {STYLES[HUE_TONES[self.color]]}") if self.color else (name, "bold")
+        return (f" {name} ", f"bold #ffffff on {HUES[self.color]}") if self.color else (name, "bold")
 
     def entitle(self, box: Widget, title: str) -> None:
         """Give a box this title, and if the profile has a colour, its name, and the colour as the border's."""
         box.border_title = Content.assemble(title, "  ", self.styled()) if self.color else Content(title)
         if self.color:
-            hue = STYLES[HUE_TONES[self.color]].removeprefix("$")
-            box.styles.border = "round", box.app.theme_variables[hue]
+            box.styles.border = "round", HUES[self.color]
 
 
 NO_MARK: Final = ProfileMark("")

@@ -41,8 +41,6 @@ class RowFacts(Struct, frozen=True):
     row: RunRow
     times: RowTimes
     is_stuck: bool
-    profile_tone: Tone = "plain"
-    """The colour of its profile's name."""
 
 
 def rests(row: RunRow, now: datetime) -> bool:
@@ -164,7 +162,7 @@ COLUMNS: Final = (
 )
 """All columns."""
 PROFILE: Final = RunColumn(
-    "profile", 12, cell=lambda facts: (safe_text(facts.row.profile), facts.profile_tone), grows=1, most=24, frozen=True
+    "profile", 12, cell=lambda facts: (safe_text(facts.row.profile), "plain"), grows=1, most=24, frozen=True
 )
 """The column that only a list of several profiles has."""
 PlacedRunColumn = PlacedColumn[RunColumn]

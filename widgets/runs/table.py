@@ -20,7 +20,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from app.engine.text import SafeText
-from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, Tone, WindowRequest
+from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping, RunGroup
 from widgets.frame.notice import Notice
 from widgets.kit.cursor_view import HEADER, CursorView
@@ -32,6 +32,8 @@ NOT_COUNTED: Final = (SafeText("…"),)
 WAITS_S: Final = 0.05
 """How long the screen stays as it is, until the rows that were asked for come: a longer wait is visible."""
 DIMMED: Final = 0.5
+STALE: Final = 0.75
+"""How bright rows are that the service no longer confirms; they must stay readable during an outage."""
 """The opacity of rows that are about to be replaced."""
 
 
@@ -259,8 +261,6 @@ class RunTable(CursorView, can_focus=True):
         """The lines for missing runs, by gap; None: the one below the last run."""
         self._columns = ColumnArrangement(choice or ColumnChoice())
         self._stuck: frozenset[str] = frozenset()
-        self.profile_tones: Mapping[str, Tone] = {}
-        """In a list of several profiles: the colours of their names."""
         self.profile_times: dict[str, tuple[timedelta, datetime | None]] = {}
         """How far each one's clock of runs is ahead, and `as_of` by that clock; others: as at the last tick."""
         self.marks = RunMarks()
@@ -385,7 +385,8 @@ class RunTable(CursorView, can_focus=True):
     def _paint_again(self) -> None:
         kept, self._kept_frame = self._kept_frame, None
         if kept is not None:
-            self.styles.text_opacity = DIMMED if self.is_replacing else 1.0
+            rests = 1.0 if self._as_of is None else STALE
+            self.styles.text_opacity = DIMMED if self.is_replacing else rests
             kept.close()
             self.refresh()
 
@@ -477,6 +478,8 @@ class RunTable(CursorView, can_focus=True):
         may_lag = self._aged is self._window and as_of == self._as_of and timedelta(0) <= now - self._aged_at < RESTS
         if not may_lag:
             self._aged, self._aged_at = self._window, now
+        if (as_of is None) != (self._as_of is None) and not self.is_replacing:
+            self.styles.text_opacity = 1.0 if as_of is None else STALE
         self._now, self._as_of = now, as_of
         for index in self.visible_rows:
             row = self._window.row(index)
@@ -655,7 +658,7 @@ class RunTable(CursorView, can_focus=True):
         if row is None:
             return renderer.placeholder(layout, view.width, at_cursor=index == self._cursor)
         times = self._painted[index] = self._times(row)
-        facts = RowFacts(row, times, row.run_id in self._stuck, self.profile_tones.get(row.profile, "plain"))
+        facts = RowFacts(row, times, row.run_id in self._stuck)
         state = RowState(index == self._cursor, row.run_id in self.marks, self.has_focus)
         return renderer.row(facts, self.words, layout, view.width, self.scroll_offset.x, state)
 

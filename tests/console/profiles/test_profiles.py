@@ -26,6 +26,7 @@ from tests.console.test_error_boundary import press_all
 from tests.lab import Lab
 from tests.waiting import until
 from widgets.frame.header_bar import HeaderBar
+from widgets.kit.badges import HUES
 from widgets.profiles.table import ProfileList
 from widgets.runs.table import RunTable
 
@@ -143,7 +144,7 @@ async def test_each_profile_has_its_colour_wherever_something_is_sent(
     """The name stands in it in the header and beside the title of each form and confirmation, whose border has it."""
     writable = replace(several, profiles=tuple(replace(each, read_only=False) for each in several.profiles))
     async with fleet_staged(settings=writable) as scene:
-        red, green = (Color.parse(scene.app.theme_variables[tone]) for tone in ("error", "success"))
+        red, green = Color.parse(HUES["red"]), Color.parse(HUES["green"])
 
         async def marked(key: str, profile: str, colour: Color) -> None:
             await scene.press(key)
@@ -153,13 +154,13 @@ async def test_each_profile_has_its_colour_wherever_something_is_sent(
             assert box.styles.border_top[1] == colour
             await scene.press("escape")
 
-        assert name_in_header(scene) == (" acme-prod ", "bold $background on $error")
+        assert name_in_header(scene) == (" acme-prod ", f"bold #ffffff on {HUES['red']}")
         for key in ("n", "c", "a", "X"):
             await marked(key, "acme-prod", red)
 
         await scene.press("ctrl+o", *"stag", "enter")
         await scene.shows("acme-staging ▾", "All 3]")
-        assert name_in_header(scene) == (" acme-staging ", "bold $background on $success")
+        assert name_in_header(scene) == (" acme-staging ", f"bold #ffffff on {HUES['green']}")
         await marked("X", "acme-staging", green)
 
 

@@ -1,6 +1,6 @@
 """A made-up model API on loopback: answers as Anthropic, OpenAI and Gemini do, and keeps what it was asked.
 
-Streams come in chunks, an event in each, with words in pieces.
+Streams come in chunks, an event in each, with words and the arguments of tools in pieces.
 """
 
 import json
@@ -9,22 +9,28 @@ from base64 import b64encode
 from binascii import crc32
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from tests.lab import Raw, Received, Respond, Server, Step
 
 INPUT, CACHED, OUTPUT = 1000, 200, 50
 """Tokens that each answer counts; `INPUT` are those that were not cached."""
+WRITTEN: Final = ("written.txt", "zebras\n")
+"""The file that an agent is told to write, and its content."""
+_BLOCK: Final = "{}\n<<<<<<< SEARCH\n=======\n{}>>>>>>> REPLACE\n"
+"""An edit as aider's models write it, which has no tools."""
+_RESULT: Final = re.compile(rb'"(tool_result|function_call_output|tool_call_id|functionResponse)"')
 Event = tuple[str, Any]
 """Its name and data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What the model says, and how its answer ends."""
+    """What the model says: words, or a call of a tool."""
 
     words: str
     ending: str
+    call: tuple[str, dict[str, str]] | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -38,6 +44,10 @@ class ModelServer(Server):
     words: str = "All done."
     ending: str = "stop"
     """How each answer ends; or `length`, cut at its limit of tokens, or `refusal`."""
+    writes: bool = False
+    """Whether it has a file written before it says its words."""
+    breaks: bool = False
+    """Whether each answer breaks off in its middle."""
 
     @property
     def questions(self) -> list[Received]:
@@ -50,29 +60,54 @@ class ModelServer(Server):
         if not request.body or request.path.endswith("count_tokens"):
             return Respond(200, {"data": [], "input_tokens": 1, "totalTokens": 1})
         asked = {} if request.path.startswith("/v1beta/") and not request.body else request.json()
-        said, is_stream = Said(self.words, self.ending), asked.get("stream")
+        said = Said(self.words, self.ending, self._call(asked, request.body))
+        is_stream = asked.get("stream")
+        if self.writes and not asked.get("tools"):
+            said = Said(_BLOCK.format(*WRITTEN), self.ending)
         if re.search("/messages$|:streamRawPredict$|:rawPredict$|/invoke", request.path):
             if request.path.endswith("/invoke-with-response-stream"):
                 return frames(event for _, event in _anthropic(said))
             is_stream = is_stream and not request.path.endswith(":rawPredict")
-            return _events(_anthropic(said)) if is_stream else Respond(200, _message(said))
+            return self._events(_anthropic(said)) if is_stream else self._document(_message(said))
         if request.path.endswith("/responses"):
-            return _events(_responses(said))
+            return self._events(_responses(said))
         if request.path.endswith("/chat/completions"):
-            return _events(_chat(asked, said)) if is_stream else Respond(200, _whole(said))
+            return self._events(_chat(asked, said)) if is_stream else self._document(_whole(said))
         if "streamGenerateContent" in request.path:
-            return _events(_gemini_stream(said))
-        return Respond(200, _gemini(said))
+            return self._events(_gemini_stream(said))
+        return self._document(_gemini(said))
 
+    def _call(self, asked: dict[str, Any], body: bytes) -> tuple[str, dict[str, str]] | None:
+        """The call of the program's own tool that writes the file; None: it has none, or the file is written."""
+        if not self.writes or _RESULT.search(body):
+            return None
+        path, content = WRITTEN
+        whole = f"/workspace/{path}"
+        calls = {
+            "Write": {"file_path": whole, "content": content},
+            "write": {"filePath": whole, "content": content},
+            "write_file": {"file_path": whole, "content": content},
+            "exec_command": {"cmd": f"printf '{content}' > {path}"},
+        }
+        offered = [one for tool in asked.get("tools") or () for one in tool.get("functionDeclarations", (tool,))]
+        return next(((one["name"], calls[one["name"]]) for one in offered if one.get("name") in calls), None)
 
-def _events(events: Iterable[Event]) -> Raw:
-    texts = [
-        (f"event: {name}\n" if name else "") + f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
-        for name, event in events
-    ]
-    head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-    chunks = "".join(f"{len(text.encode()):x}\r\n{text}\r\n" for text in texts)
-    return Raw(f"{head}{chunks}0\r\n\r\n".encode())
+    def _document(self, document: dict[str, Any]) -> Step:
+        text = json.dumps(document)
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+        return Raw(f"{head}{text[: len(text) // 2]}".encode()) if self.breaks else Respond(200, document)
+
+    def _events(self, events: Iterable[Event]) -> Raw:
+        texts = [
+            (f"event: {name}\n" if name else "") + f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n"
+            for name, event in events
+        ]
+        if self.breaks:
+            texts = texts[: len(texts) // 2]
+        head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        chunks = "".join(f"{len(text.encode()):x}\r\n{text}\r\n" for text in texts)
+        end = "" if self.breaks else "0\r\n\r\n"
+        return Raw(f"{head}{chunks}{end}".encode())
 
 
 def _pieces(text: str) -> tuple[str, str]:
@@ -99,6 +134,9 @@ def _message(said: Said) -> dict[str, Any]:
     usage = counted | {"cache_read_input_tokens": CACHED, "cache_creation_input_tokens": 0}
     reason = {"stop": "end_turn", "length": "max_tokens"}.get(said.ending, said.ending)
     content: list[dict[str, Any]] = [] if said.ending == "refusal" else [{"type": "text", "text": said.words}]
+    if said.call is not None:
+        name, given = said.call
+        content, reason = [{"type": "tool_use", "id": "toolu_1", "name": name, "input": given}], "tool_use"
     made = {"content": content, "stop_reason": reason, "stop_sequence": None}
     return {"id": "msg_1", "type": "message", "role": "assistant", "model": "made-up", "usage": usage} | made
 
@@ -108,9 +146,12 @@ def _anthropic(said: Said) -> Iterator[Event]:
     begun = whole | {"content": [], "stop_reason": None, "usage": whole["usage"] | {"output_tokens": 1}}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
     for block in whole["content"]:
-        events.append({"type": "content_block_start", "index": 0, "content_block": block | {"text": ""}})
-        for piece in _pieces(block["text"]):
-            part = {"type": "text_delta", "text": piece}
+        is_text = block["type"] == "text"
+        empty = {"text": ""} if is_text else {"input": {}}
+        events.append({"type": "content_block_start", "index": 0, "content_block": block | empty})
+        for piece in _pieces(block["text"] if is_text else json.dumps(block["input"])):
+            part = {"type": "text_delta", "text": piece} if is_text else {"type": "input_json_delta"}
+            part |= {} if is_text else {"partial_json": piece}
             events.append({"type": "content_block_delta", "index": 0, "delta": part})
         events.append({"type": "content_block_stop", "index": 0})
     end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
@@ -122,7 +163,13 @@ def _anthropic(said: Said) -> Iterator[Event]:
 def _responses(said: Said) -> Iterator[Event]:
     kind, word = ("refusal", "refusal") if said.ending == "refusal" else ("output_text", "text")
     item: dict[str, Any] = {"type": "message", "role": "assistant", "id": "m1"}
-    made = {"content": [{"type": kind, word: said.words}]}
+    made, whole, what = {"content": [{"type": kind, word: said.words}]}, said.words, kind
+    empty: dict[str, Any] = {"content": []}
+    if said.call is not None:
+        name, given = said.call
+        whole, what = json.dumps(given), "function_call_arguments"
+        item = {"type": "function_call", "id": "m1", "call_id": "call_1", "name": name}
+        made, empty = {"arguments": whole}, {"arguments": ""}  # type: ignore[dict-item]
     is_cut = said.ending == "length"
     details = {"input_tokens_details": {"cached_tokens": CACHED}, "output_tokens_details": {"reasoning_tokens": 0}}
     counted = {"input_tokens": INPUT + CACHED, "output_tokens": OUTPUT, "total_tokens": INPUT + CACHED + OUTPUT}
@@ -131,8 +178,8 @@ def _responses(said: Said) -> Iterator[Event]:
     place = {"item_id": "m1", "output_index": 0, "content_index": 0}
     for event in (
         {"type": "response.created", "response": {"id": "r1"}},
-        {"type": "response.output_item.added", "output_index": 0, "item": item | {"content": []}},
-        *({"type": f"response.{kind}.delta", "delta": piece} | place for piece in _pieces(said.words)),
+        {"type": "response.output_item.added", "output_index": 0, "item": item | empty},
+        *({"type": f"response.{what}.delta", "delta": piece} | place for piece in _pieces(whole)),
         {"type": "response.output_item.done", "output_index": 0, "item": item | made},
         {"type": f"response.{'incomplete' if is_cut else 'completed'}", "response": end},
     ):
@@ -169,6 +216,9 @@ def _chat(asked: dict[str, Any], said: Said) -> Iterator[Event]:
 def _gemini(said: Said, parts: list[Any] | None = None) -> dict[str, Any]:
     if parts is None:
         parts = [{"text": said.words}]
+    if said.call is not None:
+        name, given = said.call
+        parts = [{"functionCall": {"name": name, "args": given}}]
     content = {"role": "model", "parts": [] if said.ending == "refusal" else parts}
     finish = {"stop": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}[said.ending]
     usage = {"promptTokenCount": INPUT + CACHED, "cachedContentTokenCount": CACHED, "candidatesTokenCount": OUTPUT}
@@ -178,6 +228,6 @@ def _gemini(said: Said, parts: list[Any] | None = None) -> dict[str, Any]:
 
 def _gemini_stream(said: Said) -> Iterator[Event]:
     first, last = ([{"text": piece}] for piece in _pieces(said.words))
-    if said.ending != "refusal":
+    if said.call is None and said.ending != "refusal":
         yield "", {"candidates": [{"content": {"role": "model", "parts": first}, "index": 0}]}
     yield "", _gemini(said, last)

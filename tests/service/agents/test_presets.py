@@ -1,10 +1,12 @@
 """Each preset in the sandbox, against a made-up model API: with a stand-in of the same layout, and the real program.
 
 The real programs are run where RUNWARDEN_TEST_AGENTS names folders with them (as PATH does); what runs is printed.
+The campaign is a table of five of them by the ways in which a model ends a turn.
 """
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from service.agents import invocation
 from service.agents.options import AgentOptions, RepositorySetup
 from service.agents.presets import PRESETS
 from service.cli import main
@@ -24,10 +27,12 @@ from service.execution.disk import SharedDisk
 from service.execution.rehearsal import Rehearsal
 from service.execution.sandbox import Sandbox
 from service.execution.workspace import Workspace
+from service.findings.question import offer
 from service.settings import AgentLimits, ExecutionSettings
 from service.store.agents import Agent
-from tests.lab import Drop, Respond
-from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer
+from tests.lab import Drop, Hang, Respond
+from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, WRITTEN, ModelServer
+from tests.service.agents.test_refusals import KEY_INFO, LONG, NO_MODEL, QUOTA, RETRY_INFO, anthropic, gemini, openai
 from tests.service_process import command as administer
 
 Make = Callable[..., Any]
@@ -76,14 +81,22 @@ def ready(
     """`ready(preset)` returns a rehearsal and the agent; `files` are in the repository, `model` replaces keys."""
     monkeypatch.setenv("MODEL_KEY", KEY)
 
-    def make(preset: str, files: dict[str, str] | None = None, **model: Any) -> tuple[Rehearsal, Agent]:
+    def make(
+        preset: str,
+        files: dict[str, str] | None = None,
+        patience_s: float = 600,
+        limits: dict[str, Any] | None = None,
+        **model: Any,
+    ) -> tuple[Rehearsal, Agent]:
         version, provider = installed(preset), PROVIDERS.get(preset, "anthropic")
         sys.stdout.write(f"{preset}: {version}\n")
         given = {"provider": provider, "key_env": "MODEL_KEY", "name": MODELS[provider], "base_url": server.origin}
         # Stand-ins ask for `m`, whatever their model is called.
         model |= {"models": [MODELS[provider], "m"]} if version == "stub" else {}
         options = AgentOptions.model_validate({"preset": preset, "model": given | model, "idle_timeout_s": 120})
-        settings = ExecutionSettings(agent=AgentLimits(model_pause_s=0.05))
+        settings = ExecutionSettings(
+            agent=AgentLimits(model_patience_s=patience_s, model_pause_s=0.05, **(limits or {}))
+        )
         return rehearse(files, settings), Agent(preset, (), 280, options=options)
 
     return make
@@ -269,6 +282,25 @@ def test_the_repository_s_servers_are_its_agent_s_and_no_others(
         assert any(b"look_it_up" in one.body for one in server.questions)
 
 
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [
+        ("claude-code", '{"mcpServers": {"docs": {"type": "http", "url": "https://docs.test/mcp"}}}'),
+        ("codex", 'mcp_servers.docs.url="https://docs.test/mcp"'),
+        ("gemini", '"mcpServers": {"docs": {"httpUrl": "https://docs.test/mcp", "trust": true}}}'),
+        ("opencode", '"mcp": {"docs": {"type": "remote", "url": "https://docs.test/mcp"}}}'),
+    ],
+)
+def test_a_server_at_an_address_is_told_in_the_program_s_own_words(preset: str, words: str) -> None:
+    """The real ones asked one over the proxy with these words."""
+    setup = RepositorySetup.model_validate({"mcp_servers": {"docs": {"url": "https://docs.test/mcp"}}})
+    agent = Agent(preset, options=AgentOptions.model_validate({"preset": preset}), argv=())
+    made = invocation.of(agent, "/home/agent", "/dev/null", None, setup)
+
+    told = (*made.words, *made.environment.values(), *made.settings.values())
+    assert [one for one in told if one.endswith(words)]
+
+
 @pytest.mark.parametrize(("ending", "reason"), [("refusal", "refused"), ("length", "cut_short")])
 @pytest.mark.parametrize("preset", PRESETS)
 def test_an_answer_that_did_not_end_well_is_no_success(
@@ -322,3 +354,121 @@ def test_check_runs_an_agent_on_a_scratch_repository(
     assert done.failure == "there is no key: set MODEL_KEY in the environment of the service"
     with pytest.raises(AssertionError, match="it needs a key: model = "):
         administer(data, "agent", "add", "made", "--preset", "codex", "--elsewhere")
+
+
+REAL_PROGRAMS = ("claude-code", "codex", "opencode", "gemini", "aider")
+LATER = {"Retry-After": "3600"}
+REFUSED: dict[str, dict[str, tuple[int, str]]] = {
+    "wrong key": {
+        "anthropic": (401, anthropic("authentication_error", "invalid x-api-key")),
+        "openai": (401, openai("Incorrect API key provided: sk-x.", "invalid_api_key")),
+        "gemini": (400, gemini(400, "INVALID_ARGUMENT", "API key not valid. Please pass a valid API key.", KEY_INFO)),
+    },
+    "not permitted": {
+        "anthropic": (403, anthropic("permission_error", "Your API key may not use the specified resource.")),
+        "openai": (403, openai("You have insufficient permissions for this operation.")),
+        "gemini": (403, gemini(403, "PERMISSION_DENIED", "Generative Language API has not been used, or is disabled.")),
+    },
+    "unknown model": {
+        "anthropic": (404, anthropic("not_found_error", "model: claude-sonnet-4-5")),
+        "openai": (404, openai(NO_MODEL, "model_not_found")),
+        "gemini": (404, gemini(404, "NOT_FOUND", "models/gemini-2.5-pro is not found for API version v1beta.")),
+    },
+    "limit": {
+        "anthropic": (429, anthropic("rate_limit_error", "This request would exceed your organization's rate limit.")),
+        "openai": (429, openai("Rate limit reached for requests per min.", "rate_limit_exceeded", "requests")),
+        "gemini": (429, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO)),
+    },
+    "overloaded": {
+        "anthropic": (529, anthropic("overloaded_error", "Overloaded")),
+        "openai": (500, openai("The server had an error. Sorry about that!", None, "server_error")),
+        "gemini": (503, gemini(503, "UNAVAILABLE", "The model is overloaded. Please try again later.")),
+    },
+    "too long": {
+        "anthropic": (400, anthropic("invalid_request_error", LONG)),
+        "openai": (400, openai("This model's maximum context length is 128000 tokens.", "context_length_exceeded")),
+        "gemini": (400, gemini(400, "INVALID_ARGUMENT", "The input exceeds the maximum number of tokens allowed.")),
+    },
+}
+ANSWERED = "{who} answered {status} for {model}: {said}; "
+ENDINGS: dict[str, tuple[str | None, str]] = {
+    "an edit": (None, "None"),
+    "a question": (None, "None"),
+    "refusal": ("refused", "{model} of {who} refused the task(: .+)?; say it in other words, or ask another model"),
+    "length": (
+        "cut_short",
+        "the answer of {model} of {who} was cut at its limit of tokens(: .+)?; ask for less at once, or continue .+",
+    ),
+    "wrong key": ("no_key", f"{ANSWERED}set MODEL_KEY to a valid key"),
+    "not permitted": (
+        "not_permitted",
+        f"{ANSWERED}the key in MODEL_KEY is not permitted this: check its permissions, its region and its access to .+",
+    ),
+    "unknown model": (
+        "not_permitted",
+        f"{ANSWERED}set the model's name to one that the key in MODEL_KEY may use",
+    ),
+    "limit": ("rate_limited", f"{ANSWERED}raise the limits with {{who}}, or run fewer turns"),
+    "overloaded": ("model_unreachable", f"{ANSWERED}continue the run when it answers again"),
+    "too long": (
+        "failed",
+        f"{ANSWERED}the conversation is longer than the model takes: divide the task, or choose another model",
+    ),
+    "silent": (
+        "model_unreachable",
+        r"{who} took a request for {model} and was silent for 0\.5 s; continue the run when it answers again",
+    ),
+    "broken off": (
+        "model_unreachable",
+        "{who} broke off an answer of {model}, and the program did not get another; continue the run",
+    ),
+    "no connection": (
+        "model_unreachable",
+        "{who} cannot be reached for {model}: the connection was refused; check base_url and the network, and .+ again",
+    ),
+    "budget": (
+        "out_of_budget",
+        r"the run's budget of 0\.1 USD is spent \(budget\.run_usd\); the agent('s last answer passed it| was stopped)",
+    ),
+}
+"""The reason of the turn's end, and the pattern of its sentence."""
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("installed", ["real"], indirect=True)
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("preset", REAL_PROGRAMS)
+def test_each_program_s_turn_ends_with_a_reason_that_a_person_understands(
+    ready: Make, server: ModelServer, preset: str, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status, the provider, the model, the provider's own sentence, and the cure; no JSON and no exit status."""
+    provider, model, document = PROVIDERS.get(preset, "anthropic"), {}, ""
+    limits: dict[str, float] = {}
+    if ending in REFUSED:
+        server.status, document = REFUSED[ending][provider]
+        server.refusal, server.headers = document, LATER if ending == "limit" else {}
+    elif ending == "silent":
+        limits = {"model_silent_s": 0.5, "model_stream_silent_s": 0.5}
+        server.otherwise = lambda _: Hang()
+    elif ending == "no connection":
+        model = {"base_url": "http://127.0.0.1:9"}
+    elif ending == "budget":
+        model = {"prices": {"": {"input": 1000, "output": 1000}}, "budget": {"run_usd": 0.1}}
+    elif ending in {"refusal", "length"}:
+        server.ending = ending
+    server.writes, server.breaks = ending in {"an edit", "budget"}, ending == "broken off"
+    server.words = "There are two. Which database?" if ending == "a question" else server.words
+    stage, agent = ready(preset, patience_s=2, limits=limits, **model)
+    done = stage.turn(agent, "go")
+    sys.stdout.write(f"{ending}: {done.failure or done.result.summary}\n")
+    said = json.loads(document)["error"]["message"].rstrip(".") if document else ""
+    who = str(model.get("base_url", server.origin)).removeprefix("http://")
+    told = {"who": who, "model": MODELS[provider], "status": str(server.status), "said": said}
+    reason, sentence = ENDINGS[ending]
+
+    assert re.fullmatch(sentence.format_map({key: re.escape(value) for key, value in told.items()}), str(done.failure))
+    assert done.reason == reason, done.log[-2000:]
+    assert not re.search(r"[{}]|IncompleteRead|fetch failed|exited with status", str(done.failure))
+    assert f"b/{WRITTEN[0]}" in done.diff or not server.writes
+    assert {name for name, _, _ in done.used} <= {MODELS[provider]}, "a model of its own choice"
+    assert (offer(done.result.summary) is not None) == (ending == "a question")

@@ -34,6 +34,7 @@ RETRY_INFO = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay":
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 LONG = "prompt is too long: 208310 tokens > 200000 maximum"
 PLACE = "Country, region, or territory not supported"
+NO_MODEL = "Project `proj_1` does not have access to model `gpt-x`"
 ROWS = [
     ("anthropic", 401, anthropic("authentication_error", "invalid x-api-key"), "stop", "no_key", "set MODEL_KEY to a"),
     ("anthropic", 404, anthropic("not_found_error", "model: claude-x"), "pass_on", "not_permitted", "the model's name"),
@@ -41,6 +42,7 @@ ROWS = [
     ("anthropic", 529, anthropic("overloaded_error", "Down"), "ask_again", "model_unreachable", "continue the run"),
     ("openai", 429, openai(QUOTA, "insufficient_quota"), "stop", "out_of_budget", "has no credit left"),
     ("openai", 403, openai(PLACE, "unsupported_country_region_territory"), "stop", "not_permitted", "set base_url to"),
+    ("openai", 403, openai(NO_MODEL, "model_not_found"), "pass_on", "not_permitted", "set the model's name to one"),
     ("openai", 402, '{"error": {"message": "Insufficient Balance"}}', "stop", "out_of_budget", "no credit left"),
     ("openai", 404, '{"detail": "Not Found"}', "pass_on", "failed", "check base_url"),
     ("gemini", 400, gemini(400, "INVALID_ARGUMENT", "API key not valid.", KEY_INFO), "stop", "no_key", "valid key"),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab import Received
+from tests.lab import Drop, Received
 from tests.service.conftest import FORGE_TOKEN as TOKEN
-from tests.service.conftest import NEEDS_SANDBOX, Api, Make
+from tests.service.conftest import NEEDS_SANDBOX, UNBOXED, Api, Make
 from tests.service.forge.forges import GitHubServer
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
@@ -106,3 +106,27 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
     assert "protected by '.github/workflows/'" in turn["reason"]
     assert results(api, refused)["branch_name"] not in forge.branches
     assert len(forge.changes) == 1
+
+
+def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
+    start: Make, tenant: Make, entry: dict[str, Any], forge: GitHubServer
+) -> None:
+    """Kill -9 before the answer to the request was heard: the next start finds it by its head."""
+    settings = f"{UNBOXED}[forge]\nretry_s = 0.1\n"
+    api = tenant(on=start(settings=settings, environment={"FORGE_TOKEN": TOKEN}).service, **entry)
+
+    def kill(received: Received) -> Drop | None:
+        if received.method == "POST" and received.path.endswith("/pulls"):
+            forge.after = lambda _: None
+            api.service.process.kill()
+            return Drop()
+        return None
+
+    forge.after = kill
+    run_id = api.start("write it down")
+    eventually(lambda: len(forge.changes) == 1, "the pull request is made", saw=lambda: forge.asked)
+    api.service.ended()
+    api.service.restart()
+    eventually(lambda: posted(api, run_id), "the results are posted")
+
+    assert (len(forge.changes), len(forge.reviews), len(forge.threads)) == (1, 1, 1)
