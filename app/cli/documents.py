@@ -21,6 +21,7 @@ from storage.records import (
     ActionKind,
     Run,
     RunDetail,
+    RunSummary,
 )
 from storage.records.results import Invitation
 
@@ -130,6 +131,11 @@ class RunDocument(Struct, frozen=True):
         return run_document(self.run, self.detail, stuck=self.is_stuck, continues=self.continues)
 
     @property
+    def summary(self) -> RunSummary:
+        """What is known of its results."""
+        return self.detail.summary if self.detail else RunSummary()
+
+    @property
     def presence(self) -> str:
         """Whether the service still shows it."""
         return self.detail.presence if self.detail else "current"
@@ -192,3 +198,14 @@ COLUMNS: Final[tuple[Column[RunDocument], ...]] = (
     Column("took", lambda v: v.took, "updated_at", lambda v: rfc3339(v.run.updated_at)),
     Column("run", lambda v: v.run.run_id, "run_id"),
 )
+EXPORTED: Final = (
+    *COLUMNS,
+    Column[RunDocument]("agent", lambda v: v.summary.agent or "?", "agent", lambda v: v.summary.agent),
+    Column[RunDocument](
+        "findings",
+        lambda v: "?" if v.summary.findings is None else str(v.summary.findings),
+        "findings",
+        lambda v: None if v.summary.findings is None else str(v.summary.findings),
+    ),
+)
+"""With what is known of results; an unknown value is an empty cell in CSV."""

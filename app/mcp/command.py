@@ -53,7 +53,7 @@ NO_ANSWER: Final = frozenset({Exit.UNREACHABLE, Exit.RATE_LIMITED})
 LONGEST_PATCH: Final = 1 << 16
 """The most characters of a patch in one answer."""
 
-Query = Annotated[str, Field(description="Words, and conditions: status:failed repo:acme/* -branch:main since:7d")]
+Query = Annotated[str, Field(description="Words, and conditions: status:failed repo:acme/* finding:blocker since:7d")]
 RunId = Annotated[str, Field(description="A run's id, or a unique prefix or suffix of it.")]
 Turn = Annotated[int | None, Field(ge=1, description="One turn of the run. Default: all; for logs, the last one.")]
 Limit = Annotated[int, Field(ge=1, le=1_000, description="Maximum number of entries.")]

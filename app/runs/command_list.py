@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from app.api.errors import ApiError, NotFoundError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.documents import CACHED_HINT, CHUNK, COLUMNS, RunDocument, continued_from, views
+from app.cli.documents import CACHED_HINT, CHUNK, COLUMNS, EXPORTED, RunDocument, continued_from, views
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading
 from app.cli.output import Rows, exporting
@@ -185,7 +185,7 @@ async def export(
     """Write every run that matches, as NDJSON unless --output says otherwise."""
     invocation.asked_format = invocation.asked_format or Format.NDJSON
     async with _opened(invocation, filters, limit, is_cached=cached) as listing:
-        with exporting(invocation, out, "runs", COLUMNS) as rows:
+        with exporting(invocation, out, "runs", EXPORTED) as rows:
             await listing.print(rows)
             rows.end(await listing.more())
         remark = listing.left_out()

@@ -1,7 +1,10 @@
 """GET /external/installation/health (spec 2.7, 4.5): probes of APIs and of git, against real listeners."""
 
 import logging
+import os
 import re
+import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +18,7 @@ from service.hosts.health import HealthProbes, HostState
 from service.settings import ProbingSettings
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from tests.lab import Drip, Drop, Hang, Raw, Respond, Server, Step
+from tests.lab import Drip, Drop, Hang, Raw, Respond, Server, Step, free_port
 from tests.service.certificates import make_certificate
 from tests.service.git_hosts import GitHttpHost
 from tests.service.processes import running
@@ -212,3 +215,26 @@ def test_a_git_host_that_hangs_leaves_no_process(server: Server, hasty: HealthPr
     assert re.search("heard nothing for 1 s", str(verdict.reason))
     # Well before the code host itself gives up.
     eventually(lambda: not running(naming=server.origin), "the helper of git has ended")
+
+
+def test_a_git_daemon_is_asked_with_git(tmp_path: Path, probes: HealthProbes) -> None:
+    """What it serves is ok, what it does not is refused, and without it there is no host, nor where nothing listens."""
+    make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
+    port = free_port()
+    address = f"git://127.0.0.1:{port}"
+    options = ["--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}", "--export-all"]
+    daemon = subprocess.Popen(["git", "daemon", *options, str(tmp_path)], start_new_session=True)
+    try:
+        eventually(lambda: asked_by_git(probes, f"{address}/acme/api.git").status == "ok", "the git daemon listens")
+        refused = asked_by_git(probes, f"{address}/acme/other.git")
+    finally:
+        # git starts the daemon as its child; both are in the session that was made for them.
+        os.killpg(daemon.pid, signal.SIGKILL)
+        daemon.wait()
+    # Numbers in an address are no status: nothing listens at 40301.
+    away = (f"{address}/acme/api.git", str(tmp_path / "moved.git"), "http://127.0.0.1:40301/acme/api.git")
+    nothing = asked_by_git(probes, None, host="github.com")
+
+    assert refused.status == "unauthorized"
+    assert [asked_by_git(probes, url).status for url in away] == ["unreachable"] * 3
+    assert (nothing.status, "repository add" in str(nothing.reason)) == ("degraded", True)

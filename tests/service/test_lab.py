@@ -15,6 +15,18 @@ DAY_S = 86_400
 UNTIL = "2025-06-01T00:00:00Z"
 
 
+SENSELESS = [
+    ("/faults", {"operation": "sing", "kind": "reset"}, "operation"),
+    ("/faults", {"operation": "list_runs", "kind": "status"}, "status"),
+    ("/faults", {"operation": "list_runs", "kind": "reset", "status": 503}, "status"),
+    ("/faults", {"operation": "list_runs", "kind": "partial"}, "create_organization"),
+    ("/faults", {"operation": "list_runs", "kind": "status", "status": 429, "retry_after": "1\r\nX: y"}, "retry"),
+    ("/runs", {"organization": "acme", "runs": 1, "span": "long"}, "duration"),
+    ("/runs", {"organization": "acme", "runs": 1, "until": "1970-01-02T00:00:00Z"}, "1970"),
+    ("/runs", {"organization": "acme", "runs": 1, "rhythm": "team", "active": 1}, "active"),
+]
+
+
 def test_the_lab_opens_to_its_own_token_alone(api: Any, lab: Any) -> None:
     """Off by default; its token opens nothing else; 401 for everything else, the API's administrator included."""
     root = api.service.base_url.removesuffix("/v1")
@@ -239,3 +251,22 @@ def test_a_provisioning_that_stops_half_way_is_500_and_leaves_the_organization(l
     assert made["id"] in seen.json()["message"]
     assert not (lab.service.outbox / f"{made['id']}.eml").exists()
     assert lab.state()["consumed"][0]["executed_status"] == 500
+
+
+def test_an_order_that_makes_no_sense_is_400_and_named(lab: Any) -> None:
+    """Nothing is put on the script."""
+    for path, document, named in SENSELESS:
+        answer = lab.post(path, document)
+        assert (answer.status_code, named in answer.json()["message"]) == (400, True), document
+    assert lab.state()["faults"] == []
+
+
+def test_a_made_up_run_says_that_no_agent_worked(lab: Any) -> None:
+    """In place of a log that was never written, and as the reason why nothing changed."""
+    order(lab)
+    run_id = next(run["run_id"] for run in listed(lab) if run["status"] == "completed")
+    log = lab.api.get(f"/external/runs/{run_id}/turns/1/log")
+    (turn,) = lab.api.get(f"/external/runs/{run_id}").json()["turns"]
+
+    assert (log.status_code, log.json()["message"]) == (410, turn["reason"])
+    assert turn["reason"] == "the lab made this turn up: no agent worked, so it has no log and no change"

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +206,14 @@ def test_a_submodule_stays_as_it_is(tenant: Make, tmp_path: Path, words: str, sa
     assert said is None or said in turn["log"]
     assert "160000 commit" in tree
     assert ("x.txt" in tree) == (said is None)
+
+
+def test_names_that_are_alike_elsewhere_are_remarked_on(tenant: Callable[..., Api], tmp_path: Path) -> None:
+    """They are pushed, for some projects need them; the log names them."""
+    bare = make_repository(tmp_path / "api", {"README.md": "x"})
+    words = "[pathlib.Path(name).write_text('x') for name in ('readme.md', 'n\\u00fc.txt', 'nu\\u0308.txt', 'other')]"
+    _, turn = worked(tenant, tmp_path, str(bare), words)
+
+    assert turn["outcome"] == "completed"
+    line = next(line for line in turn["log"].splitlines() if "as on macOS and Windows: " in line)
+    assert {*line.partition("Windows: ")[2].split(", ")} == {"README.md", "readme.md", "nu\u0308.txt", "n\u00fc.txt"}

@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +15,7 @@ from service.execution.preparation import Preparation
 from service.execution.workspace import Workspace
 from service.store.turns import NOTHING_CHANGED
 from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own
-from tests.service_process import git, make_repository
+from tests.service_process import command, git, make_repository
 
 WORKER = """
 import json, os, pathlib
@@ -215,3 +217,39 @@ def test_a_set_up_that_cannot_be_is_refused() -> None:
     for server in ({}, both, clear, {"command": ["x"], "env": {"A": "b"}}):
         with pytest.raises(ValidationError):
             RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
+
+
+def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Callable[..., tuple[Api, Path]]) -> None:
+    """And the log says so."""
+    api, _ = own(setup={"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
+    run_id = api.start("go")
+
+    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
+    only = "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini"
+    assert only in api.log(run_id)
+
+
+def test_a_rule_gives_servers_only_to_a_program_that_takes_them(tmp_path: Path) -> None:
+    """`apply` refuses it otherwise, and changes nothing."""
+    entry = {"name": "api", "platform": "github", "path": "acme/api", "url": "https://git.example/api"}
+    entry |= {"setup": {"mcp_servers": {"docs": {"url": "https://docs.example/mcp"}}}}
+    model = {"provider": "openai", "key_env": "HOME"}
+    agents = [{"name": name, "preset": name, "model": model} for name in ("aider", "codex")]
+    for name, words in (("aider", "names the agent 'aider', but only agents with the preset"), ("codex", None)):
+        entry["triggers"] = [{"agent": name, "instructions": "go"}]
+        document = {"organizations": [{"name": "Acme", "repositories": [entry]}], "agents": agents}
+        (tmp_path / "setup.json").write_text(json.dumps(document), "utf-8")
+        with pytest.raises(AssertionError, match=words) if words else nullcontext():
+            command(tmp_path / "data", "apply", str(tmp_path / "setup.json"), "--elsewhere")
+
+
+def test_the_command_line_sets_it_and_keeps_it(api: Api) -> None:
+    """Left out it stays as it is; an empty one is none."""
+    path = str(api.service.repositories["acme/api"])
+    add = ("repository", "add", "api", "--org", "acme", "--platform", "github", "--path", "acme/api", "--url", path)
+    given = [
+        api.service.admin(*add, *more)["setup"]
+        for more in (("--setup", '{ run = ["true"], cache = ["deps"] }'), (), ("--setup", "{}"))
+    ]
+
+    assert [one and one["run"] for one in given] == [["true"], ["true"], []]

@@ -105,3 +105,18 @@ def test_more_groups_than_are_told_apart_are_one_line(database: Connections, mon
     last = ask(database, Grouping("repository", is_folded=False)).heads[-1][1]
 
     assert (last.others, last.runs, last.rows) == (2, 18, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "grouping"),
+    [
+        ("repository", Grouping("repository")),
+        ("branch unfolded", Grouping("branch", is_folded=False)),
+        ("", None),
+        ("colour", None),
+    ],
+)
+def test_a_grouping_is_read_as_it_is_written(text: str, grouping: Grouping | None) -> None:
+    """What is not known is no grouping."""
+    assert Grouping.read(text) == grouping
+    assert grouping is None or str(grouping) == text

@@ -2,6 +2,8 @@
 
 from datetime import datetime, timedelta
 
+import pytest
+
 from storage.cache.cache import Cache
 from tests.storage.conftest import NOON, make_run
 
@@ -43,3 +45,19 @@ async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(
         ("acme/busy", 2, 0),
         ("acme/quiet", 1, 0),
     ]
+
+
+async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> None:
+    """By the nearest rank; what has not finished has no duration."""
+    took = (60, 10, 20, 30, 40, 50)
+    runs = [
+        make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=NOON + timedelta(seconds=seconds))
+        for seconds in took
+    ]
+    await cache.store_runs([*runs, make_run(99, "working")], asked_at=NOON)
+
+    (figures,) = await cache.repository_figures(NOON)
+
+    assert (figures.p50_s, figures.p95_s, figures.timed) == (30.0, 60.0, 6)
+    assert (figures.completed, figures.failed, figures.unfinished) == (5, 1, 1)
+    assert figures.success == pytest.approx(5 / 6)

@@ -130,3 +130,20 @@ async def test_a_service_without_results_is_not_asked_for_logs(staged: Staged, b
 
         await scene.shows("This service does not report results of")
         assert not [each.path for each in board.requests if "/runs/" in each.path]
+
+
+@pytest.mark.parametrize("key", ["l", "d", "r"])
+async def test_the_same_letter_opens_a_part_from_the_list_and_on_the_page(staged: Staged, board: Lab, key: str) -> None:
+    """The log is that of the last turn."""
+    fail(board)
+    async with staged() as scene:
+        await to_the_failure(scene)
+        await scene.press(key)
+        shown = scene.text
+
+        await scene.press("C", key)
+
+        assert scene.app.screen.focused_run_id == "run_01JX00037F3KQ9ZT2M3757"
+        assert scene.lines[2:12] == shown.split("\n")[2:12]
+        if key == "l":
+            await scene.shows("turn 2 · ", "Error: no space left on device")

@@ -196,3 +196,29 @@ async def test_a_working_run_says_what_its_agent_does_now(staged: Staged, board:
         board.move(working[0], "completed")
         await scene.sync()
         assert "edits app/dark.py" not in scene.text
+
+
+async def test_findings_and_agents_are_columns_and_unknown_is_not_none(staged: Staged, board: Lab) -> None:
+    """Sorted by severity, filtered and searched; a run whose findings nobody told is counted as unknown."""
+    tell(board)
+    (first, second, third, *_), told = board.runs, board.turns
+    severe = [{"path": "a.py", "title": "Leak", "severity": "blocker"}, {"path": "b.py", "title": "Odd"}]
+    for run_id, findings in ((first, []), (second, severe), (third, None)):
+        board.move(run_id, "completed")
+        told[run_id] = {"agent": "claude", "turns": [turn("Review it.", findings=findings)]}
+    async with staged((200, 50)) as scene:
+        await scene.tick(seconds=1)
+        await scene.press("runs.columns", *"jjjjjjjjj", "space", "enter")
+        assert "findings" in scene.text
+
+        for line, number, cell in (
+            ("finding:blocker", 1, "1 blocker,"),
+            ("finding:none agent:cl*", 1, "no findings"),
+            ("finding:unknown agent:claude", 1, "?"),
+            ("claude", 3, "no findings"),
+        ):
+            await scene.press("slash", "ctrl+u", *line, "enter")
+            await scene.settle()
+            assert scene.table.count == number
+            assert any(cell in row for row in scene.rows), scene.rows[:3]
+            assert ("58 unknown" in scene.text) == (line == "finding:blocker")

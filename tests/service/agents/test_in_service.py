@@ -1,6 +1,7 @@
 """A preset in the whole service: its turns resume, its usage is kept, and its key is nowhere."""
 
 import json
+import shlex
 import subprocess
 from collections.abc import Callable
 from contextlib import closing
@@ -11,8 +12,9 @@ from service.execution.retention import Pruner
 from service.settings import DataFolder
 from service.store.database import Database
 from tests.service.agents.model_server import INPUT, OUTPUT, ModelServer
-from tests.service.conftest import MODEL_KEY, NEEDS_SANDBOX, Own
-from tests.service_process import git
+from tests.service.conftest import MODEL_KEY, NEEDS_SANDBOX, Api, Own
+from tests.service.test_traces import QUICK, Collector
+from tests.service_process import demo_setup, git
 
 
 @NEEDS_SANDBOX
@@ -90,3 +92,47 @@ def test_what_a_program_says_of_itself_is_only_text(own: Own, equipped: Any, tmp
     )
     assert done["summary"] == "? half ? ?  of it"
     assert [api.log(one).count("attempt ") for one in runs] == [1, 1]
+
+
+@NEEDS_SANDBOX
+def test_calls_of_models_and_tools_are_traced_below_their_agent(
+    start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """As OpenTelemetry's conventions for generative AI say, with tokens and times, and without a word of the run."""
+    program, real = tmp_path / "claude", stand_in("claude")
+    used = {"type": "tool_use", "id": "call_1", "name": "Bash", "input": {"command": "echo secret-words"}}
+    done = {"type": "tool_result", "tool_use_id": "call_1", "content": "secret-words", "is_error": True}
+    events = [
+        {"type": "assistant", "message": {"content": [used]}, "timestamp": "2026-01-31T08:00:00Z"},
+        {"type": "user", "message": {"content": [done]}, "timestamp": "2026-01-31T08:00:02Z"},
+    ]
+    lines = "".join(f"echo {shlex.quote(json.dumps(one))}\n" for one in events)
+    program.write_text(f'#!/bin/sh\n{lines}exec {real} "$@"\n')
+    program.chmod(0o755)
+    model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin, "name": "claude-sonnet-4-5"}
+    model |= {"models": ["m"]}  # which the stand-in asks for, whatever its name
+    setup = demo_setup(tmp_path)
+    readable = [str(tmp_path / "npm")]
+    setup["agents"] += [
+        {"name": "helper", "preset": "claude-code", "argv": [str(program)], "model": model, "readable": readable}
+    ]
+    with Collector() as collector:
+        settings = f'[traces]\nendpoint = "{collector.origin}"\n'
+        api = start(setup=setup, settings=settings, environment=QUICK | {"MODEL_KEY": MODEL_KEY})
+        run_id = api.begin("helper", instructions="Remember alfa.")
+        assert api.ended(run_id)["status"] == "completed", api.log(run_id)
+        assert api.service.stop() == 0
+    (agent,), (tool,) = collector.named("invoke_agent helper"), collector.named("execute_tool ran")
+    (call,) = (one for one in collector.spans.values() if one.name.startswith("chat "))
+    told = {one.key: one.value.string_value or one.value.int_value for one in call.attributes}
+
+    assert {call.parent_span_id, tool.parent_span_id} == {agent.span_id}
+    assert collector.spans[agent.parent_span_id.hex()].name == "turn"
+    assert told["gen_ai.provider.name"] == "anthropic"
+    assert told["gen_ai.usage.output_tokens"] == OUTPUT
+    assert told["gen_ai.usage.input_tokens"] == INPUT + told["gen_ai.usage.cache_read.input_tokens"]
+    assert agent.start_time_unix_nano <= call.start_time_unix_nano <= call.end_time_unix_nano
+    assert tool.end_time_unix_nano - tool.start_time_unix_nano == 2_000_000_000
+    assert tool.status.code == 2
+    assert "secret-words" not in str(collector.spans)
+    assert "Remember" not in str([one for one in collector.spans.values() if "gen_ai" in str(one)])

@@ -2,7 +2,7 @@
 
 import json
 from itertools import product
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -235,3 +235,25 @@ def test_a_line_without_an_end_stops_no_reader() -> None:
 
     assert [step.text for step in steps] == ["first", "A line of more than 1 MiB: the raw log has it.", "last"]
     assert before == 0
+
+
+def test_times_and_figures_are_told_where_they_are_known() -> None:
+    """A result names the call that it is the result of."""
+    claude, opencode = (steps_of(cast("PresetName", name), log(name)) for name in ("claude-code", "opencode"))
+    run = [step for step in claude if step.call == "c2"]
+
+    assert [(step.kind, step.at) for step in run] == [("ran", "2026-11-24T17:18:12.500000Z"), ("result", run[0].at)]
+    assert [step.text for step in claude if step.kind == "error"] == [
+        "the model's answer: 529 overloaded; it tries again"
+    ]
+    assert (claude[-1].kind, claude[-1].seconds) == ("ended", 2.193)
+    assert [step.seconds for step in opencode if step.kind == "result"] == [None, 1.62]
+
+
+def test_a_long_log_costs_what_is_new() -> None:
+    """Following it reads no piece twice."""
+    line = json.dumps(claude("assistant", {"type": "text", "text": "x" * 900})).encode() + b"\n"
+    data = line * 3000
+    steps, count = pieces("claude-code", data, at_once=50 * len(line))
+
+    assert (len(steps), count <= 1.1 * len(data)) == (3000, True)
