@@ -113,13 +113,13 @@ async def test_what_reads_for_a_screen_ends_before_the_screen_goes(staged: Stage
 async def test_sixteen_colours_have_a_theme_of_their_own(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Soft hues would all be the same grey there; a theme that was asked for by name is kept."""
+    """Soft hues would all be the same grey there."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLORTERM")
 
     for wanted, theme in (
         ("runwarden", "runwarden-16"),
-        ("runwarden-light", "runwarden-light"),
+        ("runwarden-light", "runwarden-light-16"),
         ("no such theme", "runwarden-16"),
     ):
         settings = settings_for(board.base_url, tmp_path, theme=wanted)
