@@ -97,7 +97,9 @@ class Hand:
     @property
     def rows(self) -> Widget:
         """The list on show."""
-        return self.scene.app.screen.query("CursorView, StatusList, LeadList").first()
+        # The group of what needs you is there before it has rows.
+        lists = self.scene.app.screen.query("CursorView, StatusList, LeadList")
+        return next(each for each in reversed(lists) if each.region)
 
     async def do(self, keys: str, words: str) -> None:
         """The words have to be there for the eyes, not for the hand."""
