@@ -1,17 +1,22 @@
 """A key or token of short life, printed by a command of the operator."""
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import IO, Final
 
 from service.errors import ServiceError
 
 _KEPT_S: Final = 300.0
 """How long it is used before the command is asked again."""
-_LONGEST_S: Final = 60.0
+_LONGEST_S: Final = 20.0
+_LONGEST_OUTPUT: Final = 1 << 16
 _LONGEST_REASON: Final = 300
 _WORD: Final = re.compile(r"[!-~]{1,16384}")
 
@@ -24,8 +29,8 @@ class PrintedKey:
     """What a command prints; threads that ask at the same time share its answer."""
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
-        """`name`: the setting with the command, for errors."""
-        self._name = name
+        """`name`: the setting with the command, such as `key_command`, for errors."""
+        self._name, self._noun = name, name.removesuffix("_command")
         self._command = tuple(command)
         self._key = ""
         self._until = 0.0
@@ -45,22 +50,38 @@ class PrintedKey:
 
     def _printed(self) -> str:
         program = self._command[0]
-        try:
-            done = subprocess.run(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                errors="replace",
-                timeout=_LONGEST_S,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            why = error.strerror if isinstance(error, OSError) else f"it took longer than {_LONGEST_S:g} s"
-            raise NoKeyError(f"{self._name} {program!r} printed no key: {why}") from error
-        key = done.stdout.strip()
-        if done.returncode == 0 and _WORD.fullmatch(key):
+        # Files, since a process that it leaves behind may hold pipes open.
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            try:
+                status = _status(self._command, out, err)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                why = error.strerror if isinstance(error, OSError) else f"it took longer than {_LONGEST_S:g} s"
+                raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why}") from error
+            key, words = (_text(file) for file in (out, err))
+        if status == 0 and _WORD.fullmatch(key):
             return key
-        said = done.stderr.split("\n") if done.returncode else ["its output is not one word"]
-        ended = f"it exited with status {done.returncode}"
+        said = words.split("\n") if status else ["its output is not one word"]
+        ended = f"it exited with status {status}"
         why = next((text.strip() for text in reversed(said) if text.strip()), ended)
-        raise NoKeyError(f"{self._name} {program!r} printed no key: {why[:_LONGEST_REASON]}")
+        raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why[:_LONGEST_REASON]}")
+
+
+def _status(command: Sequence[str], out: IO[bytes], err: IO[bytes]) -> int:
+    """Run a command, and end it with all that it started; return its exit status.
+
+    Raises:
+        OSError: It cannot be started.
+        TimeoutExpired: It took too long.
+    """
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+    try:
+        return process.wait(_LONGEST_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(_LONGEST_OUTPUT).decode("utf-8", "replace").strip()

@@ -63,7 +63,7 @@ class HostEntry(_Entry):
     token_env: VariableName | None = None
     token_ends: date | None = None
     """The day on which the token expires; None to rely on the host's information."""
-    token_command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    token_command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = None
     """Prints a token of short life."""
     app: AppEntry | None = None
     """A GitHub App whose installation has the token."""
@@ -302,7 +302,7 @@ def _host(entry: HostEntry) -> hosts.Host:
         clone_url=entry.clone_url,
         token_env=entry.token_env,
         token_ends=None if entry.token_ends is None else entry.token_ends.isoformat(),
-        token_command=entry.token_command,
+        token_command=entry.token_command or (),
         app=None if entry.app is None else GitHubApp(**entry.app.model_dump()),
     )
 

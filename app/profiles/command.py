@@ -289,7 +289,7 @@ async def check_token(invocation: Invocation, /) -> int:
         ("token", "accepted"),
         ("service", engine.profile.base_url),
         ("token from", origin),
-        ("runs", "allowed" if runs else "not allowed: it needs scope admin"),
+        ("runs", "allowed" if runs else "not allowed: it needs scope runs:read or admin"),
         ("health", "allowed" if health else "not allowed"),
     ]
     invocation.output.record(document, pairs)

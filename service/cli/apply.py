@@ -114,7 +114,7 @@ def status(admin: AdminContext) -> None:
         pauses = maintenance.current(connection)
         address = database.shown
     at_work, slots = sum(one.at_work for one in living), sum(one.concurrency for one in living)
-    is_safe = not (slots or taken or at_work)
+    is_safe = not (slots or at_work)
     sandbox = str(find(settings))
     limits = settings.agent.model_dump()
     names = "executor host pid concurrency at_work sandbox started_at seen_at"

@@ -44,7 +44,7 @@ def run() -> None:
 
 @run.command("list")
 @_org
-@click.option("--status", help="Only of this status.")
+@click.option("--status", type=click.Choice([*OPEN, *FINAL]), help="Only of this status.")
 @click.option("--limit", default=_SHOWN, show_default=True, type=click.IntRange(1))
 @admin_command
 def list_runs(admin: AdminContext, slug: str | None, status: str | None, limit: int) -> None:

@@ -92,8 +92,10 @@ def check_signing(key: Path) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GitCommandError(f"commits cannot be signed: {error}; install ssh-keygen") from error
     if done.returncode:
-        said = one_line(done.stderr.decode("utf-8", "replace"))
-        raise GitCommandError(f"commits cannot be signed with {key}: {said}; it must be readable, without passphrase")
+        words = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip(" @\r")]
+        said = one_line("; ".join(words))
+        needed = "a key in OpenSSH's form without passphrase, which only the service's user may read"
+        raise GitCommandError(f"commits cannot be signed with {key}: {said}; it must be {needed}")
 
 
 def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:

@@ -62,7 +62,7 @@ _PASSING: Final = re.compile(
     | (connection|operation|network)\W+(was\ |is\ )?(refused|reset|closed|timed\ out|aborted|unreachable|too\ slow)
     | no\ route\ to\ host | empty\ reply | hung\ up\ unexpectedly | unexpected(ly)?\ (disconnect|eof|closed)
     | early\ EOF | (recv|send)\ failure | kex_exchange | broken\ pipe | transfer\ closed | was\ not\ closed\ cleanly
-    | handshake\ failed | (gnutls|openssl|ssl)_\w+""",
+    | handshake\ failed | (gnutls|openssl|ssl)_\w+ | connect\ aborted""",
     re.IGNORECASE | re.VERBOSE,
 )
 """Messages about a code host that is down, or about the way to it."""
@@ -95,11 +95,12 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_SSL_KEY": certificate,
     }
     direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    direct = "*" if "*" in re.split(r"[,\s]+", direct) else f"{direct},localhost,127.0.0.1,::1".strip(",")
     return (
         {name: value for name, value in own.items() if value}
         | {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         | {
-            "no_proxy": f"{direct},localhost,127.0.0.1,::1".strip(","),
+            "no_proxy": direct,
             "HOME": str(home),
             "LC_ALL": "C.UTF-8",
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -269,6 +270,8 @@ class GitRunner:
             message = printable(message[-_SHOWN_OUTPUT:])
             if re.search(r"returned error: 30[1-8]\b", message):
                 message += "; the repository has moved, and redirects are not followed: configure its new address"
+            if "CONNECT" in message:
+                message += "; the proxy in HTTPS_PROXY made no connection: check it, its login and what it allows"
             text = f"git {name} failed ({process.returncode}): {message}"
             raise GitCommandError(text, process.returncode, printed, is_passing=is_remote and is_passing(message))
         return printed

@@ -1,5 +1,6 @@
 """Submodules: the service fetches them from the repository's own host, and agents see them as plain files."""
 
+import contextlib
 import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from service.reference import location
 
 LINK: Final = "160000 commit"
 """The mode of a submodule's entry."""
+_POINTER: Final = "^version https://git-lfs.github.com/spec/v1$"
+"""The first line of a file in Git LFS."""
 _MOST: Final = 100
 """Submodules of one checkout, those of submodules included: they may form a loop."""
 
@@ -67,6 +70,9 @@ class Submodules:
                 self.remarks.append(f"the submodule {shown} is not fetched: {error}")
                 continue
             self.filled[shown] = place
+            with contextlib.suppress(GitCommandError):
+                self.git("grep", "--quiet", "-e", _POINTER, sha, "--", git_dir=mirror.git_dir)
+                self.remarks.append(f"the submodule {shown} has files in Git LFS: they stay pointers")
             self.fill(mirror.git_dir, sha, address, tree / path, folder, f"{shown}/")
 
     def changed(self, tree: Path) -> list[str]:
@@ -105,7 +111,8 @@ class Submodules:
             if there is None or there.host != own.host:
                 raise SubmoduleError(f"only those on {own.host} are")
             path = there.path
-        if path.startswith((".", "/")) or not self.may_use(path):
+        # A server may decode and shorten what it is asked for.
+        if "%" in path or {"", ".", ".."} & {*path.split("/")} or not self.may_use(path):
             raise SubmoduleError(f"{path} is outside the organization's groups")
         scheme, _, rest = url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}/{path}.git"

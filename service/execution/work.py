@@ -466,6 +466,9 @@ class TurnWork:
         found = collect(attempt.workspace.tree, self._sandbox.tree_of(attempt.workspace), attempt.secrets.mask)
         for remark in (*found.remarks, *remarks):
             self._log(remark)
+        if found.remarks:
+            unread = (attempt.at_work.key, attempt.turn.attempt, turn_files.UNREAD, "; ".join(found.remarks).encode())
+            self._recorder.write(lambda connection: turn_files.put(connection, *unread))
         if found.findings is None:
             return False
         kept = (attempt.at_work.key, attempt.turn.attempt, turn_files.FINDINGS, packed(self._base, found.findings))

@@ -68,7 +68,7 @@ def probe_api(host: Host, settings: ProbingSettings) -> HostState:
                 # A GitHub Enterprise Server without rate limits has no page for them, but it has one with its versions.
                 answer = ask(base + _GITHUB_VERSIONS, settings.timeout_s, headers=headers)
     except TokenError as error:
-        return HostState("unauthorized", str(error))
+        return HostState("unreachable" if error.is_away else "unauthorized", str(error))
     except HostUnreachableError as error:
         return HostState("unreachable", str(error))
     try:
@@ -155,7 +155,8 @@ class HealthProbes:
             try:
                 verdict = answer.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
-                verdict = HostState("unreachable", f"{host.host} gave no answer within {self._settings.timeout_s:g} s")
+                who = "the answer, or its token, did not come" if host.token_command or host.app else "gave no answer"
+                verdict = HostState("unreachable", f"{host.host}: {who} within {self._settings.timeout_s:g} s")
             # A change is logged with its reason, which callers do not see.
             with self._lock:
                 before, self._last_status[host] = self._last_status.get(host, "ok"), verdict.status

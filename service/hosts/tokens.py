@@ -32,6 +32,11 @@ _REFUSED: Final = frozenset({401, 403, 404})
 class TokenError(HostUnreachableError):
     """A host's token cannot be had now; the text has the reason and the fix."""
 
+    def __init__(self, text: str, *, is_away: bool = False) -> None:
+        super().__init__(text)
+        self.is_away = is_away
+        """Whether GitHub gave no usable answer; otherwise it refused, or the command failed."""
+
 
 def token_of(host: Host, refused: str | None = None) -> str | None:
     """Return a host's token, and another than the `refused` one if there can be; None: none is configured.
@@ -115,7 +120,7 @@ def _explained(app: GitHubApp) -> Iterator[None]:
     except TokenError:
         raise
     except HostUnreachableError as error:
-        raise TokenError(f"there is no token for the GitHub App {app.id}: {error}") from error
+        raise TokenError(f"there is no token for the GitHub App {app.id}: {error}", is_away=True) from error
     except (LookupError, TypeError, ValueError) as error:
         raise TokenError(f"there is no token for the GitHub App {app.id}: its API gave an unknown answer") from error
 
@@ -173,7 +178,7 @@ class _Installation:
         said = str(answer.body.get("message", "")) if isinstance(answer.body, dict) else ""
         text = f"GitHub gave the App {self._app.id} no token: {answer.status} {said}".rstrip()
         cure = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
-        raise TokenError(f"{text}{cure}")
+        raise TokenError(f"{text}{cure}", is_away=answer.status not in _REFUSED)
 
     def _signed(self) -> str:
         try:

@@ -29,7 +29,11 @@ _LONGEST: Final = 2000
 _LONGEST_COLOURED: Final = 500
 """Characters of a line that gets colours: a longer one was not written by hand."""
 _SGR: Final = re.compile(r"\x1b\[([0-9;]*)m")
-_OTHER_SEQUENCES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)")
+_OTHER_SEQUENCES: Final = re.compile(
+    r"\x1b\[(?![0-9;]*m)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[PX^_][^\x1b]*\x1b\\"
+)
+_OWN_LINE: Final = re.compile(r"(?m)^(?=[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9.]+Z )")
+"""The beginning of a line of the service in a log: no colour of a program goes on there."""
 _COLOURS: Final = (
     (token.Comment, "c"),
     (token.Keyword, "k"),
@@ -64,7 +68,7 @@ def markdown(words: str | None) -> Markup:
 def terminal(text: str) -> Markup:
     """Return what a program printed for a terminal, with its eight colours; other sequences are left out."""
     shown, kinds = Markup(""), set[str]()
-    for at, part in enumerate(_SGR.split(_OTHER_SEQUENCES.sub("", text))):
+    for at, part in enumerate(_SGR.split(_OWN_LINE.sub("\x1b[0m", _OTHER_SEQUENCES.sub("", text)))):
         if at % 2 == 0:
             names = " ".join(sorted(kinds))
             shown += (

@@ -131,7 +131,10 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
     kept = turn_files.content(connection, turn, turn_files.FINDINGS)
     reported = None if kept is None else json.loads(kept)
     shown = state
-    if plan is not None and isinstance(plan.status, str) and state == "success" and reported is not None:
+    is_gate = plan is not None and isinstance(plan.status, str) and state == "success"
+    if is_gate and (unread := turn_files.content(connection, turn, turn_files.UNREAD)) is not None:
+        shown, text = "error", f"not all findings could be read: {unread.decode()}"
+    if is_gate and plan is not None and isinstance(plan.status, str) and reported is not None:
         grave = SEVERITIES[: SEVERITIES.index(plan.status) + 1]
         counts = Counter(one["severity"] for one in reported["findings"] if one["severity"] in grave)
         if counts:

@@ -184,7 +184,7 @@ def test_a_token_near_its_end_is_replaced(tmp_path: Path, app_host: AppHost, key
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        (["sh", "-c", "echo one; echo two"], "token_command 'sh' printed no key: its output is not one word"),
+        (["sh", "-c", "echo one; echo two"], "token_command 'sh' printed no token: its output is not one word"),
         (["sh", "-c", "echo 'vault: sealed' >&2; exit 2"], "there is no token for h: .*: vault: sealed"),
     ],
 )

@@ -168,6 +168,7 @@ def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: M
             {"inner": (f"{host.url}/acme/inner.git", head), "loop": ("../lib.git", git("rev-parse", "main", cwd=lib))},
         )
         modules = {"vendor/lib": ("../lib.git", git("rev-parse", "main", cwd=lib))}
+        modules |= {"vendor/out": (f"{host.url}/acme/../inner.git", head), "vendor/dot": ("../%2e%2e/inner.git", head)}
         link(bare, modules | {"vendor/far": ("https://elsewhere.example/x.git", head)})
         words = "print('seen:', pathlib.Path('vendor/lib/inner/inner.txt').read_text())\n"
         words += "pathlib.Path('vendor/lib/code.c').write_text('y')\npathlib.Path('own.txt').write_text('o')"
@@ -176,6 +177,8 @@ def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: M
     assert turn["outcome"] == "completed", (turn["reason"], turn["log"])
     assert "seen: deep" in turn["log"]
     assert "the submodule vendor/far is not fetched: only those on 127.0.0.1 are" in turn["log"]
+    assert "the submodule vendor/out is not fetched: acme/../inner is outside" in turn["log"]
+    assert "the submodule vendor/dot is not fetched: acme/%2e%2e/inner is outside" in turn["log"]
     assert "files in submodules are not committed: vendor/lib\n" in turn["log"]
     changed = git("diff", "--name-only", "main", turn["branch"], cwd=bare).split()
     assert changed == ["own.txt"]

@@ -39,6 +39,21 @@ def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Start, t
     assert (status(api)["maintenance"], status(api)["safe_to_stop"]) == (None, False)
 
 
+def test_a_turn_that_is_interrupted_in_maintenance_goes_on_afterwards(start: Start, tmp_path: Path) -> None:
+    """Meanwhile nothing is at work, it is safe to stop, and the run says why it does not go on."""
+    api, go_on = start(settings='[execution]\nsandbox = "none"\n'), tmp_path / "go-on"
+    run_id = at_work(api, go_on)
+    api.service.admin("maintenance", "New disks.")
+    api.service.kill()
+    api.service.restart()
+    eventually(lambda: status(api)["workers"] and status(api)["safe_to_stop"], "nothing is at work")
+    eventually(lambda: reason(api, run_id).startswith("it was interrupted, and goes on when"), "it says why it waits")
+    go_on.touch()
+    api.service.admin("maintenance", "--end")
+
+    assert api.ended(run_id)["status"] == "completed"
+
+
 def test_a_drained_machine_begins_nothing_until_its_worker_is_started_again(start: Start, tmp_path: Path) -> None:
     """The command returns once nothing is at work there."""
     api, go_on = start(settings='[execution]\nsandbox = "none"\n'), tmp_path / "go-on"

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from service.egress.proxy import EgressProxy, Reporter
-from service.execution.git import GitRunner, login
+from service.execution.git import GitRunner, environment, login
 from service.mail.sender import MailMessage, SmtpRelay
 from service.network import CLIENT_CERT_VARIABLE, Host, ProxyError, connect, proxy_of
 from service.settings import SmtpSettings
@@ -127,6 +127,14 @@ def test_an_endpoint_of_events_that_only_the_proxy_can_look_up_is_reached_by_nam
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")
 
     assert addresses_of(f"https://{NAME}/hook", []) == [(NAME, 443)]
+
+
+def test_git_obeys_the_star_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It knows it only by itself."""
+    monkeypatch.setenv("NO_PROXY", "git.corp, *")
+    assert environment(tmp_path)["no_proxy"] == "*"
+    monkeypatch.setenv("NO_PROXY", "git.corp")
+    assert environment(tmp_path)["no_proxy"] == "git.corp,localhost,127.0.0.1,::1"
 
 
 def test_mail_goes_through_the_proxy_where_it_is_set(monkeypatch: pytest.MonkeyPatch, certificate: Certificate) -> None:

@@ -4,7 +4,7 @@ const log = document.querySelector("[data-log]");
 
 // As terminal() in text.py does it.
 function colour(words, text) {
-  const parts = text.replace(/\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)/g, "").split(/\x1b\[([0-9;]*)m/);
+  const parts = text.replace(/\x1b\[(?![0-9;]*m)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[PX^_][^\x1b]*\x1b\\/g, "").replace(/^(?=\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:[\d.]+Z )/gm, "\x1b[0m").split(/\x1b\[([0-9;]*)m/);
   let bold = false, tint = "";
   parts.forEach((part, at) => {
     if (at % 2 === 0) {

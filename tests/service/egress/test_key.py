@@ -6,6 +6,7 @@ import pytest
 
 from service.agents.options import ModelAccess
 from service.egress.key import ModelKey, NoKeyError
+from tests.waiting import eventually
 
 
 def key_of(**source: object) -> ModelKey:
@@ -55,3 +56,14 @@ def test_a_command_that_fails_says_why(command: list[str], why: str) -> None:
     """In its own last line, if it has one."""
     with pytest.raises(NoKeyError, match=why):
         key_of(key_command=command).get()
+
+
+def test_what_a_command_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path) -> None:
+    """It may hold the command's output open."""
+    key = key_of(key_command=["sh", "-c", f"sleep 300 & echo $! > '{tmp_path}/pid'; echo sk-1"])
+
+    assert key.get() == "sk-1"
+    left = int((tmp_path / "pid").read_text())
+    eventually(
+        lambda: not Path(f"/proc/{left}").exists() or "Z" in Path(f"/proc/{left}/stat").read_text(), "it has ended"
+    )

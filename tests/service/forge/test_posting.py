@@ -10,7 +10,7 @@ import pytest
 from service.forge.client import ForgeError
 from service.forge.handlers import Subject
 from service.forge.review import post_review
-from service.store import runs
+from service.store import runs, turn_files
 from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
@@ -118,6 +118,20 @@ def test_a_status_fails_on_findings_as_grave_as_was_set(desk: Desk, limit: bool 
     assert states(desk.server) == [shown]
     assert ("found 1 major: Login fixed" in str(desk.server.statuses)) == (shown == "failure")
     assert desk.posting(run_id, "review").state == "posted"
+
+
+@ONE_FORGE
+def test_a_gate_is_not_open_for_findings_that_could_not_be_read(desk: Desk) -> None:
+    """The status says so; without the gate it says that the turn completed."""
+    for limit, shown in (("blocker", "error"), (True, "success")):
+        desk.plan(EVERYTHING | {"status": limit})
+        run_id = desk.begin(branch=f"agent/{shown}")
+        with desk.database.write() as connection:
+            turn_files.put(connection, (run_id, 1), 1, turn_files.UNREAD, b"findings.json is not used: no JSON")
+        desk.end(run_id, commit=shown[0] * 40, branch=f"agent/{shown}")
+        desk.post()
+
+        assert [*desk.server.shown(shown[0] * 40).values()] == [shown]
 
 
 @pytest.mark.parametrize(
