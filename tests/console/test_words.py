@@ -189,9 +189,9 @@ def test_an_outage_is_one_sentence_that_counts() -> None:
     limited = link_notice(replace(down, error_kind="rate_limited"), NOON, replace(wait, reason="rate_limit"))
 
     assert titles == [
-        "No answer for 46s; asking again in 12s (r: now)",
-        "No answer for 51s; asking again in 7s (r: now)",
-        "No answer for 58s; asking again (r: now)",
+        "No answer for 46s; asking again in 12s (^r: now)",
+        "No answer for 51s; asking again in 7s (^r: now)",
+        "No answer for 58s; asking again (^r: now)",
     ]
     assert limited is not None
     assert limited.title == "The organization's rate limit is spent (429); asking again in 12s"
