@@ -72,6 +72,7 @@ def hungry():
 
 def threads():
     for _ in range(1000): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    forever()
 
 def sockets():
     # Each process has few, sockets or pipes; all of either kind would be allowed, and together they are too many.
