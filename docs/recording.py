@@ -184,7 +184,8 @@ def moving(frames: list[tuple[str, float]], target: Path) -> None:
         for number, (svg, seconds) in enumerate(frames):
             picture = f"{name}/{number:03}.png"
             subprocess.run(["rsvg-convert", "-w", str(WIDTH), "-o", picture], input=svg.encode(), check=True)
-            arguments += ["-d", str(round(seconds * 1000)), picture]
+            # A film has no frame without a duration.
+            arguments += ["-d", str(max(1, round(seconds * 1000))), picture]
         subprocess.run(["img2webp", "-loop", "0", "-lossless", *arguments, "-o", target], check=True)
 
 
