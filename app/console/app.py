@@ -340,9 +340,9 @@ class RunwardenApp(BaseApp[None]):
 
     def notify(self, message: str, **options: Any) -> None:
         """Show a toast; one from a form, which has no session, is kept for the key as well."""
-        notices = self.session.notices
-        if not (notices and notices[0].text.endswith(message)):
-            notices.appendleft(ShownNotice(message, None, self.clock() + timedelta(seconds=TOAST_S)))
+        notices, text = self.session.notices, safe_text(message)
+        if not (notices and notices[0].text.endswith(text)):
+            notices.appendleft(ShownNotice(text, None, self.clock() + timedelta(seconds=TOAST_S)))
         super().notify(message, **options)
 
     def action_help(self) -> None:

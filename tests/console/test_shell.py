@@ -178,6 +178,8 @@ async def test_a_toast_covers_neither_rows_nor_the_reply_nor_the_keys(staged: St
 async def test_a_key_opens_what_a_toast_is_about(staged: Staged) -> None:
     """The run, or the row on another screen; if it is about nothing in particular, all of it is shown."""
     async with staged(SMALL) as scene:
+        scene.app.notify("branch \x1b[2J gone")
+        assert "\x1b" not in scene.app.session.notices[0].text
         scene.app.session.notices.clear()
         await scene.press("N")
         assert scene.toasts[-1] == "There was no notice yet."
