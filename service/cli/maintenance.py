@@ -67,9 +67,10 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
             count = sum(one.at_work for one in left)
             if not left:
                 break
-            if count != shown:
+            # A worker that still offers slots has not counted its turns since the drain.
+            if count != shown and not any(one.concurrency for one in left):
                 click.echo(f"{machine}: {plural(count, 'turn')} still at work", err=True)
-            shown = count
+                shown = count
             time.sleep(_LOOK_S)
     admin.show({"host": machine, "drained": len(mine)}, [f"{machine}: nothing is at work; its workers can be stopped"])
 
