@@ -24,7 +24,7 @@ from service.hosts.health import HealthProbes
 from service.lab.endpoints import install_lab
 from service.mail.sender import mailer_of
 from service.observability.log import Masks
-from service.observability.metrics import ServiceMetrics, operators_token
+from service.observability.metrics import ServiceMetrics
 from service.observability.requests import RequestObserver
 from service.observability.traces import open_tracer
 from service.page.app import with_page
@@ -103,8 +103,6 @@ class RunningService:
                 wake=_waking(worker, database),
                 folder=self._folder,
                 accounts=OwnAccounts(database),
-                metrics_token=operators_token(settings.metrics.token_env, os.environ),
-                operator_token=operators_token(settings.page.operator_token_env, os.environ),
                 tracer=tracer,
             )
             listener = self._bind()
