@@ -20,6 +20,7 @@ from service.api.protocol import protocol, warn_once
 from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
+from service.hosts import rotation
 from service.hosts.health import HealthProbes
 from service.lab.endpoints import install_lab
 from service.mail.sender import mailer_of
@@ -85,6 +86,7 @@ class RunningService:
             database.migrate()
             self._folder.note_database(None if database.is_sqlite else database.shown)
             mask_known(database, masks)
+            rotation.use(database)
             tracer.instrument_database(database)
             worker = None
             if self._options.executes:
