@@ -102,7 +102,18 @@ class RunSync:
         try:
             held = await self.cache.active_runs()
             await self._head(answers)
-            await self._sweeps(answers)
+            # All runs of the active statuses, and a page of each status of which it is not known whether it ends.
+            for status in (*ACTIVE_STATUSES, *await self.cache.unsettled_statuses()):
+                # No filter can request runs without a status, and a service may refuse to filter by one that it shows.
+                if not status:
+                    answers.unswept.add(status)
+                    continue
+                try:
+                    await self._sweep(status, answers)
+                except RejectedError:
+                    if status in ACTIVE_STATUSES:
+                        raise
+                    answers.unswept.add(status)
             missing = [run for run in held if run.run_id not in answers.seen and run.status not in answers.unswept]
             await self._confirm(missing, is_whole=answers.is_whole)
             await self._missed_turns([run_id for part in answers.changes for run_id in part.updated])
@@ -185,20 +196,6 @@ class RunSync:
         answers.is_whole = walk.ended and pages == 1 and not walk.dropped
 
     # Active runs
-
-    async def _sweeps(self, answers: RefreshAnswers) -> None:
-        """Read all runs of the active statuses, and a page of each status of which it is not known whether it ends."""
-        for status in (*ACTIVE_STATUSES, *await self.cache.unsettled_statuses()):
-            # No filter can request runs without a status, and a service may refuse to filter by one that it shows.
-            if not status:
-                answers.unswept.add(status)
-                continue
-            try:
-                await self._sweep(status, answers)
-            except RejectedError:
-                if status in ACTIVE_STATUSES:
-                    raise
-                answers.unswept.add(status)
 
     async def _sweep(self, status: str, answers: RefreshAnswers) -> None:
         is_named = status in ACTIVE_STATUSES

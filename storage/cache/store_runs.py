@@ -353,7 +353,15 @@ class RunMerge(Struct, frozen=True):
         self, changed: Mapping[int, ArrivedRun], seen_at_us: Mapping[int, int], asked_us: int
     ) -> tuple[tuple[StatusTransition, ...], tuple[str, ...]]:
         """Merge changed runs; return the changes of status, and the ids of the others."""
-        held = self._held(list(changed))
+        held = {
+            number: _Held(status, created_us, updated_us, TurnTimes(*turns))
+            for some in _chunks(list(changed))
+            for number, status, created_us, updated_us, *turns in self.connection.execute(
+                "SELECT id, status, created_us, updated_us, active_since_us, worked_us, took_us FROM runs"
+                f" WHERE id IN ({_marks(some)})",
+                some,
+            ).fetchall()
+        }
         columns = {number: _columns(run, updated_us) for number, (run, updated_us, _) in changed.items()}
         for number, row in columns.items():
             before = held[number]
@@ -416,17 +424,6 @@ class RunMerge(Struct, frozen=True):
     def _note_newest(self, repository: str, created_us: int) -> None:
         if created_us > self.newest.get(repository, NO_TIME_US - 1):
             self.newest[repository] = created_us
-
-    def _held(self, numbers: Sequence[int]) -> dict[int, _Held]:
-        return {
-            number: _Held(status, created_us, updated_us, TurnTimes(*turns))
-            for some in _chunks(numbers)
-            for number, status, created_us, updated_us, *turns in self.connection.execute(
-                "SELECT id, status, created_us, updated_us, active_since_us, worked_us, took_us FROM runs"
-                f" WHERE id IN ({_marks(some)})",
-                some,
-            ).fetchall()
-        }
 
     def _keep(self, numbered: Iterable[tuple[int, ArrivedRun]], asked_us: int) -> None:
         bodies: list[str | int] = []
