@@ -9,7 +9,7 @@ from storage.cache.polls import run_clock_ahead
 from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
-from storage.database import immediate, snapshot
+from storage.database import snapshot
 from storage.records.following import (
     PinnedRun,
     StatusChange,
@@ -32,36 +32,33 @@ _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p
 def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
     """Follow a run until it ends; nothing changes if it is followed already."""
     at_us = to_us(at)
-    with immediate(connection):
-        # A followed run is shown with the figures of its repository.
-        make_index(connection, "repository")
-        connection.execute(
-            "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(run_id), at_us)
-        )
-        connection.execute(
-            "DELETE FROM pins WHERE pinned_us < :before AND run_id IN"
-            " (SELECT run_id FROM runs WHERE is_final AND updated_us < :before)",
-            {"before": at_us - PIN_KEPT // timedelta(microseconds=1)},
-        )
-        connection.execute(
-            "DELETE FROM pins WHERE run_id NOT IN (SELECT run_id FROM pins ORDER BY pinned_us DESC LIMIT ?)", (PIN_CAP,)
-        )
+    # A followed run is shown with the figures of its repository.
+    make_index(connection, "repository")
+    connection.execute(
+        "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(run_id), at_us)
+    )
+    connection.execute(
+        "DELETE FROM pins WHERE pinned_us < :before AND run_id IN"
+        " (SELECT run_id FROM runs WHERE is_final AND updated_us < :before)",
+        {"before": at_us - PIN_KEPT // timedelta(microseconds=1)},
+    )
+    connection.execute(
+        "DELETE FROM pins WHERE run_id NOT IN (SELECT run_id FROM pins ORDER BY pinned_us DESC LIMIT ?)", (PIN_CAP,)
+    )
 
 
 def _unpin(connection: sqlite3.Connection, run_id: str) -> bool:
     """Unfollow a run; return whether it was followed."""
-    with immediate(connection):
-        gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
+    gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
     return gone.rowcount > 0
 
 
 def _unpin_ended(connection: sqlite3.Connection) -> int:
     """Unfollow runs that have ended or are gone; return their number."""
-    with immediate(connection):
-        gone = connection.execute(
-            "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
-            " AND NOT r.is_final AND r.presence <> 'lost')"
-        )
+    gone = connection.execute(
+        "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
+        " AND NOT r.is_final AND r.presence <> 'lost')"
+    )
     return gone.rowcount
 
 
@@ -94,14 +91,13 @@ def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
 
 def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:
     """Store the watermark for the next report, of any process; it never goes back."""
-    with immediate(connection):
-        connection.execute(
-            "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
-            " transition_id = max(transition_id, excluded.transition_id), run = max(run, excluded.run),"
-            " kept_us = max(kept_us, excluded.kept_us)"
-            " WHERE excluded.transition_id > transition_id OR excluded.run > mark.run",
-            (here.transition, here.run, to_us(at)),
-        )
+    connection.execute(
+        "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
+        " transition_id = max(transition_id, excluded.transition_id), run = max(run, excluded.run),"
+        " kept_us = max(kept_us, excluded.kept_us)"
+        " WHERE excluded.transition_id > transition_id OR excluded.run > mark.run",
+        (here.transition, here.run, to_us(at)),
+    )
 
 
 def _changes(
