@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, validate_call
 
 from app.actions import command_retry
-from app.actions.command_writes import rehearse
+from app.actions.command_writes import sent_once
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
 from app.automations.proposals import PROPOSALS, propose
 from app.cli import Format
@@ -232,7 +232,7 @@ class Tools:
             async with call.writer(dry_run=True) as engine:
                 run: Any = None if about is None else await RunLookup(engine).named(about)
                 request, key = (request_of(run), "") if request_of else await _retry(engine, run)
-                await rehearse(engine, request, key=key or None, again=False)
+                await sent_once(engine.actions.rehearse(request, key=key or None), request, key)
                 decision, is_new = await propose(engine, request, run, key)
             approve = f"{call.command_line} automations approve {decision.decision_id}"
             how = f"The user approves or rejects it in the console's inbox, or approves it with: {approve}"
