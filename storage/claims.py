@@ -161,7 +161,11 @@ def _is_other(one: str, other: str) -> bool:
 def _started(pid: int) -> str | None:
     """When the process started; None: it does not exist, or is a zombie."""
     if not (PROC / "self" / "stat").exists():
-        return _start_from_ps(pid)
+        output = _output_of("ps", "-o", "state=,lstart=", "-p", str(pid))
+        if output is None:
+            return NOT_TOLD
+        state, _, started = output.strip().partition(" ")
+        return None if not started or state.startswith("Z") else started.strip()
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -169,14 +173,6 @@ def _started(pid: int) -> str | None:
     # The command's name may contain anything, brackets and spaces too.
     fields = stat.rpartition(")")[2].split()
     return None if fields[_STATE_FIELD] in {"Z", "X"} else fields[_STARTED_FIELD]
-
-
-def _start_from_ps(pid: int) -> str | None:
-    output = _output_of("ps", "-o", "state=,lstart=", "-p", str(pid))
-    if output is None:
-        return NOT_TOLD
-    state, _, started = output.strip().partition(" ")
-    return None if not started or state.startswith("Z") else started.strip()
 
 
 @cache

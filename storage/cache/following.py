@@ -29,7 +29,7 @@ _RUN: Final = "r.run_id, r.repository, r.branch"
 _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
 
 
-def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
+def pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
     """Follow a run until it ends; nothing changes if it is followed already."""
     at_us = to_us(at)
     # A followed run is shown with the figures of its repository.
@@ -47,13 +47,13 @@ def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
     )
 
 
-def _unpin(connection: sqlite3.Connection, run_id: str) -> bool:
+def unpin(connection: sqlite3.Connection, run_id: str) -> bool:
     """Unfollow a run; return whether it was followed."""
     gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
     return gone.rowcount > 0
 
 
-def _unpin_ended(connection: sqlite3.Connection) -> int:
+def unpin_ended(connection: sqlite3.Connection) -> int:
     """Unfollow runs that have ended or are gone; return their number."""
     gone = connection.execute(
         "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
@@ -62,7 +62,7 @@ def _unpin_ended(connection: sqlite3.Connection) -> int:
     return gone.rowcount
 
 
-def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
+def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     """The followed runs: active ones first, each group by when it was followed."""
     with snapshot(connection):
         pins = connection.execute(
@@ -79,7 +79,7 @@ def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     return tuple(sorted(runs, key=lambda pinned: pinned.row is None or pinned.row.is_final))
 
 
-def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
+def saved_watermark(connection: sqlite3.Connection) -> Watermark:
     """The stored watermark; without one, everything held now counts as reported."""
     with snapshot(connection):
         kept = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
@@ -89,7 +89,7 @@ def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
         return Watermark(transition, run, from_us(kept_us))
 
 
-def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:
+def save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:
     """Store the watermark for the next report, of any process; it never goes back."""
     connection.execute(
         "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
@@ -100,7 +100,7 @@ def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetim
     )
 
 
-def _changes(
+def changes(
     connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = CHANGES_CAP
 ) -> StatusChanges:
     """Changes of status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
@@ -128,7 +128,7 @@ def _changes(
     return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here)
 
 
-def _newest_creation(connection: sqlite3.Connection) -> datetime | None:
+def newest_creation(connection: sqlite3.Connection) -> datetime | None:
     """The creation of the newest run, by the service's clock; None: no run with a time was ever held."""
     (newest_us,) = connection.execute("SELECT max(newest_us) FROM repositories").fetchone()
     return None if newest_us in {None, NO_TIME_US} else from_us(newest_us)
@@ -143,13 +143,13 @@ def _watermark(connection: sqlite3.Connection) -> Watermark:
 class FollowStore(ThreadedStore):
     """Pins and the watermark, in the cache's file; every method may raise `StorageError`."""
 
-    pin = writes(_pin)
-    unpin = writes(_unpin)
-    unpin_ended = writes(_unpin_ended)
-    pins = reads(_pins)
-    watermark = reads(_saved_watermark)
-    save_watermark = writes(_save_watermark)
-    changes = reads(_changes)
-    newest_creation = reads(_newest_creation)
+    pin = writes(pin)
+    unpin = writes(unpin)
+    unpin_ended = writes(unpin_ended)
+    pins = reads(pins)
+    watermark = reads(saved_watermark)
+    save_watermark = writes(save_watermark)
+    changes = reads(changes)
+    newest_creation = reads(newest_creation)
     past_stuck = reads(stuck.past_stuck)
     stuck_runs = reads(stuck.stuck_runs)
