@@ -151,7 +151,12 @@ class RunSync:
         If it is not, a gap stays for the backfill. A list out of order completes nothing.
         """
         if walk.runs == 0:
-            await self._compare_clocks(walk, stored)
+            if await self.hear_clock():
+                walk.known = next(iter((await self.cache.coverage()).ranges), None)
+            if (ahead := self._client.budget.heard_ahead) is not None:
+                # Claim nothing while the list has runs of the future: newer ones may be listed below them.
+                present, runs = self.clock() + ahead + CLOCK_STEP, stored.page.runs
+                walk.order.is_odd = any(run.created_at is not None and run.created_at > present for run in runs)
         walk.step(stored, await self.cache.unwalked([run.run_id for run in stored.page.runs]))
         if walk.refuted:
             # It is another history.
@@ -167,16 +172,6 @@ class RunSync:
         """Take claims back if the last answer's date says that the service's clock was set back; return whether."""
         ahead = self._client.budget.heard_ahead
         return ahead is not None and await self.cache.compare_clocks(ahead)
-
-    async def _compare_clocks(self, walk: Walk, stored: StoredPage) -> None:
-        """Claim nothing while the list has runs of the future: newer ones may be listed below them."""
-        if await self.hear_clock():
-            walk.known = next(iter((await self.cache.coverage()).ranges), None)
-        ahead = self._client.budget.heard_ahead
-        if ahead is None:
-            return
-        present = self.clock() + ahead + CLOCK_STEP
-        walk.order.is_odd = any(run.created_at is not None and run.created_at > present for run in stored.page.runs)
 
     async def _head(self, answers: RefreshAnswers) -> None:
         """Read the newest page; the very first time, enough pages to fill the screen."""

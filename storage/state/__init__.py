@@ -79,7 +79,7 @@ _CURE: Final = "Put it back, or end Runwarden and start it again: then every aut
 Decide = Callable[[RuleHistory], Verdict]
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def version(connection: sqlite3.Connection) -> int:
     """Return a number that changes whenever anything that a screen shows of this file changes; leases are not shown."""
     found = connection.execute(
         "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
@@ -167,7 +167,7 @@ class State(ThreadedStore):
     marks = reads(deliveries.marks)
     mark = writes(deliveries.mark)
     undo = writes(deliveries.undo)
-    data_version = reads(_version)
+    data_version = reads(version)
     lease_until = reads(claims.lease_until)
     lease_owner = reads(claims.lease_owner)
     release_lease = writes(claims.release_lease)
