@@ -18,7 +18,7 @@ from service.clock import rfc3339
 from service.hosts.onboarding import Onboarding, OnboardingError, ProjectKey
 from service.mail.message import checked_address
 from service.mail.sender import MailSender
-from service.reference import checked_path
+from service.reference import PLATFORMS, checked_path
 from service.store import audit, hosts, invitations, organizations, repositories, trials
 from service.store.invitations import Invitation
 
@@ -191,7 +191,7 @@ def _health(context: Context, caller: Caller) -> dict[str, object]:
     body: dict[str, dict[str, str]] = {}
     for host in connected:
         body[host.platform] = {"status": health[host.platform].status}
-        if host.platform == "gitlab":
+        if PLATFORMS[host.platform].names_host:
             body[host.platform] |= {"host": host.host} | ({"group": host.group} if host.group else {})
     return {"code_hosting": body}
 

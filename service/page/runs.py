@@ -25,7 +25,7 @@ from service.findings.document import SEVERITIES
 from service.page import text
 from service.page.site import HEADERS, between, leads_to, page
 from service.page.visitor import Anybody, Form, RunReader, RunWriter, Visitor, Writer
-from service.reference import location
+from service.reference import PLATFORMS, Platform, location
 from service.store import postings, repositories, runs, turn_files, turns
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import Run
@@ -80,7 +80,12 @@ class _Row:
         # A page on another port than the repository's may be anything.
         if where is None or not where.host or re.search(r"//[^/]*:\d+(/|$)", self.stored.url):
             return None
-        return f"https://{where.host}/{where.path}{'/-' if self.stored.platform == 'gitlab' else ''}"
+        return f"https://{where.host}/{where.path}{'/-' if self.platform.has_groups else ''}"
+
+    @property
+    def platform(self) -> Platform:
+        """The kind of its code host."""
+        return PLATFORMS[self.stored.platform]
 
 
 @router.get("/runs")
