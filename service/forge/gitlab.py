@@ -132,16 +132,10 @@ class GitLab:
         """Replace the text of one of the service's notes."""
         self._http.document("PUT", f"{self._project}/merge_requests/{number}/notes/{review.id}", {"body": body})
 
-    def update_comment(self, number: int, thread: Thread, body: str) -> None:
-        """Replace the text of a discussion's first note, which the service wrote."""
-        self._http.document("PUT", f"{self._discussion(number, thread)}/notes/{thread.comment_id}", {"body": body})
-
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a discussion as resolved, or as open again."""
-        self._http.document("PUT", self._discussion(number, thread), {"resolved": is_resolved})
-
-    def _discussion(self, number: int, thread: Thread) -> str:
-        return f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
+        endpoint = f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
+        self._http.document("PUT", endpoint, {"resolved": is_resolved})
 
 
 def _merge_request(document: Mapping[str, Any]) -> PullRequest:

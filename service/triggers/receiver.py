@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Final
 
 import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS, Clock
 from service.errors import ServiceError
-from service.reference import branch_fault
+from service.reference import PLATFORMS, branch_fault
 from service.settings import Settings
 from service.store import agents, audit, deliveries, organizations, repositories, runs, turns
 from service.store.database import Database, one_at_a_time
@@ -20,8 +19,6 @@ from service.store.runs import InactiveOrganizationError, Run, TurnRequest
 from service.text import one_line, plural
 from service.triggers.events import CLOSED, COMMENT, FAILED, PullRequestEvent
 from service.triggers.rules import TriggerRule
-
-_MARKS: Final = {"github": "#", "gitlab": "!"}
 
 
 class UnknownRepositoryError(ServiceError):
@@ -299,7 +296,7 @@ def _request(
     subject: PullRequestKey, repository: Repository, rule: TriggerRule, delivery: WebhookDelivery
 ) -> TurnRequest:
     event = delivery.event
-    named = f"pull request {_MARKS[subject.platform]}{event.number}, commit {event.head_sha}"
+    named = f"pull request {PLATFORMS[subject.platform].mark}{event.number}, commit {event.head_sha}"
     about = {"number": event.number, "head": event.head, "base": event.base, "commit": event.head_sha}
     origin: dict[str, object] = {"event": event.kind, "delivery": delivery.id} | about
     parts = [rule.instructions]
