@@ -10,7 +10,7 @@ from service.forge.client import (
     ForgeError,
     ForgeHttp,
     NewPullRequest,
-    PostedReview,
+    PostedText,
     PullRequest,
     ReviewComment,
     Thread,
@@ -102,10 +102,10 @@ class GitHub:
             return
         self._http.document("POST", f"{self._repository}/statuses/{commit}", document | url)
 
-    def reviews(self, number: int) -> list[PostedReview]:
+    def reviews(self, number: int) -> list[PostedText]:
         """Return all reviews with their bodies."""
         found = self._http.pages(f"{self._repository}/pulls/{number}/reviews")
-        return [PostedReview(str(one["id"]), str(one.get("body") or ""), _login(one.get("user"))) for one in found]
+        return [_posted(one) for one in found]
 
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
@@ -123,13 +123,21 @@ class GitHub:
         document = {"commit_id": commit, "event": "COMMENT", "body": said, "comments": [*map(_comment, comments)]}
         self._http.document("POST", f"{self._repository}/pulls/{number}/reviews", document)
 
-    def update_review(self, number: int, review: PostedReview, body: str) -> None:
+    def update_review(self, number: int, review: PostedText, body: str) -> None:
         """Replace the text of one of the service's reviews."""
         self._http.document("PUT", f"{self._repository}/pulls/{number}/reviews/{review.id}", {"body": body})
 
-    def update_comment(self, _number: int, thread: Thread, body: str) -> None:
-        """Replace the text of a thread's first comment, which the service wrote."""
-        self._http.document("PATCH", f"{self._repository}/pulls/comments/{thread.comment_id}", {"body": body})
+    def comments(self, issue: int) -> list[PostedText]:
+        """Return the comments on an issue, oldest first."""
+        return [_posted(one) for one in self._http.pages(f"{self._repository}/issues/{issue}/comments")]
+
+    def comment(self, issue: int, body: str) -> PostedText:
+        """Comment on an issue."""
+        return _posted(self._http.document("POST", f"{self._repository}/issues/{issue}/comments", {"body": body}))
+
+    def update_comment(self, _issue: int, comment: PostedText, body: str) -> None:
+        """Replace the text of one of the service's comments."""
+        self._http.document("PATCH", f"{self._repository}/issues/comments/{comment.id}", {"body": body})
 
     def resolve(self, _number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a thread as resolved, or as open again."""
@@ -210,6 +218,11 @@ def _comment(comment: ReviewComment) -> dict[str, object]:
     if comment.start_line is not None and comment.start_line < comment.line:
         document |= {"start_line": comment.start_line, "start_side": "RIGHT"}
     return document
+
+
+def _posted(document: Mapping[str, Any]) -> PostedText:
+    text, url = str(document.get("body") or ""), document.get("html_url")
+    return PostedText(str(document.get("id")), text, _login(document.get("user")), str(url) if url else None)
 
 
 def _login(user: object) -> str:

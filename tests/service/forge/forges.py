@@ -40,10 +40,11 @@ class Change:
 
 @dataclass
 class Note:
-    """The text of a review, or the comment that begins a thread at a line."""
+    """The text of a review, a comment on an issue, or the comment that begins a thread at a line."""
 
     id: int
     change: int
+    """Its number, or the issue's."""
     body: str
     author: str
     path: str = ""
@@ -74,6 +75,10 @@ class Forge(Server):
         """Commit, context and what was said, oldest first."""
         self.reviews: list[Note] = []
         self.threads: list[Note] = []
+        self.issues = {7}
+        """By their numbers."""
+        self.comments: list[Note] = []
+        """Those on issues."""
         self.before: Hook = lambda _: None
         """Called when nothing was done yet; a step is the answer, and nothing is done."""
         self.after: Hook = lambda _: None
@@ -165,6 +170,16 @@ class Forge(Server):
         (self.threads if path else self.reviews).append(made)
         return made
 
+    def comments_of(self, number: str) -> list[Note]:
+        issue = found([*self.issues], lambda one: str(one) == number)
+        return [one for one in self.comments if one.change == issue]
+
+    def comment(self, number: str, body: str, account: str) -> Note:
+        """Comment on an issue, also as a person would do it."""
+        self.comments_of(number)
+        self.comments.append(Note(self.number(), int(number), body, account))
+        return self.comments[-1]
+
     def status(self, sha: str, state: str, states: set[str], text: str, longest: int) -> None:
         if sha not in self.branches.values():
             raise RefusedError(422, {"message": f"No commit found for SHA: {sha}"})
@@ -208,8 +223,12 @@ class GitHubServer(Forge):
                     account, title, branch, base, given.get("body") or "", draft=given.get("draft", False)
                 )
                 return 201, self._shown(made)
-            case ("PATCH", "pulls", "comments", number):
-                found(self.threads, lambda one: str(one.id) == number).body = text(given, "body")
+            case ("GET", "issues", number, "comments"):
+                return 200, [_comment(one) for one in self.comments_of(number)]
+            case ("POST", "issues", number, "comments"):
+                return 201, _comment(self.comment(number, text(given, "body"), account))
+            case ("PATCH", "issues", "comments", number):
+                found(self.comments, lambda one: str(one.id) == number).body = text(given, "body")
                 return 200, {}
             case ("GET", "pulls", number):
                 return 200, self._shown(self.change(number))
@@ -226,8 +245,7 @@ class GitHubServer(Forge):
             case ("GET", "pulls", number, "files"):
                 return 200, [{"filename": path, "patch": self.patch_of(path)} for path in self.diff]
             case ("GET", "pulls", number, "reviews"):
-                reviews = [one for one in self.reviews if str(one.change) == number]
-                return 200, [{"id": one.id, "body": one.body, "user": {"login": one.author}} for one in reviews]
+                return 200, [_comment(one) for one in self.reviews if str(one.change) == number]
             case ("POST", "pulls", number, "reviews"):
                 return 200, self._review(self.change(number), given, account)
             case ("PUT", "pulls", _, "reviews", review):
@@ -338,6 +356,13 @@ class GitLabForge(Forge):
                 is_draft = title.startswith("Draft: ")
                 made = self.opened(account, title, branch, base, given.get("description") or "", draft=is_draft)
                 return 201, self._shown(made)
+            case ("GET", "issues", number, "notes"):
+                return 200, [_note(one) for one in self.comments_of(number)]
+            case ("POST", "issues", number, "notes"):
+                return 201, _note(self.comment(number, text(given, "body"), account))
+            case ("PUT", "issues", number, "notes", note):
+                found(self.comments_of(number), lambda one: str(one.id) == note).body = text(given, "body")
+                return 200, {}
             case ("POST", "statuses", sha):
                 state, name = given["state"], given["name"]
                 states = {"pending", "running", "success", "failed", "canceled"}
@@ -381,12 +406,9 @@ class GitLabForge(Forge):
                 if {key: at.get(key) for key in refs} != refs or not is_known:
                     raise RefusedError(400, {"message": "400 Bad request - Note {:line_code=>[must be valid]}"})
                 return 201, _note(self.note(change, text(given, "body"), account, at["new_path"], at["new_line"]))
-            case ("PUT", "discussions", key, *note):
+            case ("PUT", "discussions", key):
                 thread = found(self.threads, lambda one: f"{one.id:040x}" == key)
-                if note:
-                    thread.body = text(given, "body")
-                else:
-                    thread.resolved_by = account if given["resolved"] else None
+                thread.resolved_by = account if given["resolved"] else None
                 return 200, {}
         raise RefusedError(404, {"error": "404 Not Found"})
 
@@ -416,6 +438,15 @@ class GitLabForge(Forge):
                 return 204, b""
             hook.update(given)
             return 200, {}
+
+
+def _comment(one: Note) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "body": one.body,
+        "user": {"login": one.author},
+        "html_url": f"https://github.example/#{one.id}",
+    }
 
 
 def _note(one: Note) -> dict[str, Any]:
