@@ -83,7 +83,7 @@ class Forge(Server):
         """Called when nothing was done yet; a step is the answer, and nothing is done."""
         self.after: Hook = lambda _: None
         """Called when all was done; a step is the answer."""
-        self.otherwise = self._answer
+        self.otherwise = self.serve
         self._numbers = iter(range(1, 1_000_000))
         self.start()
 
@@ -122,7 +122,7 @@ class Forge(Server):
     def do(self, request: Received, account: str, given: dict[str, Any]) -> tuple[int, Any]:
         raise NotImplementedError
 
-    def _answer(self, received: Received) -> Step:
+    def serve(self, received: Received) -> Step:
         early = self.before(received)
         if early is not None:
             return early
