@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, harmless
+from service.forge.forgejo import Forgejo
 from service.forge.github import GitHub
 from service.forge.gitlab import GitLab
 from service.forge.review_text import in_code, inert
@@ -15,7 +16,7 @@ from service.store.turns import NEEDS_ANSWER, Turn
 from service.text import one_line
 
 Forge = GitHub | GitLab
-FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab}
+FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab, "forgejo": Forgejo}
 """By the platform's name."""
 _LONGEST_TITLE: Final = 120
 _LONGEST_SUMMARY: Final = 8000

@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
 from service.clock import EPOCH, MICROSECOND
 from service.errors import ServiceError, first_fault
+from service.reference import PLATFORMS
 from service.text import one_line, printable
 
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
-_PROOFS: Final = {"github": "x-hub-signature-256", "gitlab": "x-gitlab-token"}
-"""The headers with the proof that a code host sent a delivery."""
 _DELIVERY: Final = re.compile(r"[A-Za-z0-9-]{8,100}", re.ASCII)
 _MERGE_REQUEST: Final = re.compile(r"refs/merge-requests/([0-9]{1,9})/")
+_NUMBER: Final = re.compile(r"#([0-9]{1,9})", re.ASCII)
+_DRAFT: Final = re.compile(r"\s*(WIP:|\[WIP\]|Draft:)", re.IGNORECASE)
+_ACTIONS_ACCOUNTS: Final = ("forgejo-actions", "gitea-actions")
 _GITLAB_BOT: Final = re.compile(r"(project|group)_[0-9]+_bot(_|\b)")
 CLOSED: Final = "closed"
 """The end of a pull request or an issue; no rule is about it."""
@@ -36,8 +38,6 @@ _HIDDEN: Final = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _OPEN: Final = ("open", "opened")
 _FAILURES: Final = frozenset({"failure", "timed_out", "startup_failure"})
 """GitHub's conclusions of a check or workflow that failed; it also ends as cancelled, skipped or stale."""
-REFS: Final = {"github": "refs/pull/{}/head", "gitlab": "refs/merge-requests/{}/head"}
-"""The ref under which a repository keeps a pull request's head."""
 _KINDS: Final = {
     "opened": "opened",
     "synchronize": "pushed",
@@ -46,9 +46,11 @@ _KINDS: Final = {
     "labeled": "labeled",
     "open": "opened",
     "reopen": "reopened",
+    "synchronized": "pushed",
+    "label_updated": "labeled",
     **dict.fromkeys(("closed", "close", "merge", "deleted", "transferred"), CLOSED),
 }
-"""The actions of GitHub and GitLab, and the change that each means; GitLab's `update` means one of several."""
+"""The actions of GitHub, GitLab and Forgejo, and the change that each means; GitLab's `update` means one of several."""
 _Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
 _Number = Annotated[int, Field(ge=1, lt=1 << 31)]
 _Name = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
@@ -181,8 +183,20 @@ class _GitHub(_Model):
         return PullRequestEvent(kind=kind, **about, is_draft=given.draft, changed_at=_micros(given.updated_at))
 
 
+class _Forgejo(_GitHub):
+    """GitHub's payload, but it is the title that makes a draft."""
+
+    changes: dict[str, dict[str, str]] = {}
+
+    def event(self, mention: str) -> PullRequestEvent | None:
+        was_draft = _DRAFT.match(self.changes.get("title", {}).get("from", ""))
+        if self.action == "edited" and was_draft and not self.pull_request.draft:
+            return _GitHub.event(self.model_copy(update={"action": "ready_for_review"}), mention)
+        return super().event(mention)
+
+
 def _github_sender(repository: _Repository, sender: _Sender) -> dict[str, Any]:
-    is_bot = sender.type == "Bot" or sender.login.endswith("[bot]")
+    is_bot = sender.type == "Bot" or sender.login.endswith("[bot]") or sender.login in _ACTIONS_ACCOUNTS
     about = {"path": repository.full_name, "default_branch": repository.default_branch}
     return about | {"sender": sender.login, "is_bot": is_bot}
 
@@ -191,7 +205,7 @@ def _pull_request(repository: _Repository, given: _Linked) -> dict[str, Any]:
     head = given.head
     return {
         "number": given.number,
-        "ref": REFS["github"].format(given.number),
+        "ref": PLATFORMS["github"].ref.format(given.number),
         "head": head.ref,
         "head_sha": head.sha,
         "base": given.base.ref,
@@ -215,9 +229,10 @@ class _Issue(_Model):
     title: _Name
     body: _Words | None = None
     state: _Name
-    locked: bool = False
+    locked: Annotated[bool, Field(validation_alias=AliasChoices("locked", "is_locked"))] = False
     user: _Sender | None = None
     labels: list[_Named] = []
+    assignees: list[_Sender] | None = None
     pull_request: object = None
     """None: it is no pull request."""
     updated_at: datetime
@@ -256,12 +271,12 @@ def _issue_event(
 
 
 class _GitHubIssue(_Model):
-    """An issue; GitHub reports labels of pull requests as events of those."""
+    """An issue; labels of pull requests come as events of those."""
 
     action: str
     issue: _Issue
     label: _Named | None = None
-    """The one that was set."""
+    """The one that was set; Forgejo does not say which, nor who was assigned, so there all that it has count."""
     assignee: _Sender | None = None
     repository: _Repository
     sender: _Sender
@@ -273,10 +288,12 @@ class _GitHubIssue(_Model):
         about = _github_sender(self.repository, self.sender) | given.about
         about |= {"changed_at": _micros(given.updated_at)}
         change = _KINDS.get(self.action, self.action)
-        labels = [self.label.name] if self.label and change == "labeled" else []
-        assignees = [self.assignee.login] if self.assignee and change == "assigned" else []
+        label, assignee = self.label, self.assignee
+        labels = ([label] if label else given.labels) if change == "labeled" else []
+        assignees = ([assignee] if assignee else given.assignees or []) if change == "assigned" else []
         is_authors = given.user is not None and given.user.login == self.sender.login
-        return _issue_event(about, mention, change, labels, assignees, is_authors=is_authors)
+        names = [one.name for one in labels], [one.login for one in assignees]
+        return _issue_event(about, mention, change, *names, is_authors=is_authors)
 
 
 class _GitHubComment(_Model):
@@ -383,6 +400,31 @@ class _GitHubCheck(_Model):
         return _failed(about | {"fault": fault}, name, check.head_sha, _micros(at))
 
 
+class _ForgejoRun(_Model):
+    workflow_id: _Name = ""
+    repository: _Repository
+    prettyref: _Name
+    """The branch, or `#` and the number of a pull request."""
+    commit_sha: _Sha
+    status: str
+    stopped: datetime
+
+
+class _ForgejoAction(_Model):
+    """The end of a run of Forgejo Actions."""
+
+    run: _ForgejoRun
+
+    def event(self, _mention: str) -> PullRequestEvent | None:
+        run = self.run
+        if run.status != "failure":
+            return None
+        named = _NUMBER.fullmatch(run.prettyref)
+        about = _github_sender(run.repository, _Sender(login=""))
+        about |= {"number": int(named[1])} if named else {"head": run.prettyref}
+        return _failed(about, run.workflow_id, run.commit_sha, _micros(run.stopped))
+
+
 def _failed(about: dict[str, Any], name: str, commit: str, changed_at: int) -> PullRequestEvent:
     # Its sender is who pushed, or the program that checks: it means nothing.
     about |= {"is_bot": False, "head_sha": commit, "changed_at": changed_at, "check": name}
@@ -455,7 +497,7 @@ def _gitlab_sender(project: _Project, user: _User) -> dict[str, Any]:
 def _merge_request(given: _Request, sha: str, labels: list[_Named]) -> dict[str, Any]:
     return {
         "number": given.iid,
-        "ref": REFS["gitlab"].format(given.iid),
+        "ref": PLATFORMS["gitlab"].ref.format(given.iid),
         "head": given.source_branch,
         "head_sha": sha,
         "base": given.target_branch,
@@ -589,11 +631,9 @@ class _GitLabPipeline(_Model):
         return _failed(about, given.name or "pipeline", given.sha, _micros(at))
 
 
-_Payload = (
-    _GitHub | _GitHubIssue | _GitHubComment | _GitHubCheck | _GitLab | _GitLabIssue | _GitLabNote | _GitLabPipeline
+_Payload = (_GitHub | _GitHubIssue | _GitHubComment | _GitHubCheck | _ForgejoAction) | (
+    _GitLab | _GitLabIssue | _GitLabNote | _GitLabPipeline
 )
-_EVENTS: Final = {"github": "x-github-event", "gitlab": "x-gitlab-event"}
-"""The header that names a delivery's kind."""
 _PAYLOADS: Final[Mapping[tuple[str, str], type[_Payload]]] = {
     ("github", "pull_request"): _GitHub,
     ("github", "issues"): _GitHubIssue,
@@ -601,6 +641,10 @@ _PAYLOADS: Final[Mapping[tuple[str, str], type[_Payload]]] = {
     ("github", "pull_request_review_comment"): _GitHubComment,
     ("github", "check_run"): _GitHubCheck,
     ("github", "workflow_run"): _GitHubCheck,
+    ("forgejo", "pull_request"): _Forgejo,
+    ("forgejo", "issues"): _GitHubIssue,
+    ("forgejo", "issue_comment"): _GitHubComment,
+    ("forgejo", "action_run_failure"): _ForgejoAction,
     ("gitlab", "Merge Request Hook"): _GitLab,
     ("gitlab", "Issue Hook"): _GitLabIssue,
     ("gitlab", "Confidential Issue Hook"): _GitLabIssue,
@@ -615,12 +659,13 @@ def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Ma
 
     GitHub's older header, with SHA-1, is not accepted.
     """
-    given = headers.get(_PROOFS[platform], "")
-    if platform == "github" and not _SIGNATURE.fullmatch(given):
+    given = headers.get(PLATFORMS[platform].proof, "")
+    is_secret = platform == "gitlab"
+    if not is_secret and not _SIGNATURE.fullmatch(given):
         return frozenset()
 
     def proof(secret: str) -> bytes:
-        if platform == "gitlab":
+        if is_secret:
             return secret.encode()
         return b"sha256=" + hmac.new(secret.encode(), raw, hashlib.sha256).hexdigest().encode()
 
@@ -633,18 +678,16 @@ def may_be_authentic(platform: str, headers: Mapping[str, str], secrets: Mapping
     """Whether the headers hold a possible proof; without one the body need not be read."""
     if platform == "gitlab":
         return bool(authentic(platform, headers, b"", secrets))
-    return _SIGNATURE.fullmatch(headers.get(_PROOFS[platform], "")) is not None
+    return _SIGNATURE.fullmatch(headers.get(PLATFORMS[platform].proof, "")) is not None
 
 
 def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
     """Return the id of a delivery, which stays the same when the code host sends it again."""
-    if platform == "github":
-        given = headers.get("x-github-delivery", "")
-        return given if _DELIVERY.fullmatch(given) else hashlib.sha256(raw).hexdigest()
-    if _DELIVERY.fullmatch(given := headers.get("idempotency-key", "")):
+    if _DELIVERY.fullmatch(given := headers.get(PLATFORMS[platform].delivery, "")):
         return given
     # GitLab before 17.4 has only this id, which related events share, so the body is added.
-    return f"{headers.get('x-gitlab-event-uuid', '')[:40]}:{hashlib.sha256(raw).hexdigest()}"
+    related = f"{headers.get('x-gitlab-event-uuid', '')[:40]}:" if platform == "gitlab" else ""
+    return f"{related}{hashlib.sha256(raw).hexdigest()}"
 
 
 def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "runwarden") -> PullRequestEvent | None:
@@ -655,7 +698,7 @@ def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "
     Raises:
         PayloadError: It is about one, and cannot be read.
     """
-    model = _PAYLOADS.get((platform, headers.get(_EVENTS[platform], "")))
+    model = _PAYLOADS.get((platform, headers.get(PLATFORMS[platform].event, "")))
     # Most comments do not mention the service, and need not be read.
     is_unaddressed = model in {_GitHubComment, _GitLabNote} and f"@{mention}".lower().encode() not in raw.lower()
     if model is None or is_unaddressed:

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Final
 
 import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS, Clock
 from service.errors import ServiceError
-from service.reference import branch_fault
+from service.reference import PLATFORMS, branch_fault
 from service.settings import Settings
 from service.store import agents, audit, deliveries, organizations, postings, repositories, runs, turns
 from service.store.database import Database, one_at_a_time
@@ -20,8 +19,6 @@ from service.store.runs import InactiveOrganizationError, Run, TurnRequest
 from service.text import fence_of, one_line, plural
 from service.triggers.events import CLOSED, COMMENT, FAILED, ISSUE, ISSUE_TEXT, PullRequestEvent
 from service.triggers.rules import TriggerRule
-
-_MARKS: Final = {"github": "#", "gitlab": "!"}
 
 
 class UnknownRepositoryError(ServiceError):
@@ -315,7 +312,7 @@ def _request(subject: SubjectKey, repository: Repository, rule: TriggerRule, del
     if event.issue is None:
         about |= {"head": event.head, "base": event.base, "commit": event.head_sha}
         inputs["pull_request"] = about
-        parts.append(f"(pull request {_MARKS[subject.platform]}{event.number}, commit {event.head_sha})")
+        parts.append(f"(pull request {PLATFORMS[subject.platform].mark}{event.number}, commit {event.head_sha})")
     else:
         text = f"{event.issue.title}\n\n{event.issue.text}".strip()
         inputs["issue"] = about | asdict(event.issue)

@@ -1,4 +1,7 @@
-"""What GitHub and GitLab deliver about a pull request, by the field names that they document, and how they sign it."""
+"""What code hosts deliver about a pull request, by the field names that they document, and how they sign it.
+
+Forgejo's follows the payloads of Forgejo 16.0.
+"""
 
 import hashlib
 import hmac
@@ -39,6 +42,34 @@ def github(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
         "repository": repository,
         "sender": {"login": given.get("sender", "dora"), "id": 1, "type": given.get("sender_type", "User")},
     }
+
+
+def forgejo(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
+    """Forgejo's pull_request event: its accounts have no type, and it also names what was edited."""
+    whole = github(action, sha, **given)
+    for user in (whole["pull_request"]["user"], whole["sender"]):
+        del user["type"]
+        user["username"] = user["login"]
+    old = given.get("old_title")
+    return (
+        whole
+        | {"changes": {"title": {"from": old}}, "commit_id": "", "review": None}
+        | ({} if old else {"changes": {}})
+    )
+
+
+def forgejo_comment(words: str, sha: str, **given: Any) -> dict[str, Any]:
+    """Forgejo's issue_comment event, which names the whole pull request; not with `plain`: of an issue."""
+    whole = github_comment(words, **given)
+    linked = None if given.get("plain") else forgejo("opened", sha, **given)["pull_request"]
+    return whole | {"is_pull": linked is not None, "changes": None} | ({"pull_request": linked} if linked else {})
+
+
+def forgejo_run(sha: str, ref: str, status: str = "failure") -> dict[str, Any]:
+    """Forgejo's action_run_failure event; of a pull request's workflow, the ref is `#` and its number."""
+    run = {"id": 5, "title": "Fix", "repository": github("opened", sha)["repository"], "workflow_id": "ci.yml"}
+    run |= {"prettyref": ref, "commit_sha": sha, "status": status, "stopped": f"{_DAY}T11:00:00Z"}
+    return {"action": "failure", "run": run, "prior_status": "running"}
 
 
 def gitlab(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
@@ -125,6 +156,15 @@ def gitlab_note(words: str, sha: str, **given: Any) -> dict[str, Any]:
         about = {"issue": gitlab_issue("", **given)["object_attributes"]}
     named = {name: whole[name] for name in ("user", "project")}
     return {"object_kind": "note", "object_attributes": note} | named | about
+
+
+def forgejo_issue(action: str, /, **given: Any) -> dict[str, Any]:
+    """Forgejo's issues event: it has all labels and assignees, and does not say which are new."""
+    whole = github_issue(action, **given)
+    issue, new = whole["issue"], {name: whole.pop(name, None) for name in ("label", "assignee")}
+    issue |= {"is_locked": issue.pop("locked"), "pull_request": None}
+    issue |= {"labels": [*issue["labels"], *filter(None, [new["label"]])]}
+    return whole | {"issue": issue | {"assignees": [new["assignee"]] if new["assignee"] else None}}
 
 
 def gitlab_issue(action: str, /, **given: Any) -> dict[str, Any]:

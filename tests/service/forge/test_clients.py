@@ -10,7 +10,8 @@ from service.execution.commits import changed_between
 from service.execution.git import GitRunner
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
 from tests.lab import Respond
-from tests.service.forge.forges import Forge, GitHubServer, client_of
+from tests.service.forge.conftest import CHECKED_LINES
+from tests.service.forge.forges import Forge, GitHubServer, GitLabForge, client_of
 
 PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
@@ -64,10 +65,11 @@ def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
     assert [(one.body, one.author) for one in client.comments(7)] == [("Me, too", "ann"), ("Done", "runwarden-bot")]
     assert made.url == client.comments(7)[1].url
     assert str(made.url).endswith(
-        f"#{made.id}" if isinstance(forge, GitHubServer) else f"/acme/web/-/issues/7#note_{made.id}"
+        f"/acme/web/-/issues/7#note_{made.id}" if isinstance(forge, GitLabForge) else f"#{made.id}"
     )
 
 
+@CHECKED_LINES
 def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Forge) -> None:
     """A line outside the diff is final; a wrong token may be put right."""
     client = client_of(forge)

@@ -11,7 +11,16 @@ from service.triggers.rules import TriggerRule
 from tests.lab import Respond
 from tests.service.forge.conftest import Desk
 from tests.service.forge.test_comments_and_checks import Board, event
-from tests.service.payloads import github, github_comment, github_issue, gitlab, gitlab_issue, gitlab_note
+from tests.service.payloads import (
+    forgejo_comment,
+    forgejo_issue,
+    github,
+    github_comment,
+    github_issue,
+    gitlab,
+    gitlab_issue,
+    gitlab_note,
+)
 from tests.waiting import present
 
 RULE: Final = TriggerRule(
@@ -31,6 +40,10 @@ def of_github(action: str, **given: Any) -> PullRequestEvent | None:
 
 def of_gitlab(action: str, **given: Any) -> PullRequestEvent | None:
     return event("Issue Hook", gitlab_issue(action, **given))
+
+
+def of_forgejo(action: str, **given: Any) -> PullRequestEvent | None:
+    return event("issues", forgejo_issue(action, **given), "forgejo")
 
 
 def on_github(words: str, **given: Any) -> PullRequestEvent | None:
@@ -53,6 +66,10 @@ ASK: Final = "@runwarden fix the clock"
         (on_github(ASK), ("issue", (), (), "fix")),
         (of_github("closed", state="closed"), ("closed", (), (), "")),
         (of_github("transferred"), ("closed", (), (), "")),
+        (of_forgejo("label_updated", label="agent"), ("issue", ("old", "agent"), (), "")),
+        (of_forgejo("assigned", assignee="acme-bot"), ("issue", (), ("acme-bot",), "")),
+        (event("issue_comment", forgejo_comment(ASK, "", plain=True), "forgejo"), ("issue", (), (), "fix")),
+        (of_forgejo("closed", state="closed"), ("closed", (), (), "")),
         (of_gitlab("update", labels=["agent"]), ("issue", ("agent",), (), "")),
         (of_gitlab("update", assignees=["acme-bot"], labels=["x"]), ("issue", ("x",), ("acme-bot",), "")),
         (of_gitlab("open", labels=["agent"]), ("issue", ("old", "agent"), (), "")),
@@ -97,6 +114,7 @@ def test_what_is_no_request_is_nothing() -> None:
         (on_github(ASK, author="eve"), "it was sent by another than its author"),
         (on_github(ASK, action="edited"), "the comment was edited: only a new one counts"),
         (on_github(f"{ASK} <!-- runwarden x -->"), "the service wrote it"),
+        (of_forgejo("label_updated", label="agent", locked=True), "the issue is locked"),
         (of_gitlab("update", labels=["agent"], confidential=True), "the issue is confidential"),
         (of_gitlab("update", labels=["agent"], locked=True), "the issue is locked"),
         (of_gitlab("open", body=ASK), "it was sent by another than its author"),

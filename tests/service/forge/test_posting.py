@@ -172,7 +172,7 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
         desk.end(run_id, f"{number:040x}", number, summary="&" * 8000)
     desk.post()
 
-    assert (made.title.removeprefix("Draft: "), made.draft) == ("Fixed by @\u200bbob", True)
+    assert (made.title.removeprefix("Draft: ").removeprefix("WIP: "), made.draft) == ("Fixed by @\u200bbob", True)
     assert f"[{run_id}](https://runs.example/{run_id})" in text
     assert "@\u200bann" in text
     assert not [line for line in text.splitlines() if line.lstrip().startswith("/")]
