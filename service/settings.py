@@ -261,6 +261,9 @@ class TraceSettings(_Section):
     """The share of requests that is traced, unless the caller's trace decides."""
 
 
+Role = Literal["viewer", "developer", "admin"]
+
+
 class OidcSettings(_Section):
     """An identity provider whose users may sign in on the page."""
 
@@ -272,6 +275,8 @@ class OidcSettings(_Section):
     """Its name on the page."""
     domains: dict[str, str] = {}
     """E-mail domains, each with the slug of the organization to which all of its users belong."""
+    role: Role = "admin"
+    """The role of users who become members by their domain."""
 
 
 class PageSettings(_Section):

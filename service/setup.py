@@ -16,10 +16,12 @@ from service.agents.options import AgentOptions, RepositorySetup, VariableName
 from service.clock import parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import ALIASES, PLATFORMS, checked_path, location, without_login
-from service.store import agents, hosts, organizations, repositories, tokens, trials
+from service.store import agents, hosts, organizations, repositories, sessions, tokens, trials
 from service.store.database import alone
+from service.store.invitations import Invitation
 from service.store.organizations import Organization
 from service.store.schema import GitHubApp
+from service.store.sessions import Member
 from service.triggers.rules import TriggerRule
 
 Platform = Annotated[
@@ -39,7 +41,7 @@ class TokenEntry(_Entry):
     """A token; it is created once for each alias, and its value is shown only then."""
 
     alias: Name
-    scopes: tuple[Literal["admin", "organizations:create", "runs:read", "runs:write"], ...] = ("admin",)
+    scopes: tuple[tokens.Scope, ...] = ("admin",)
     duration: str = "30d"
 
 
@@ -272,6 +274,22 @@ def make_token(
     except ValueError as error:
         raise SetupError(str(error)) from error
     return tokens.create(connection, organization.id, scopes=entry.scopes, alias=entry.alias, now=now, life_micros=life)
+
+
+def welcome(
+    connection: sa.Connection, organization: Organization, invitation: Invitation, now: int
+) -> tuple[Member, tokens.TokenRecord, str]:
+    """Make whoever accepted an invitation a member with its role, and a token of that role with its value.
+
+    Raises:
+        SetupError: The organization lacks the entitlement ServiceAPI.
+        LastAdminError: The organization's last admin was invited to another role.
+    """
+    role = invitation.role
+    member = sessions.put_member(connection, organization.id, invitation.email, now, role)
+    scopes: tuple[tokens.Scope, ...] = ("admin",) if role == "admin" else sessions.ROLES[role]
+    alias = f"first {'administrator' if role == 'admin' else role}"
+    return member, *make_token(connection, organization, TokenEntry(alias=alias, scopes=scopes), now)
 
 
 def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: int) -> hosts.Host:
