@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from service.forge.client import (
     ForgeError,
     NewPullRequest,
-    PostedReview,
+    PostedText,
     PullRequest,
     ReviewComment,
     Thread,
@@ -48,10 +48,9 @@ class Forgejo(GitHub):
         title = f"{'WIP: ' if proposal.is_draft else ''}{proposal.title}"
         return super().open(replace(proposal, title=title, is_draft=False))
 
-    def reviews(self, number: int) -> list[PostedReview]:
+    def reviews(self, number: int) -> list[PostedText]:
         """Return all comments on the whole; the API cannot change the body of a review."""
-        found = self.http.pages(f"{self.repository}/issues/{number}/comments")
-        return [PostedReview(str(one["id"]), str(one.get("body") or ""), login_of(one.get("user"))) for one in found]
+        return self.comments(number)
 
     def threads(self, number: int) -> list[Thread]:
         """Return all comments at lines, outdated ones as well."""
@@ -94,11 +93,11 @@ class Forgejo(GitHub):
             made = [{"path": one.path, "new_position": one.line, "body": one.body} for one in comments]
             self.http.document("POST", endpoint, {"commit_id": commit, "event": "COMMENT", "comments": made})
         if body:
-            self.http.document("POST", f"{self.repository}/issues/{number}/comments", {"body": body})
+            self.comment(number, body)
 
-    def update_review(self, _number: int, review: PostedReview, body: str) -> None:
+    def update_review(self, number: int, review: PostedText, body: str) -> None:
         """Replace the text of one of the service's comments."""
-        self.http.document("PATCH", f"{self.repository}/issues/comments/{review.id}", {"body": body})
+        self.update_comment(number, review, body)
 
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a comment as resolved, or as open again: in its text if this version has no call for it."""
