@@ -29,11 +29,10 @@ from app.runs.query import parse
 from app.runs.screen_actions import ids_of, show_many, using_engine
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunSort
-from storage.records.activity import ActivityFilter, PollSpan
+from storage.records.activity import ActivityFilter, PollSpan, Wait
 from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
-from storage.records.service_traits import Wait
 from widgets.frame.freshness import PollTiming, freshness, next_poll
 from widgets.frame.notice import NoticePage
 from widgets.health.cards import BLANK, HostFacts, incident_row, poll_row, titled

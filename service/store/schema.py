@@ -365,6 +365,7 @@ deliveries = _table(
     *_texts("platform", "path_key", "delivery", "event", "result", "head_sha", "cause", "sender", "detail"),
     # The rule consulted, counted from 0; -1 for none.
     *_numbers("rule", "number"),
+    sa.Column("is_issue", sa.Boolean, nullable=False),
     *_texts("agent", "run_id", nullable=True),
     # The run to start after the operator's approval.
     sa.Column("request", sa.JSON(none_as_null=True)),

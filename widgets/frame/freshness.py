@@ -12,7 +12,7 @@ from storage.records.error_kinds import error_kind
 from widgets.kit.badges import Badge
 
 if TYPE_CHECKING:
-    from storage.records.service_traits import Wait
+    from storage.records.activity import Wait
 
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0

@@ -18,7 +18,7 @@ from widgets.kit.badges import STYLES, Badge, ProfileMark, Tone, health_badge
 from widgets.kit.clickable import ClickableLine, ClickablePart
 
 if TYPE_CHECKING:
-    from storage.records.service_traits import Wait
+    from storage.records.activity import Wait
 
 PRODUCT: Final = "runwarden"
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")

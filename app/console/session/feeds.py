@@ -24,9 +24,8 @@ from app.engine.events import (
 from app.engine.times import clocks_apart
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
-from storage.records.activity import ActivityFilter
+from storage.records.activity import ActivityFilter, Wait
 from storage.records.error_kinds import error_kind
-from storage.records.service_traits import Wait
 from widgets.frame.freshness import PollTiming
 from widgets.frame.header_bar import Vitals
 

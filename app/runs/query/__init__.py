@@ -7,19 +7,3 @@ from app.runs.query.parse import Query, QueryProblem, SpanKind, TextSpan, both, 
 from app.runs.query.suggest import Suggestion, Vocabulary, suggestions
 from app.runs.query.terms import unknown_status
 from app.runs.query.write import written, written_order
-
-__all__ = [
-    "Query",
-    "QueryProblem",
-    "SpanKind",
-    "Suggestion",
-    "TextSpan",
-    "Vocabulary",
-    "both",
-    "parse",
-    "read_order",
-    "suggestions",
-    "unknown_status",
-    "written",
-    "written_order",
-]
