@@ -284,6 +284,9 @@ runs = _table(
     sa.Column("is_restricted", sa.Boolean),
     sa.Index("runs_newest", "organization_id", "created_at", "id"),
     sa.Index("runs_by_status", "organization_id", "status", "created_at", "id"),
+    # For the operator.
+    sa.Index("runs_newest_of_all", "created_at", "id"),
+    sa.Index("runs_of_all_by_status", "status", "created_at", "id"),
     sa.Index("runs_by_repository", "organization_id", "path_key", "created_at", "id"),
 )
 
