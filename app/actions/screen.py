@@ -32,7 +32,7 @@ from app.api.requests import (
     WriteRequest,
     request_of,
 )
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask

@@ -38,7 +38,7 @@ from storage.records import Action, RunFilter
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import Tone
 
 RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]

@@ -41,7 +41,7 @@ from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, bindings_of
 from widgets.forms.facts import FormFact, FormNotice
 from widgets.forms.field import FormField, LineField
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import run_badge
 from widgets.runs.conversation import ASKING, Conversation
 

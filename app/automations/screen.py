@@ -23,7 +23,7 @@ from app.automations.screen_sheets import (
     read_automations,
 )
 from app.automations.tables import read_tables, save_table, with_enabled
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.messages import OpenRun
 from app.console.session import CURE_S, Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask
@@ -38,7 +38,7 @@ from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import Decision
 from storage.state import State
-from widgets.automations.rules import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
+from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.pages import coloured
 from widgets.frame.notice import Notice
 from widgets.kit.badges import run_badge

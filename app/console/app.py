@@ -16,7 +16,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from app.console.base.screen import ALL, TABS, BaseScreen
+from app.console.base import ALL, TABS, BaseScreen
 from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.screens import make_screen

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from app.console.base.screen import ALL, BaseScreen
+from app.console.base import ALL, BaseScreen
 from app.console.session import Session
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from storage.base_error import RunwardenError
 from storage.errors import StorageError
 from widgets.actions.batch import BatchView
 from widgets.forms.inputs import LineInput
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
 from widgets.kit.choice_lists import Options, StatusList
 

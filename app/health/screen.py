@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.leads import of_platform, runs_lead
 from app.console.messages import GoToTab
 from app.console.session import Session
@@ -36,7 +36,7 @@ from storage.records.insights import FailedRuns
 from storage.records.service_traits import Wait
 from widgets.frame.freshness import PollTiming, freshness, next_poll
 from widgets.frame.notice import NoticePage
-from widgets.health.cards import BLANK, HostFacts, incident_row, poll_row, titled
+from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
 from widgets.kit.lead_list import LeadList, LeadRow
 from widgets.kit.line_text import SteadyText

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from app.console.base.screen import INBOX, BaseScreen
+from app.console.base import INBOX, BaseScreen
 from app.console.leads import of_platform, runs_lead
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session, mark_of
@@ -24,7 +24,7 @@ from app.runs.screen_actions import PARTS_OF_A_RUN, show_many, using_engine
 from storage.records import RunFilter
 from storage.records.inbox import RETRIED, InboxEntry, InboxItem
 from widgets.frame.notice import Notice
-from widgets.inbox.items import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
+from widgets.inbox import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import SteadyText

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.leads import runs_lead
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -29,7 +29,7 @@ from storage.cache.cache import Cache
 from storage.records import RunFilter
 from storage.records.insights import Outcomes
 from widgets.frame.notice import Notice, NoticePage
-from widgets.insights.charts import (
+from widgets.insights import (
     COMPLETED,
     FAILED,
     OTHERWISE,

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.api.errors import ApiError
-from app.console.base.screen import ALL
+from app.console.base import ALL
 from app.console.messages import OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask

@@ -51,11 +51,10 @@ from app.runs.screen_views import (
 from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame.notice import Notice
-from widgets.inbox.items import NEEDS_YOU, NEEDS_YOU_COLUMNS, NeedsYouRow
-from widgets.kit.after_refresh import after_refresh
+from widgets.inbox import NEEDS_YOU, NEEDS_YOU_COLUMNS, NeedsYouRow
+from widgets.kit import after_refresh, unkeyed
 from widgets.kit.cursor_view import HEADER
 from widgets.kit.line_table import LineTable
-from widgets.kit.unkeyed import unkeyed
 from widgets.runs.columns import ColumnChoice
 from widgets.runs.filter import ActionClicked, Facet, FilterBar, SearchInput, SearchSuggestion, ViewBar, ViewTab
 from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
 from textual.binding import Binding
 from textual.content import Content
 
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.messages import FollowRun, OpenRun
 from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, plural, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
 from storage.records import Run, RunFilter, RunSort, RunSummary
-from widgets.kit.unkeyed import unkeyed
+from widgets.kit import unkeyed
 
 if TYPE_CHECKING:
     from pathlib import Path

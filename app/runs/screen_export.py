@@ -14,7 +14,7 @@ from app.runs.document import run_document
 from storage.records import RunDetail, RunFilter, RunSort
 
 if TYPE_CHECKING:
-    from app.console.base.screen import BaseScreen
+    from app.console.base import BaseScreen
     from app.engine.engine import Engine
     from app.runs.screen_views import TableQuery
 

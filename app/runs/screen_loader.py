@@ -22,7 +22,7 @@ from widgets.runs.extent import Extent
 from widgets.runs.facts import Branch, RunView
 
 if TYPE_CHECKING:
-    from app.console.base.screen import BaseScreen
+    from app.console.base import BaseScreen
     from app.engine.engine import Engine
     from app.engine.events import Event
     from storage.cache.cache import Cache

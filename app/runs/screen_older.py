@@ -21,7 +21,7 @@ from widgets.runs.extent import IDLE, ExtentLine, missing_text, waits_for
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from app.console.base.screen import BaseScreen
+    from app.console.base import BaseScreen
     from app.engine.engine import Engine
     from app.runs.screen_loader import RunsLoader
     from app.runs.screen_views import TableQuery

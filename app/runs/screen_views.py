@@ -33,7 +33,7 @@ from storage.records.query import Grouping
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice
 
 if TYPE_CHECKING:
-    from app.console.base.screen import BaseScreen
+    from app.console.base import BaseScreen
     from storage.cache.first_paint import FirstPaint
 
 

@@ -22,7 +22,7 @@ from widgets.kit.badges import health_badge, run_badge
 from widgets.kit.cells import fit
 from widgets.kit.columns import Column, Layout, lay_out
 from widgets.kit.line_table import MARK
-from widgets.organizations.table import ATTEMPT_COLUMNS, IMPORT_COLUMNS
+from widgets.organizations import ATTEMPT_COLUMNS, IMPORT_COLUMNS
 from widgets.runs.columns import GUTTER, ColumnChoice
 from widgets.runs.facts import Period, periods
 from widgets.runs.lines import found_in

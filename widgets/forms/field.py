@@ -19,7 +19,7 @@ from textual.widgets import Input, Static, TextArea
 from app.engine.text import SafeText, safe_text
 from storage.records.results import AgentInput
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import shorten
 

@@ -11,10 +11,10 @@ from textual.containers import Container, VerticalScroll
 from textual.content import Content
 
 from widgets.forms.facts import FactList
+from widgets.kit import unkeyed
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineItem, LineTable, TonedText
 from widgets.kit.line_text import SteadyText
-from widgets.kit.unkeyed import unkeyed
 
 
 class FactItem(LineItem, Protocol):

@@ -19,9 +19,9 @@ from textual.strip import Strip
 from app.engine.text import safe_text
 from app.results.diff import HEADER, HUNK, Patch
 from storage.records.results import ChangedFile
+from widgets.kit import unkeyed
 from widgets.kit.cells import beside, joined, shorten
 from widgets.kit.text_view import LONGEST, TAB, TextPiece, TextView, overlay, safe_line
-from widgets.kit.unkeyed import unkeyed
 
 ColourSpan = tuple[int, int, str]
 """The beginning and the end of a span, in characters, and its tone."""

@@ -16,7 +16,7 @@ from app.engine.text import plural, safe_block, safe_text
 from app.engine.times import clock_time, span
 from storage.records.insights import RepositoryFigures
 from storage.records.results import RunTurns, Turn, Unavailable
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, run_badge
 from widgets.runs.facts import QUIET, Line, SentMessage, line, message_lines, wrapped
 

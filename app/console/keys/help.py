@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input
 
-from app.console.base.screen import key_actions
+from app.console.base import key_actions
 from app.console.sheets import Sheet
 from widgets.kit.badges import STYLES
 from widgets.kit.line_text import LinePane

@@ -19,7 +19,7 @@ from app.console.keys.own_commands import own_bindings
 from app.console.session import Session
 from app.engine.text import closest
 from app.profiles import UserCommand
-from widgets.kit.unkeyed import NO_KEY
+from widgets.kit import NO_KEY
 
 _ROOTS: Final = ("app.", "widgets.")
 _SCREENS: Final = re.compile(r"app\.console\.|app\.\w+\.screen|widgets\.")

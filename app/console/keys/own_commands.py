@@ -15,7 +15,7 @@ from textual.app import App, SuspendNotSupported
 from textual.binding import Binding
 from textual.content import Content
 
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.session import Session
 from app.console.sheets import ConfirmSheet
 from app.console.terminal.terminal import Terminal

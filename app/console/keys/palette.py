@@ -14,7 +14,7 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.message import Message
 
-from app.console.base.screen import ALL, TABS, BaseScreen, key_actions
+from app.console.base import ALL, TABS, BaseScreen, key_actions
 from app.console.fuzzy import fuzzy
 from app.console.keys.keymap import bindings_of, written
 from app.console.messages import GoToTab, OpenRun, SwitchProfile

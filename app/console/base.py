@@ -24,7 +24,7 @@ from app.profiles import Profile
 from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
-from widgets.kit.unkeyed import NO_KEY
+from widgets.kit import NO_KEY
 from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
