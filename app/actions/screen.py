@@ -49,7 +49,7 @@ from widgets.actions.activity import COLUMNS, PLACEHOLDERS, ActivityBar, Activit
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
 from widgets.kit.badges import STYLES, Badge, action_badge
-from widgets.kit.clickable import Chip, ChipBar
+from widgets.kit.clickable import Chip
 from widgets.kit.columns import Column
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
@@ -360,7 +360,7 @@ class ActivityScreen(BaseScreen):
         query, found = self.wanted, self._found
         extent = self.extent(found) if found is not None and found.total else Content()
         chips = filters(query) if extent or query.is_narrowed else ()
-        chips = tuple(chip for chip in chips if chip.name in self.FILTERS and (chip.is_set or self.size.width >= WIDE))
+        chips = tuple(one for one in chips if one.action in self.FILTERS and (one.is_set or self.size.width >= WIDE))
         self.query_one(ActivityBar).show(chips, extent)
         self._table.say(self._nothing)
 
@@ -489,10 +489,6 @@ class ActivityScreen(BaseScreen):
         if self._search_pause is not None:
             self._search_pause.stop()
         self.wanted = replace(self.wanted, search=" ".join(self.query_one(ListSearch).value.split()))
-
-    @on(ChipBar.Clicked)
-    async def _chip_clicked(self, message: ChipBar.Clicked) -> None:
-        await self.run_action(message.name)
 
     # Keys that act on the write under the cursor
 

@@ -124,7 +124,7 @@ class AutomationsScreen(BaseScreen):
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the bot's state, the rules and one of them."""
-        yield StatusLine()
+        yield StatusLine(id="automations-status")
         yield self._list
 
     @property
@@ -236,7 +236,7 @@ class AutomationsScreen(BaseScreen):
         self._table.refresh(layout=True)
         if automations is not None:
             self._automations = automations
-            self.query_one(StatusLine).show(automations.status)
+            self.query_one(StatusLine).status = automations.status
             target, self._requested = self._requested, ""
             if any(target == f"approval:{decision.rule}" for decision in automations.waiting):
                 self._show_approvals(target.removeprefix("approval:"))
@@ -260,7 +260,6 @@ class AutomationsScreen(BaseScreen):
         super().action_refresh()
         self._reader.ask()
 
-    @on(StatusLine.ApprovalsClicked)
     def action_approvals(self) -> None:
         """Show the requests that wait for approval."""
         self._show_approvals()

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
-from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -28,9 +27,6 @@ from app.engine.text import safe_text
 from app.profiles import Profile, Settings
 from app.runs.screen_views import first_picture
 from storage.errors import StorageError
-from widgets.frame.bars import TabBar
-from widgets.frame.header_bar import HeaderBar
-from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -254,18 +250,19 @@ class RunwardenApp(BaseApp[None]):
 
     # Requests of the screens
 
-    @on(OpenRun)
-    @on(FollowStrip.Picked)
-    def _open_run(self, message: OpenRun | FollowStrip.Picked) -> None:
-        if not isinstance(message, OpenRun):
-            self.navigation.open_run(self.session, message.run_id)
-        elif message.profile in {"", self.session.profile.name}:
+    def on_open_run(self, message: OpenRun) -> None:
+        """Show a run, of another profile after a switch to it."""
+        if message.profile in {"", self.session.profile.name}:
             self.navigation.open_run(self.session, message.run_id, message.part)
         else:
             self.switch_profile(message.profile, message)
 
-    @on(FollowRun)
-    def _follow_run(self, message: FollowRun) -> None:
+    def action_open_run(self, run_id: str) -> None:
+        """Show a run of this profile."""
+        self.navigation.open_run(self.session, run_id)
+
+    def on_follow_run(self, message: FollowRun) -> None:
+        """Follow runs, or no longer."""
         if self.following is None:
             self.session.notify(self.session.not_open)
         elif message.profile not in {"", self.session.profile.name}:
@@ -273,21 +270,19 @@ class RunwardenApp(BaseApp[None]):
         else:
             self.run_worker(partial(self.following.toggle, *message.run_ids))
 
-    @on(GoToTab)
-    @on(TabBar.Picked)
-    async def _go_to_tab(self, message: GoToTab | TabBar.Picked) -> None:
-        await self.action_tab(message.name, message.target if isinstance(message, GoToTab) else None)
+    async def on_go_to_tab(self, message: GoToTab) -> None:
+        """Go to a tab, and a target in it."""
+        await self.action_tab(message.name, message.target)
 
-    @on(SwitchProfile)
-    def _switch_profile(self, message: SwitchProfile) -> None:
+    def on_switch_profile(self, message: SwitchProfile) -> None:
+        """Show another profile."""
         self.switch_profile(message.name)
 
-    @on(FollowStrip.ListRequested)
     async def action_followed(self) -> None:
         """Show the newest batch above the keys; without one, the followed runs."""
         _, batches = self.session.followed
         if batches and isinstance(self.screen, BaseScreen):
-            self.screen.open_batch(batches[0].key)
+            self.screen.action_batch(batches[0].key)
         else:
             await self.action_tab("runs", FOLLOWED)
 
@@ -302,7 +297,6 @@ class RunwardenApp(BaseApp[None]):
         """Go back to the previous tab or run, as it was."""
         await self.navigation.back(self.session)
 
-    @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:
         """Ask which profile to show."""
         from app.profiles.screen_profiles import ProfileSwitcher
@@ -448,7 +442,7 @@ class RunwardenApp(BaseApp[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""
-        if action == "tab" and FIRST_UNKNOWN in parameters:
+        if action == "tab" and parameters == ("activity", FIRST_UNKNOWN):
             return bool(self.session.vitals.now.unknown)
         return super().check_action(action, parameters)
 

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from app.console.guard import guarded_event
-from app.console.messages import GoToTab, OpenRun
+from app.console.messages import OpenRun
 from app.console.session import Session
 from app.console.session.troubles import READ_ONLY
 from app.profiles import Profile
@@ -270,11 +270,10 @@ class BaseScreen(Screen[None]):
         """When the service last answered, if it no longer does; None: the rows are live."""
         return self.session.vitals.as_of
 
-    @on(KeyBar.Pressed)
-    async def _on_pressed(self, message: KeyBar.Pressed) -> None:
-        key_action = next((key_action for key_action in key_actions(self) if key_action.action == message.action), None)
-        if key_action is not None:
-            await self.app.run_action(key_action.action, key_action.node)
+    async def action_press(self, action: str) -> None:
+        """Do what a key does, whichever node has its action."""
+        if (found := next((each for each in key_actions(self) if each.action == action), None)) is not None:
+            await self.app.run_action(found.action, found.node)
 
     @property
     def is_current(self) -> bool:
@@ -306,20 +305,12 @@ class BaseScreen(Screen[None]):
             self.refresh_bindings()
         self.query_one(HeaderBar).show(self.in_header(vitals))
         bar = self.query_one(TabBar)
-        bar.show_count("activity", f"?{vitals.unknown:,}" if vitals.unknown else "")
-        bar.show_set_up(vitals.set_up)
-        bar.show_count(INBOX, f"{vitals.inbox:,}" if vitals.inbox else "")
+        bar.set_up = vitals.set_up
+        unknown, inbox = f"?{vitals.unknown:,}" if vitals.unknown else "", f"{vitals.inbox:,}" if vitals.inbox else ""
+        bar.counts = {"activity": unknown, INBOX: inbox}
         self.show_trouble()
 
-    @on(HeaderBar.Picked)
-    def _header_picked(self, message: HeaderBar.Picked) -> None:
-        self.post_message(GoToTab(message.tab, message.target))
-
-    @on(FollowStrip.BatchPicked)
-    def _batch_picked(self, message: FollowStrip.BatchPicked) -> None:
-        self.open_batch(message.key)
-
-    def open_batch(self, key: str) -> None:
+    def action_batch(self, key: str) -> None:
         """Show a batch with its runs."""
         from app.console.sheets import BatchScreen
 
@@ -331,7 +322,7 @@ class BaseScreen(Screen[None]):
 
     def _show_keys(self, screen: Screen[Any]) -> None:
         if screen is self and self.is_mounted:
-            self.query_one(KeyBar).show(() if isinstance(self.app.screen, ModalScreen) else key_hints(self))
+            self.query_one(KeyBar).hints = () if isinstance(self.app.screen, ModalScreen) else key_hints(self)
 
 
 def is_too_small(size: Size) -> bool:

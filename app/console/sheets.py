@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.style import Style
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -27,6 +26,7 @@ from widgets.forms.inputs import LineInput
 from widgets.kit import after_refresh
 from widgets.kit.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
 from widgets.kit.choice_lists import Options, StatusList
+from widgets.kit.clickable import clickable
 
 AnswerT = TypeVar("AnswerT")
 ChoiceT = TypeVar("ChoiceT")
@@ -34,14 +34,9 @@ OVER_CSS: Final = Path(__file__).with_name("over.tcss")
 """The styles of what opens over a screen; a start does not read them."""
 
 
-def clicked(words: Content, action: str) -> Content:
-    """Return the words as a link that runs the action."""
-    return words.stylize(Style.from_meta({"@click": action}))
-
-
 def key_words(*keys: tuple[str, str, str]) -> Content:
     """Keys that can be clicked: each key, its words, and its action."""
-    parts = [clicked(Content.assemble((key, "$accent bold"), f" {words}"), action) for key, words, action in keys]
+    parts = [clickable(Content.assemble((key, "$accent bold"), f" {words}"), action) for key, words, action in keys]
     return Content("    ").join(parts)
 
 
@@ -104,7 +99,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
     def compose_keys(self) -> ComposeResult:
         """Compose the hint, parts of which can be clicked."""
         parts = [
-            clicked(Content(part), f"screen.{action}") if (action := self.CLICKABLE.get(part)) else Content(part)
+            clickable(Content(part), f"screen.{action}") if (action := self.CLICKABLE.get(part)) else Content(part)
             for part in self.HINT.split(" · ")
         ]
         yield Static(Content(" · ").join(parts), markup=False, id="picker-hint")

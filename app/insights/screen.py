@@ -374,10 +374,6 @@ class InsightsScreen(BaseScreen):
 
     # Internals
 
-    @on(ChipBar.Clicked)
-    def _span_clicked(self, message: ChipBar.Clicked) -> None:
-        self.action_span(message.name)
-
     @property
     def _shows_tables(self) -> bool:
         return self.is_mounted and self.query_one("#insights").has_class("-tables")
@@ -438,5 +434,6 @@ class InsightsScreen(BaseScreen):
         chips: list[Chip] = []
         for span in SPANS:
             is_chosen = span == self._span
-            chips.append(Chip(span.name, safe_text(f"[{span.name}]" if is_chosen else f" {span.name} "), is_chosen))
-        self.query_one("#insight-spans", ChipBar).show(tuple(chips))
+            text = safe_text(f"[{span.name}]" if is_chosen else f" {span.name} ")
+            chips.append(Chip(f"span('{span.name}')", text, is_chosen))
+        self.query_one("#insight-spans", ChipBar).chips = tuple(chips)

@@ -56,7 +56,7 @@ from widgets.kit import after_refresh, unkeyed
 from widgets.kit.cursor_view import HEADER
 from widgets.kit.line_table import LineTable
 from widgets.runs.columns import ColumnChoice
-from widgets.runs.filter import ActionClicked, Facet, FilterBar, SearchInput, SearchSuggestion, ViewBar, ViewTab
+from widgets.runs.filter import Facet, FilterBar, SearchInput, SearchSuggestion, ViewTab
 from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
 
@@ -387,9 +387,13 @@ class RunsScreen(RunActions):
         if (grouping := self.table_query.grouping) is not None:
             self.table_query = replace(self.table_query, grouping=grouping.reversed)
 
+    def action_view(self, index: int) -> None:
+        """Show the view of this tab."""
+        self.show_view(self.views[index % len(self.views)])
+
     def action_step_view(self, step: int) -> None:
         """Show the next or the previous view."""
-        self.show_view(self.views[(self._view_index + step) % len(self.views)])
+        self.action_view(self._view_index + step)
 
     def action_clear(self) -> None:
         """Stop fetching; otherwise remove marks, changes to the line, or the view."""
@@ -597,14 +601,6 @@ class RunsScreen(RunActions):
         self.preferences.change(lambda known: known.without_view(view.name))
         self.session.notify(f"Deleted the view {safe_text(view.name)}. Press u to undo.")
         self._show_views()
-
-    @on(ViewBar.Picked)
-    def _view_picked(self, message: ViewBar.Picked) -> None:
-        self.show_view(self.views[message.index])
-
-    @on(ActionClicked)
-    async def _action_clicked(self, message: ActionClicked) -> None:
-        await self.run_action(message.action)
 
     # Older runs, and the pane
 

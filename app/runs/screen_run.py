@@ -191,14 +191,6 @@ class RunScreen(RunActions):
             self._show_place()
             self._part.show()
 
-    @on(RunBar.Picked)
-    def _part_picked(self, message: RunBar.Picked) -> None:
-        self.action_part(message.name)
-
-    @on(RunBar.TurnPicked)
-    def _turn_picked(self, message: RunBar.TurnPicked) -> None:
-        self.action_turn(message.step)
-
     @on(ReviewPart.FindingChosen)
     def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
         self.action_part("changes")

@@ -171,5 +171,5 @@ class ActivityBar(Horizontal):
 
     def show(self, filters: tuple[Chip, ...], extent: Content) -> None:
         """Show the filters, and how many entries are shown."""
-        self.query_one("#activity-filters", ChipBar).show(filters)
+        self.query_one("#activity-filters", ChipBar).chips = filters
         self.query_one("#activity-extent", SteadyText).update(extent)

@@ -22,7 +22,7 @@ from textual.widgets import Input
 from app.engine.text import SafeText, safe_text
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import fit
-from widgets.kit.clickable import ClickableLine, ClickablePart
+from widgets.kit.clickable import ClickableLine, clickable
 from widgets.kit.line_text import SteadyText
 from widgets.runs.extent import ExtentLine
 
@@ -56,21 +56,8 @@ class ViewTab(Struct, frozen=True):
     """Runs in it. None: not counted."""
 
 
-@dataclass
-class ActionClicked(Message):
-    """A part was clicked that runs an action of the screen."""
-
-    action: str
-
-
 class ViewBar(ClickableLine):
     """The views as tabs with their numbers of runs; the current one is marked, `…` replaces those that do not fit."""
-
-    @dataclass
-    class Picked(Message):
-        """A view was clicked."""
-
-        index: int
 
     tabs: reactive[tuple[ViewTab, ...]] = reactive(())
     current: reactive[int] = reactive(0)
@@ -80,15 +67,12 @@ class ViewBar(ClickableLine):
     can_save = True
     """Whether a click makes a new view."""
 
-    def __init__(self) -> None:
-        super().__init__(self.parts)
-
     @property
     def full_width(self) -> int:
         """Cells that all views take."""
         return _width(self._contents(counts=True)) + len(NEW) + 1
 
-    def parts(self) -> Iterator[ClickablePart]:
+    def parts(self) -> Iterator[Content]:
         """As many views as fit, then the number of the others, then the button for a new one."""
         room = self.size.width - len(NEW) - 1
         # The names matter more than the numbers.
@@ -101,12 +85,12 @@ class ViewBar(ClickableLine):
             tabs.pop(-2 if tabs[-1][0] == self.current else -1)
             hidden += 1
         for number, (index, tab) in enumerate(tabs):
-            yield Content.styled(BETWEEN * bool(number), QUIET), None
-            yield tab, self.Picked(index)
+            yield Content.styled(BETWEEN * bool(number), QUIET)
+            yield clickable(tab, f"screen.view({index})")
         if hidden:
-            yield Content.styled(f" …+{hidden}", QUIET), ActionClicked("views")
+            yield clickable(Content.styled(f" …+{hidden}", QUIET), "screen.views")
         if self.can_save:
-            yield Content.styled(NEW, QUIET), ActionClicked("save_view")
+            yield clickable(Content.styled(NEW, QUIET), "screen.save_view")
 
     def _contents(self, *, counts: bool) -> list[tuple[int, Content]]:
         parts = []
@@ -139,14 +123,11 @@ class FacetBar(ClickableLine):
 
     facets: reactive[tuple[Facet, ...]] = reactive((), layout=True)
 
-    def __init__(self) -> None:
-        super().__init__(self.parts)
-
-    def parts(self) -> Iterator[ClickablePart]:
+    def parts(self) -> Iterator[Content]:
         """A part for each facet."""
         for index, facet in enumerate(self.facets):
             name = f"{' ' * FACET_GAP * bool(index)}{facet.name} ▾"
-            yield Content.styled(name, STYLES["warn"] if facet.is_set else QUIET), ActionClicked(facet.action)
+            yield clickable(Content.styled(name, STYLES["warn"] if facet.is_set else QUIET), f"screen.{facet.action}")
 
 
 class SearchSuggestion(Struct, frozen=True):
