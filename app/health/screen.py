@@ -15,11 +15,9 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.console.base import BaseScreen
-from app.console.leads import of_platform, runs_lead
 from app.console.messages import GoToTab
-from app.console.session import Session
+from app.console.session import Session, link_of
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.session.feeds import link_of
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
@@ -27,6 +25,7 @@ from app.engine.times import age, ago, clock_time, roughly_ago, span
 from app.health.facts import HealthLevel, Incident, Uptime, flips, incidents, level, longest_gap, slices, uptime
 from app.runs.query import parse
 from app.runs.screen_actions import ids_of, show_many, using_engine
+from app.runs.screen_views import of_platform, runs_lead
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunSort
 from storage.records.activity import ActivityFilter, PollSpan

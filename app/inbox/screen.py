@@ -13,7 +13,6 @@ from textual.message import Message
 from textual.widget import Widget
 
 from app.console.base import INBOX, BaseScreen
-from app.console.leads import of_platform, runs_lead
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session, mark_of
 from app.console.session.troubles import UNREADABLE
@@ -21,6 +20,7 @@ from app.console.sheets import ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.runs.screen_actions import PARTS_OF_A_RUN, show_many, using_engine
+from app.runs.screen_views import of_platform, runs_lead
 from storage.records import RunFilter
 from storage.records.inbox import RETRIED, InboxEntry, InboxItem
 from widgets.frame.notice import Notice

@@ -16,7 +16,6 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.console.base import BaseScreen
-from app.console.leads import runs_lead
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
@@ -25,6 +24,7 @@ from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsCha
 from app.engine.export import FORMATS, exporting
 from app.engine.text import safe_text
 from app.engine.times import rfc3339
+from app.runs.screen_views import runs_lead
 from storage.cache.cache import Cache
 from storage.records import RunFilter
 from storage.records.insights import Outcomes

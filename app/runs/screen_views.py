@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -18,6 +18,7 @@ import msgspec.json
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from app.console.messages import GoToTab
 from app.console.session import CURE_S
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.atomic_file import alone, replacing
@@ -30,6 +31,7 @@ from app.runs.query.write import value_text
 from storage.base_error import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
+from storage.records.repository import DEFAULT_PLATFORM
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice
 
 if TYPE_CHECKING:
@@ -367,3 +369,33 @@ def first_picture(settings: Settings, profile: Profile, now: datetime) -> "First
 
     query = first_query(settings, PreferencesFile.of(settings, profile).read())
     return peek(data_folder(settings, profile) / CACHE_FILE, query.condition(now), query.sort, FIRST_ROWS)
+
+
+def of_platform(platform: str) -> RunFilter:
+    """The runs of a platform, which is part of their repositories' labels."""
+    if platform == DEFAULT_PLATFORM:
+        return RunFilter(not_repositories=("*:*",))
+    return RunFilter(repositories=(f"{platform}:*",))
+
+
+def runs_lead(wanted: RunFilter, since: datetime | None = None, before: datetime | None = None) -> GoToTab:
+    """A link to these runs, created from `since` on and before `before`; None: no limit."""
+    terms = [
+        *listed("status", wanted.statuses, wanted.not_statuses),
+        *listed("repo", wanted.repositories, wanted.not_repositories),
+    ]
+    if since is not None:
+        terms.append(f"since:{_time(since)}")
+    if before is not None:
+        # `until` would include the limit itself.
+        terms.append(f"-since:{_time(before, up=True)}")
+    return GoToTab("runs", " ".join(terms))
+
+
+def _time(at: datetime, *, up: bool = False) -> str:
+    """Format as local time with offset; as a date where it is midnight UTC."""
+    whole = at.replace(microsecond=0) + timedelta(seconds=1 if up and at.microsecond else 0)
+    utc = whole.astimezone(UTC)
+    if (utc.hour, utc.minute, utc.second) == (0, 0, 0):
+        return f"{utc:%Y-%m-%d}"
+    return whole.astimezone().isoformat(timespec="seconds" if whole.second else "minutes").replace("+00:00", "Z")
