@@ -19,7 +19,7 @@ from app.engine.text import safe_text
 from app.engine.times import day, span
 from storage.records import Coverage
 from storage.records.insights import Outcomes, RepositoryFigures
-from widgets.kit.badges import STYLES, Badge, Tone
+from widgets.kit.badges import STYLES, Badge, Tone, tone_css
 from widgets.kit.cells import fit
 from widgets.kit.lead_list import LeadRow
 
@@ -165,18 +165,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         ),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
-    DEFAULT_CSS = """
-    OutcomesChart {
-        background: $surface;
-        & > .chart--good { color: $success; }
-        & > .chart--bad { color: $error; }
-        & > .chart--busy { color: $primary; }
-        & > .chart--wait { color: $secondary; }
-        & > .chart--warn { color: $warning; }
-        & > .chart--plain { color: $foreground; }
-        & > .chart--quiet { color: $foreground 70%; }
-    }
-    """
+    DEFAULT_CSS = "OutcomesChart { background: $surface; }" + tone_css("OutcomesChart", "chart")
 
     _axis_cells = 0
     """Width of the axis labels on the left."""

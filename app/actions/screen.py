@@ -362,7 +362,7 @@ class ActivityScreen(BaseScreen):
         chips = filters(query) if extent or query.is_narrowed else ()
         chips = tuple(one for one in chips if one.action in self.FILTERS and (one.is_set or self.size.width >= WIDE))
         self.query_one(ActivityBar).show(chips, extent)
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     @property
     def _nothing(self) -> Notice:
@@ -399,7 +399,7 @@ class ActivityScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner and the reason for an empty table, which may be the same trouble."""
         super().show_trouble()
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     def on_resize(self) -> None:
         """Show the filters that fit the new width."""

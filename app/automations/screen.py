@@ -185,7 +185,7 @@ class AutomationsScreen(BaseScreen):
         self._explain()
 
     def _explain(self) -> None:
-        self._table.say(UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty)
+        self._table.notice = UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty
 
     def go_to(self, target: str) -> None:
         """Put the cursor on the rule of this name; `approval:NAME` opens what waits for approval, the rule's marked."""

@@ -140,7 +140,7 @@ class InboxScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner and the text of the empty list, which may report the same problem."""
         super().show_trouble()
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the keys that have no effect now."""
@@ -360,7 +360,7 @@ class InboxScreen(BaseScreen):
             self._gone = before
         self._list.show(rows_of(items, self._marked))
         self._here = "" if self._item is None else self._item.key
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
         counts = Counter(item.severity for item in items)
         parts = [(f"  {counts[each]:,} {each}", STYLES[tone]) for each, tone in SEVERITY_TONES.items() if counts[each]]
         marked = f"   ■ {len(self._marked):,} marked" if self._marked else ""

@@ -114,7 +114,7 @@ class OrganizationImportScreen(BaseScreen):
 
     @work
     async def _resume(self) -> None:
-        self._table.say(NO_FILE)
+        self._table.notice = NO_FILE
         self._bar.file.take_focus()
         if (draft := await self._form_draft.restore()) is not None:
             self._bar.file.fill(draft.values.get("path", ""))

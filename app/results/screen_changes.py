@@ -286,14 +286,14 @@ class ChangesPart(SearchedPart):
             return
         if not wanted.is_same_turn(self._shown):
             self._clear()
-            self.view.say(unavailable("Reading the changes…", "The first time, its repository is fetched."))
-        with showing_failure(self.view.say):
+            self.view.notice = unavailable("Reading the changes…", "The first time, its repository is fetched.")
+        with showing_failure(self.view):
             change = await self.subject.results.change(detail, subject.turn)
         self._clear()
         self._shown = wanted
         if isinstance(change, Unavailable):
             self._is_whole = True
-            self.view.say(unavailable("The changes are not available.", change.reason))
+            self.view.notice = unavailable("The changes are not available.", change.reason)
             self._settle()
             return
         self._change = change
@@ -316,7 +316,7 @@ class ChangesPart(SearchedPart):
         self.view.show(rows, change.files, self._about(change), is_whole_file=self._is_beside)
         detail, turn = self.subject.detail, self.subject.turn
         may_change = detail is not None and not detail.is_final and turn in {None, self.subject.last_turn}
-        self.view.say(unavailable(f"Nothing was changed{' so far' if may_change else ''}.", change.note))
+        self.view.notice = unavailable(f"Nothing was changed{' so far' if may_change else ''}.", change.note)
         self.refresh_bindings()
         self._settle()
         while not rows.is_complete:

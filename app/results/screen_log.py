@@ -87,7 +87,7 @@ class LogPart(SearchedPart):
         self._grown_at = None
         self._drop()
         self.refresh_bindings()
-        self._view.say(unavailable("Reading the log…", ""))
+        self._view.notice = unavailable("Reading the log…", "")
 
     def _drop(self) -> None:
         self._spool.clear()
@@ -165,7 +165,7 @@ class LogPart(SearchedPart):
         shown = self._shown
         if shown is None:
             return False
-        with showing_failure(self._view.say):
+        with showing_failure(self._view):
             chunk = await self.subject.results.log(
                 *shown, offset=offset, wait_s=wait_s, before=None if self._is_raw else 0
             )
@@ -178,7 +178,7 @@ class LogPart(SearchedPart):
             return True
         if isinstance(chunk, Unavailable):
             self._has_ended = True
-            self._view.say(unavailable("No log to show.", chunk.reason))
+            self._view.notice = unavailable("No log to show.", chunk.reason)
             return False
         self._put(chunk)
         if chunk.next_offset == chunk.offset and not chunk.ended:
@@ -208,7 +208,9 @@ class LogPart(SearchedPart):
             self.refresh_bindings()
         if not chunk.size:
             follows_on = "" if chunk.ended else "Its first lines will appear here."
-            self._view.say(unavailable("The log is empty." if chunk.ended else "The log is empty so far.", follows_on))
+            self._view.notice = unavailable(
+                "The log is empty." if chunk.ended else "The log is empty so far.", follows_on
+            )
         self._view.changed(before=before, follow=follows and not before)
         self.tick(self.session.clock())
         return before

@@ -96,7 +96,7 @@ class ReviewPart(SearchedPart):
             return
         if not wanted.is_same_turn(self._shown):
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
-        with showing_failure(self._view.say):
+        with showing_failure(self._view):
             reviews = await self.subject.results.reviews(detail, subject.turn)
         if isinstance(reviews, Unavailable):
             self._show_none("There is no review to show.", reviews.reason)
@@ -112,7 +112,7 @@ class ReviewPart(SearchedPart):
         self._findings.show(lambda _: ())
         self._view.take(())
         self._view.tell("", ())
-        self._view.say(unavailable(title, reason))
+        self._view.notice = unavailable(title, reason)
 
     def _show(self) -> None:
         review = self._reviews[self._number]

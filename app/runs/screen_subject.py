@@ -14,7 +14,7 @@ from app.engine.text import safe_text
 from app.results.source import Results
 from storage.records.results import RunTurns
 from widgets.frame.notice import Notice
-from widgets.kit.text_view import TextSearch
+from widgets.kit.text_view import TextSearch, TextView
 from widgets.runs.facts import RunView
 
 if TYPE_CHECKING:
@@ -158,12 +158,12 @@ class SearchedPart(RunPart):
 
 
 @contextmanager
-def showing_failure(say: "Callable[[Notice], object]") -> "Iterator[None]":
+def showing_failure(view: TextView) -> "Iterator[None]":
     """Replace "reading" in the part by the failure, and raise it again for the screen's notice."""
     try:
         yield
     except Exception as error:
-        say(unavailable("It could not be read.", str(error)))
+        view.notice = unavailable("It could not be read.", str(error))
         raise
 
 

@@ -29,6 +29,11 @@ STYLES: Final[dict[Tone, str]] = {
 """A tone as a style of Textual's Content, in the theme's own colours."""
 
 
+def tone_css(widget: str, prefix: str) -> str:
+    """The rules that give a widget's component classes, one for each tone, their colours."""
+    return "\n".join(f"{widget} > .{prefix}--{tone} {{ color: {style}; }}" for tone, style in STYLES.items())
+
+
 HUES: Final = {"red": "#b3304a", "green": "#2a7d4f", "blue": "#2f66b5", "yellow": "#8a6a00", "purple": "#7d4bb8"}
 """The grounds of profiles' names, which are white on them: no status is drawn like that."""
 

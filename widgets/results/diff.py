@@ -334,7 +334,7 @@ class DiffView(TextView):
         self._rows, self._about = rows, about
         self._lines = DiffLines(rows.patch, files)
         self._folded, self._asked, self._entered = set(), set(), NONE
-        self._cursor = self._x = 0
+        self.cursor = self._x = 0
         self.scroll_rows_to(0)
         self.grew()
         self.cursor_moved()
@@ -373,7 +373,7 @@ class DiffView(TextView):
         nearest = min(((abs(there - line), row) for row, there in numbers if line and there), default=None)
         if nearest is not None:
             self.put_cursor(self._starts[file] + 1 + nearest[1])
-            self.scroll_rows_to(self._cursor - self.page // 3)
+            self.scroll_rows_to(self.cursor - self.page // 3)
         return True
 
     # State
@@ -392,14 +392,14 @@ class DiffView(TextView):
     @property
     def file(self) -> int | None:
         """The file under the cursor."""
-        return self._file_and_row(self._cursor)[0] if self._starts else None
+        return self._file_and_row(self.cursor)[0] if self._starts else None
 
     @property
     def line(self) -> int | None:
         """The number of the line under the cursor in the new file, or None."""
         if not self._starts:
             return None
-        file, row = self._file_and_row(self._cursor)
+        file, row = self._file_and_row(self.cursor)
         return self._number(file, row) if row != HEADING else None
 
     def changed(self, file: int) -> ChangedFile:
@@ -410,7 +410,7 @@ class DiffView(TextView):
         """The hunk under the cursor, or its facts, as safe lines; "" without one."""
         if not self._starts:
             return ""
-        file, row = self._file_and_row(self._cursor)
+        file, row = self._file_and_row(self.cursor)
         rows = self._rows.unified[file]
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         hunk = rows.hunk_of(rows.row_of(line) or 0)
@@ -425,7 +425,7 @@ class DiffView(TextView):
     def action_file(self, step: int) -> None:
         """Go to the next or previous file."""
         if self._starts:
-            self.go_to_file(min(max(0, self._file_and_row(self._cursor)[0] + step), len(self._starts) - 1))
+            self.go_to_file(min(max(0, self._file_and_row(self.cursor)[0] + step), len(self._starts) - 1))
 
     def action_hunk(self, step: int) -> None:
         """Go to the next or previous hunk, of another file if need be."""
@@ -434,14 +434,14 @@ class DiffView(TextView):
             hunks = self._files[file].hunks if file not in self._folded else ()
             for row in hunks if step > 0 else reversed(hunks):
                 at = self._starts[file] + 1 + row
-                if (at - self._cursor) * step > 0:
+                if (at - self.cursor) * step > 0:
                     self.put_cursor(at)
                     return
 
     def action_fold(self) -> None:
         """Fold the file under the cursor, or unfold it."""
         if self._starts:
-            file = self._file_and_row(self._cursor)[0]
+            file = self._file_and_row(self.cursor)[0]
             self._folded ^= {file}
             self.grew()
             self.put_cursor(self._starts[file])
@@ -449,7 +449,7 @@ class DiffView(TextView):
     def action_fold_all(self) -> None:
         """Fold all files; unfold them where all are folded."""
         if self._starts:
-            file = self._file_and_row(self._cursor)[0]
+            file = self._file_and_row(self.cursor)[0]
             every = set(range(len(self._starts)))
             self._folded = set() if self._folded == every else every
             self.grew()
@@ -459,16 +459,16 @@ class DiffView(TextView):
         """Show old and new side by side, or one below the other."""
         if not self._starts:
             return
-        file, row = self._file_and_row(self._cursor)
+        file, row = self._file_and_row(self.cursor)
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         self._split = not self.is_split
         self.grew()
         place = self._files[file].row_of(line) if line != NONE else None
         self.put_cursor(self._starts[file] + 1 + (HEADING if place is None else place))
 
-    def line_clicked(self, event: events.Click) -> None:
+    def row_clicked(self, event: events.Click) -> None:
         """Fold a file after a click on its name."""
-        if self._file_and_row(self._cursor)[1] == HEADING and event.x < NUMBER:
+        if self._file_and_row(self.cursor)[1] == HEADING and event.x < NUMBER:
             self.action_fold()
 
     # Drawing
