@@ -25,15 +25,12 @@ from app.engine.export import FORMATS, exporting
 from app.engine.text import safe_text
 from app.engine.times import rfc3339
 from app.runs.screen_views import runs_lead
-from storage.cache.cache import Cache
 from storage.records import RunFilter
 from storage.records.insights import Outcomes
 from widgets.frame.notice import Notice, NoticePage
 from widgets.insights import (
-    COMPLETED,
-    FAILED,
     OTHERWISE,
-    UNFINISHED,
+    STACK,
     ChartStep,
     InsightsView,
     OutcomesChart,
@@ -78,23 +75,6 @@ SPANS: Final = (
 )
 
 
-async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> InsightsView:
-    """Read the figures of a period up to now.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
-    edges = span.edges(now)
-    return InsightsView(
-        title=span.title,
-        step=span.step,
-        at=now,
-        outcomes=await cache.outcomes(edges),
-        repositories=await cache.repository_figures(edges[0]),
-        coverage=await cache.coverage(),
-    )
-
-
 WHAT_COMES: Final = (
     "The outcomes of each hour or day, and each repository's success rate and durations, will appear here."
 )
@@ -114,11 +94,11 @@ NO_RUN_YET: Final = Notice(
 
 def legend(view: InsightsView) -> Content:
     """Explain the bars, with the numbers of the whole period."""
-    counts = [(FAILED, view.failed), (COMPLETED, view.completed), (UNFINISHED, view.unfinished)]
-    if view.ended_otherwise:
-        counts.insert(2, (OTHERWISE, view.ended_otherwise))
+    counts = [(badge, view.total(outcome)) for badge, outcome in STACK]
     return Content("   ").join(
-        Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}") for badge, count in counts
+        Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}")
+        for badge, count in counts
+        if count or badge is not OTHERWISE
     )
 
 
@@ -385,7 +365,9 @@ class InsightsScreen(BaseScreen):
     async def _read(self) -> None:
         span, now = self._span, self.session.run_now()
         self._is_stale = False
-        view = await read_insights(self._engine.cache, span, now)
+        cache, edges = self._engine.cache, span.edges(now)
+        outcomes, repositories = await cache.outcomes(edges), await cache.repository_figures(edges[0])
+        view = InsightsView(span.title, span.step, now, outcomes, repositories, await cache.coverage())
         if span == self._span:
             self._show(view)
 
