@@ -112,26 +112,22 @@ def incident_row(
     lasted = span(incident.lasted.total_seconds())
     goes_on = incident.goes_on
     count = "" if failed is None else f"{failed:,} failed" if failed else "none failed"
+    others = ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
+    remarks = [f"also {others}"] if others else []
+    remarks += [f"flapped {incident.recoveries}x"] if incident.recoveries else []
+    if incident.recovered_at is None and incident.is_over:
+        remarks.append("then no longer connected")
+    elif incident.recovered_at is not None and incident.recovered_at > incident.until:
+        remarks.append("its recovery was not observed")
     line: tuple[StyledText, ...] = (
         (_name(safe_text(incident.platform, limit=30)), "bold" if goes_on else ""),
         (fit(badge.text, STATE), badge.style),
         (f"{clock_time(incident.start, now):<14}", _QUIET),
         (f"{f'{lasted} so far' if goes_on else lasted:<14}", "bold" if goes_on else ""),
         (fit(count, LABEL + 4), STYLES["bad" if failed else "quiet"]),
-        (f" {', '.join(_remarks(incident))}", _QUIET),
+        (f" {', '.join(remarks)}", _QUIET),
     )
     return LeadRow(Content.assemble(*line), key, leads=failed is not None)
-
-
-def _remarks(incident: Incident) -> Iterator[str]:
-    if len(incident.words) > 1:
-        yield "also " + ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
-    if incident.recoveries:
-        yield f"flapped {incident.recoveries}x"
-    if incident.recovered_at is None and incident.is_over:
-        yield "then no longer connected"
-    elif incident.recovered_at is not None and incident.recovered_at > incident.until:
-        yield "its recovery was not observed"
 
 
 def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:

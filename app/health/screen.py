@@ -405,7 +405,7 @@ class HealthScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner; if our files fail before the first answer, show a notice instead of the rows."""
         super().show_trouble()
-        self.query_one(NoticePage).show(self.session.vitals.storage_trouble or UNREADABLE)
+        self.query_one(NoticePage).notice = self.session.vitals.storage_trouble or UNREADABLE
         was_answered = any(link.last_ok_at is not None for link in self._view.links)
         self.set_class(self.session.vitals.storage_trouble is not None and not was_answered, "-unreadable")
 

@@ -409,7 +409,7 @@ class InsightsScreen(BaseScreen):
     def _show_notice(self, notice: Notice) -> None:
         if notice != self._notice:
             self._notice = notice
-            self.query_one(NoticePage).show(notice)
+            self.query_one(NoticePage).notice = notice
             self.query_one("#insights").add_class("-nothing")
 
     def _name_spans(self) -> None:

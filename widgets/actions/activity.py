@@ -91,13 +91,8 @@ class ActivityEntry(Struct, frozen=True):
         if action.error is not None:
             yield "reason", (safe_text(reason(action.error)), "warn" if action.state == "unknown" else "bad")
         if self.unknown is not None:
-            yield (
-                "to do",
-                (
-                    safe_text("Check whether it took effect, then press v. It is never sent again automatically."),
-                    "warn",
-                ),
-            )
+            todo = "Check whether it took effect, then press v. It is never sent again automatically."
+            yield "to do", (safe_text(todo), "warn")
         if action.superseded_by:
             yield "sent again", (safe_text(action.superseded_by), "plain")
         yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "plain")

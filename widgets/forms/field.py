@@ -237,10 +237,6 @@ class ChoiceField(LineField):
         self._control.offer(choices)
         self._show_matches()
 
-    @on(Input.Changed)
-    def _narrow(self) -> None:
-        self._show_matches()
-
     def on_click(self, event: events.Click) -> None:
         """Take the clicked suggestion."""
         line = self.query_one(".form-field--message")
@@ -263,6 +259,7 @@ class ChoiceField(LineField):
     def _matching(self) -> list[str]:
         return [choice for choice in self._control.matches() if choice != self.value]
 
+    @on(Input.Changed)
     def _show_matches(self) -> None:
         matches = self._matching
         if about := self._about.get(self.value.strip()):

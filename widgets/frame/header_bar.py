@@ -151,7 +151,14 @@ class HeaderBar(ClickableLine):
         if vitals.runs_link is not None and vitals.runs_link.in_lab:
             yield Content.styled(" lab", STYLES["wait"])
         if vitals.links:
-            yield from _links(vitals.links, brevity)
+            # If there is little room, those that answer are only counted.
+            shown = [each for each in vitals.links if not is_brief or each[1].tone != "good"]
+            for mark, badge in shown:
+                word = badge.word if brevity is Brevity.FULL else _in_brief(badge.word)
+                word = word.partition(":")[0] if is_brief else word
+                yield Content.assemble("  ", mark.styled(14), " ", (f"{badge.glyph} {word}", badge.style))
+            if answer := len(vitals.links) - len(shown):
+                yield Content.styled(f"  ● {answer} live", STYLES["good"])
             return
         if brevity is Brevity.HOSTS:
             yield from self._hosts(now, brevity)
@@ -185,17 +192,6 @@ class HeaderBar(ClickableLine):
                 words = f"{safe_text(host.platform, limit=12)}{state:<{SINCE}}"
                 text = Content.styled(words, STYLES["quiet"] if is_stale else badge.style)
                 yield clickable(text, "app.tab", "health", host.platform)
-
-
-def _links(links: tuple[tuple[ProfileMark, Badge], ...], brevity: Brevity) -> Iterator[Content]:
-    """Each profile and its link; if there is little room, those that answer are only counted."""
-    shown = [each for each in links if brevity < Brevity.GLYPHS or each[1].tone != "good"]
-    for mark, badge in shown:
-        word = badge.word if brevity is Brevity.FULL else _in_brief(badge.word)
-        word = word.partition(":")[0] if brevity >= Brevity.GLYPHS else word
-        yield Content.assemble("  ", mark.styled(14), " ", (f"{badge.glyph} {word}", badge.style))
-    if answer := len(links) - len(shown):
-        yield Content.styled(f"  ● {answer} live", STYLES["good"])
 
 
 def _in_brief(freshness_word: str) -> str:
