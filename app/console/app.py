@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
+from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -315,22 +316,20 @@ class RunwardenApp(BaseApp[None]):
         if not isinstance(self.screen, ConsolePalette):
             self.push_screen(ConsolePalette(id="--command-palette"))
 
-    def action_notice(self) -> None:
+    @work
+    async def action_notice(self) -> None:
         """Open what the last notice is about; if that is nothing in particular, show the latest ones in full."""
         from app.console.sheets import ChoiceSheet
 
-        def opened(opens: Message | None) -> None:
-            if opens is not None:
-                self.post_message(opens)
-
         notices = self.session.notices
-        if notices and notices[0].opens is not None:
-            opened(notices[0].opens)
-        elif notices:
-            sheet = ChoiceSheet[Message | None]("Notices", [(Content(one.text), one.opens) for one in notices])
-            self.push_screen(sheet, opened)
-        else:
+        if not notices:
             self.session.notify("There was no notice yet.")
+        elif (opens := notices[0].opens) or (
+            opens := await self.push_screen_wait(
+                ChoiceSheet[Message | None]("Notices", [(Content(one.text), one.opens) for one in notices])
+            )
+        ):
+            self.post_message(opens)
 
     def notify(self, message: str, **options: Any) -> None:
         """Show a toast; one from a form, which has no session, is kept for the key as well."""

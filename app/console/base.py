@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct
-from textual import events, on
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -310,15 +310,13 @@ class BaseScreen(Screen[None]):
         bar.counts = {"activity": unknown, INBOX: inbox}
         self.show_trouble()
 
-    def action_batch(self, key: str) -> None:
+    @work
+    async def action_batch(self, key: str) -> None:
         """Show a batch with its runs."""
         from app.console.sheets import BatchScreen
 
-        def opened(run_id: str | None) -> None:
-            if run_id is not None:
-                self.post_message(OpenRun(run_id))
-
-        self.app.push_screen(BatchScreen(self.session, key), opened)
+        if run_id := await self.app.push_screen_wait(BatchScreen(self.session, key)):
+            self.post_message(OpenRun(run_id))
 
     def _show_keys(self, screen: Screen[Any]) -> None:
         if screen is self and self.is_mounted:

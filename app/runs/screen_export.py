@@ -80,10 +80,7 @@ async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery
     async def written(path: Path) -> str:
         return f"{plural(await write(export, path), 'run')} written to {path}"
 
-    def exported(outcome: str | None) -> None:
-        if outcome is not None:
-            session.notify(outcome)
-
     title = f"Export {count:,} {'marked' if marks else 'matching'} {'run' if count == 1 else 'runs'}"
     suggested = Path(f"runs-{session.clock().astimezone():%Y%m%d-%H%M}.csv")
-    screen.app.push_screen(ExportScreen(title, suggested, FORMATS, written), exported)
+    if outcome := await screen.app.push_screen_wait(ExportScreen(title, suggested, FORMATS, written)):
+        session.notify(outcome)

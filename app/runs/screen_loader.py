@@ -100,6 +100,11 @@ class RunsLoader:
         self._is_stale = True
         self.load()
 
+    def pins_changed(self, _: object) -> None:
+        """Read the rows again if they are the followed runs."""
+        if self._condition.followed:
+            self.runs_changed()
+
     def engine_changed(self, event: "Event") -> None:
         """Read again what changed; runs fetched in the background wait for the next tick, as they come often."""
         is_confirmed = isinstance(event, LinkChanged) and self._table.shows_unconfirmed

@@ -24,10 +24,9 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.engine.atomic_file import alone, replacing
 from app.engine.text import SafeText, safe_text
 from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
-from app.runs.query import Query, QueryProblem, parse
+from app.runs.query import Query, QueryProblem, listed, parse
 from app.runs.query.parse import given
 from app.runs.query.terms import KeyName, key_name, terms
-from app.runs.query.write import value_text
 from storage.base_error import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
@@ -214,13 +213,6 @@ def replaced(line: str, keys: Collection[KeyName], new: Iterable[str]) -> str:
             kept.append(line[term.start : term.end])
     index = len(kept) if first is None else first
     return " ".join((*kept[:index], *new, *kept[index:]))
-
-
-def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
-    """The terms that ask for some values and exclude others."""
-    for sign, values in (("", tuple(asked)), ("-", tuple(excluded))):
-        if values:
-            yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
 
 
 def as_typed(line: str, cursor: int) -> str:

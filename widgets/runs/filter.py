@@ -20,6 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.engine.text import SafeText, safe_text
+from storage.records.query import Suggestion
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import fit
 from widgets.kit.clickable import ClickableLine, clickable
@@ -130,21 +131,6 @@ class FacetBar(ClickableLine):
             yield clickable(Content.styled(name, STYLES["warn"] if facet.is_set else QUIET), f"screen.{facet.action}")
 
 
-class SearchSuggestion(Struct, frozen=True):
-    """One way to continue the query."""
-
-    start: int
-    """Index of the first character that it replaces."""
-    end: int
-    """Index behind the last one."""
-    insert: SafeText
-    about: str = ""
-
-    def applied(self, line: str) -> tuple[str, int]:
-        """The line with the suggestion inserted, and the new cursor position."""
-        return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
-
-
 class SuggestionList(Widget):
     """The suggestions; the first one is chosen at first."""
 
@@ -154,17 +140,17 @@ class SuggestionList(Widget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._offers: tuple[SearchSuggestion, ...] = ()
+        self._offers: tuple[Suggestion, ...] = ()
         self._chosen = 0
         self.display = False
 
     @property
-    def chosen(self) -> SearchSuggestion | None:
+    def chosen(self) -> Suggestion | None:
         """The suggestion that tab inserts; None: there is none."""
         return self._offers[self._chosen] if self._offers else None
 
-    def show(self, offers: tuple[SearchSuggestion, ...]) -> None:
-        """Show the suggestions."""
+    def show(self, offers: tuple[Suggestion, ...]) -> None:
+        """Show the suggestions, whose text must be safe."""
         self._offers, self._chosen = offers[:MOST], 0
         self.display = bool(self._offers)
         self.refresh(layout=True)
@@ -313,7 +299,7 @@ class FilterBar(Vertical):
         self._show_remark()
         self.set_class(bool(texts), "-remark")
 
-    def offer(self, offers: tuple[SearchSuggestion, ...]) -> None:
+    def offer(self, offers: tuple[Suggestion, ...]) -> None:
         """Show suggestions for the query."""
         # An empty list that stays empty must not cost a layout at every letter.
         if offers or self._offers.display:

@@ -23,7 +23,8 @@ from app.console.session.user_preferences import UserPreferences, keep, read
 from app.console.sheets import OVER_CSS
 from app.console.themes import THEMES
 from app.engine.text import safe_text
-from app.runs.screen_views import PreferencesFile, listed, views_of
+from app.runs.query import listed
+from app.runs.screen_views import PreferencesFile, views_of
 from storage.records import RunFilter, RunSort
 from widgets.kit.badges import STYLES
 
