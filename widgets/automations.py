@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
@@ -194,7 +193,6 @@ class RuleEditor(Widget):
     }
     """
 
-    @dataclass
     class Changed(Message):
         """The text changed."""
 

@@ -173,10 +173,10 @@ class RunwardenApp(BaseApp[None]):
     COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         *NAVIGATION_BINDINGS,
-        Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
+        Binding("colon", "command_palette", "palette", id="app.palette"),
         Binding("ctrl+p", "command_palette", "palette", show=False, id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
-        Binding("question_mark", "help", "help", key_display="?", id="app.help"),
+        Binding("question_mark", "help", "help", id="app.help"),
         Binding(
             "ctrl+o", "profiles", "switch profile", show=False, tooltip="Switch to another service", id="app.profiles"
         ),

@@ -1,7 +1,6 @@
 """Sheets: boxes over a screen, closed by escape or a click outside, often with a choice."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
@@ -285,24 +284,26 @@ class ConfirmSheet(PickerScreen[str]):
             self._start(self._anyway)
 
     def _start(self, do: Callable[[Path], Awaitable[str]] | None) -> None:
+        typed = self.query_one(LineInput).value
+
+        async def work() -> None:
+            self._refused = None
+            try:
+                result = await do(typed_path(typed)) if do is not None else ""
+            except (OSError, RunwardenError) as error:
+                self._refused = typed if isinstance(error, NotSureError) else None
+                self.failed(str(error))
+            else:
+                self.done(result)
+            finally:
+                self._is_busy = False
+
         if do is None:
             self.dismiss(self._keys[0][1])
         elif not self._is_busy:
             self._is_busy = True
             self.query_one(SheetNote).say("Working…", "busy")
-            self.begin(partial(self._work, do, self.query_one(LineInput).value), group="take over")
-
-    async def _work(self, do: Callable[[Path], Awaitable[str]], typed: str) -> None:
-        self._refused = None
-        try:
-            result = await do(typed_path(typed))
-        except (OSError, RunwardenError) as error:
-            self._refused = typed if isinstance(error, NotSureError) else None
-            self.failed(str(error))
-        else:
-            self.done(result)
-        finally:
-            self._is_busy = False
+            self.begin(work, group="take over")
 
 
 class ExportScreen(PickerScreen[str]):
@@ -358,19 +359,19 @@ class ExportScreen(PickerScreen[str]):
             self._start(self._replacing)
 
     def _start(self, path: Path) -> None:
+        async def write() -> None:
+            try:
+                result = await self._write_file(path)
+            except OSError as error:
+                self.failed(f"{path} cannot be written: {error.strerror or error}.")
+            except StorageError as error:
+                self.failed(str(error))
+            else:
+                self.done(result)
+
         self._replacing = None
         self.query_one(SheetNote).say("Writing…", "busy")
-        self.begin(partial(self._write, path), name=str(path.absolute()), group="export")
-
-    async def _write(self, path: Path) -> None:
-        try:
-            result = await self._write_file(path)
-        except OSError as error:
-            self.failed(f"{path} cannot be written: {error.strerror or error}.")
-        except StorageError as error:
-            self.failed(str(error))
-        else:
-            self.done(result)
+        self.begin(write, name=str(path.absolute()), group="export")
 
 
 def typed_path(text: str) -> Path:

@@ -181,14 +181,7 @@ class InsightsScreen(BaseScreen):
         Binding("right", "bar(1)", "later", show=False, id="insights.bar_later"),
         Binding("j,down,k,up", "rows", "to the repositories", show=False, id="insights.rows"),
         Binding("t", "when", "when", tooltip="Show the last 24 hours, 7 days or 30 days", id="insights.when"),
-        Binding(
-            "equals_sign",
-            "tables",
-            "tables",
-            key_display="=",
-            tooltip="Switch between tables and charts",
-            id="insights.tables",
-        ),
+        Binding("equals_sign", "tables", "tables", tooltip="Switch between tables and charts", id="insights.tables"),
         Binding("x", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
     ]
 

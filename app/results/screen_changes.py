@@ -196,8 +196,8 @@ class ChangesPart(SearchedPart):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("A", "apply", "apply", tooltip="Apply the change to a local checkout", id="run.apply"),
         Binding("B", "check_out", "check out", tooltip="Check the branch out in a new folder", id="run.check_out"),
-        hidden("right_curly_bracket", "step_file(1)", "next file", key_display="}", id="run.next_file"),
-        hidden("left_curly_bracket", "step_file(-1)", "previous file", key_display="{", id="run.prev_file"),
+        hidden("right_curly_bracket", "step_file(1)", "next file", id="run.next_file"),
+        hidden("left_curly_bracket", "step_file(-1)", "previous file", id="run.prev_file"),
         hidden("ctrl+e", "open_file(False)", "editor", tooltip="Open a copy of the file in $EDITOR", id="run.editor"),
         hidden("L", "open_file(True)", "pager", tooltip="Open a copy of the file in $PAGER", id="run.pager"),
         hidden("H", "copy_hunk", "copy hunk", tooltip="Copy the hunk under the cursor", id="run.copy_hunk"),

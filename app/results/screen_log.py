@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,14 +11,10 @@ from textual.binding import Binding, BindingType
 from app.engine.text import plural, safe_text
 from app.engine.times import span
 from app.results.steps import LABEL, StepLines
-from app.runs.screen_subject import SearchedPart, showing_failure, unavailable
+from app.runs.screen_subject import RunSubject, SearchedPart, showing_failure, unavailable
 from storage.records.results import LogChunk, Unavailable
 from widgets.kit.text_view import TextPiece, TextSearch
 from widgets.results.log import FAILED_STEP, LogSpool, LogView
-
-if TYPE_CHECKING:
-    from app.runs.screen_subject import RunSubject
-
 
 PIECE: Final = 256 * 1024
 """Bytes of one request."""
@@ -36,11 +32,11 @@ class LogPart(SearchedPart):
     """Reads a log while it is shown: as a conversation if the service knows its steps."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
+        Binding("exclamation_mark", "error", "next error", id="log.error"),
         Binding("i", "raw_log", "raw", tooltip="Show the raw log with full times", id="log.raw"),
     ]
 
-    def __init__(self, subject: "RunSubject") -> None:
+    def __init__(self, subject: RunSubject) -> None:
         super().__init__(subject)
         self._spool = LogSpool()
         self._view = LogView(self._spool)

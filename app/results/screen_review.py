@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -10,14 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from app.engine.text import safe_text
-from app.runs.screen_subject import SearchedPart, hidden, showing_failure, unavailable
+from app.runs.screen_subject import RunSubject, RunVersion, SearchedPart, hidden, showing_failure, unavailable
 from storage.records.results import Finding, Review, Unavailable
 from widgets.kit.lead_list import LeadList
 from widgets.kit.text_view import TextSearch
 from widgets.results.review import ReviewView, finding_rows, review_lines
-
-if TYPE_CHECKING:
-    from app.runs.screen_subject import RunSubject, RunVersion
 
 WIDE: Final = 120
 
@@ -38,10 +35,10 @@ class ReviewPart(SearchedPart):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", key_display="enter", tooltip="The finding's file and line", id="lines.open"),
-        Binding("right_parenthesis", "finding(1)", "next finding", key_display=")", id="review.next_finding"),
-        hidden("left_parenthesis", "finding(-1)", "previous finding", key_display="(", id="review.prev_finding"),
-        hidden("right_curly_bracket", "turn_to(1)", "next file", key_display="}", id="run.next_file"),
-        hidden("left_curly_bracket", "turn_to(-1)", "previous file", key_display="{", id="run.prev_file"),
+        Binding("right_parenthesis", "finding(1)", "next finding", id="review.next_finding"),
+        hidden("left_parenthesis", "finding(-1)", "previous finding", id="review.prev_finding"),
+        hidden("right_curly_bracket", "turn_to(1)", "next file", id="run.next_file"),
+        hidden("left_curly_bracket", "turn_to(-1)", "previous file", id="run.prev_file"),
     ]
 
     @dataclass
@@ -50,7 +47,7 @@ class ReviewPart(SearchedPart):
 
         finding: Finding
 
-    def __init__(self, subject: "RunSubject") -> None:
+    def __init__(self, subject: RunSubject) -> None:
         super().__init__(subject)
         self._findings = LeadList(id="run-findings")
         self._findings.can_focus = False

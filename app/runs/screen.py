@@ -72,9 +72,7 @@ class RunsScreen(RunActions):
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
-        Binding(
-            "slash", "search", "search", key_display="/", tooltip="Search words, or status:failed …", id="runs.search"
-        ),
+        Binding("slash", "search", "search", tooltip="Search words, or status:failed …", id="runs.search"),
         Binding("s", "pick_statuses", "status", tooltip="Filter by status", id="runs.statuses"),
         unkeyed("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
         hidden("b", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
@@ -84,12 +82,12 @@ class RunsScreen(RunActions):
         unkeyed("group", "group", tooltip=GROUPED, id="runs.group"),
         unkeyed("fold", "fold group", tooltip="Fold or unfold the group, like enter on its title", id="runs.fold"),
         unkeyed("fold_all", "fold all groups", tooltip="Fold or unfold all groups", id="runs.fold_all"),
-        hidden("right_square_bracket", "step_view(1)", "next view", key_display="]", id="runs.next_view"),
-        hidden("left_square_bracket", "step_view(-1)", "previous view", key_display="[", id="runs.prev_view"),
+        hidden("right_square_bracket", "step_view(1)", "next view", id="runs.next_view"),
+        hidden("left_square_bracket", "step_view(-1)", "previous view", id="runs.prev_view"),
         unkeyed("views", "views", tooltip="Show a view, or delete a saved one", id="runs.views"),
         hidden("u", "undo", "undo", tooltip="Restore the view just deleted", id="runs.undo"),
         unkeyed("save_view", "save view", tooltip="Save the filter and order as a tab", id="runs.save_view"),
-        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all that match", id="runs.mark_all"),
+        hidden("asterisk", "mark_all", "mark all", tooltip="Mark all that match", id="runs.mark_all"),
         RETRY,
         unkeyed("export", "export", tooltip="Write the marked runs, or all that match, to a file", id="runs.export"),
         unkeyed("fetch_older", "fetch older runs", tooltip="Fetch older runs that match", id="runs.older"),
@@ -101,13 +99,7 @@ class RunsScreen(RunActions):
         unkeyed("resize_pane(-1)", "less detail", id="runs.split_less"),
         unkeyed("columns", "columns", tooltip="Choose columns, their order and width", id="runs.columns"),
         unkeyed("pane", "detail on/off", id="runs.pane"),
-        hidden(
-            "escape",
-            "clear",
-            "clear",
-            tooltip="Stop fetching, or clear marks, filter or view",
-            id="runs.clear",
-        ),
+        hidden("escape", "clear", "clear", tooltip="Stop fetching, or clear marks, filter or view", id="runs.clear"),
     ]
 
     table_query: var[TableQuery] = var(TableQuery(), init=False)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 from textual.app import ComposeResult
@@ -12,15 +12,12 @@ from textual.content import Content
 from textual.message import Message
 
 from app.engine.text import safe_text
-from app.runs.screen_subject import RunPart
+from app.runs.screen_subject import RunPart, RunSubject
 from widgets.forms.inputs import ParagraphInput
 from widgets.kit.badges import STYLES
 from widgets.kit.line_text import LinePane
 from widgets.runs import facts
 from widgets.runs.conversation import figures_line, turn_lines, with_sent_instructions
-
-if TYPE_CHECKING:
-    from app.runs.screen_subject import RunSubject
 
 WIDE: Final = 120
 """Columns needed for facts and neighbours next to the conversation."""
@@ -40,7 +37,6 @@ class ReplyBox(ParagraphInput):
 
         text: str
 
-    @dataclass
     class Left(Message):
         """The box was left."""
 
@@ -67,7 +63,7 @@ class ConversationPart(RunPart):
     ConversationPart ReplyBox:focus { border-left: outer $primary; }
     """
 
-    def __init__(self, subject: "RunSubject") -> None:
+    def __init__(self, subject: RunSubject) -> None:
         super().__init__(subject)
         self._turns = LinePane(self._lines, id="run-turns")
         self._beside = LinePane(self._about, id="run-beside")

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -44,11 +43,9 @@ MOST_BESIDE: Final = 100
 class RunsLoader:
     """Keeps table and pane current; it reads one window at a time, and cancels the search of a replaced query."""
 
-    @dataclass
     class Counted(Message):
         """The numbers around the rows were read."""
 
-    @dataclass
     class ViewsCounted(Message):
         """Other numbers of runs are in the views."""
 

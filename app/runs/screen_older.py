@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +34,6 @@ WAIT_S: Final = 5.0
 class OlderRuns:
     """Fetches runs that the query may find beyond the cached ones, while the user waits."""
 
-    @dataclass
     class Changed(Message):
         """Runs came, or the texts changed."""
 

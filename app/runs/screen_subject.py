@@ -131,9 +131,9 @@ class SearchedPart(RunPart):
     """A tab whose text can be searched."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "search", key_display="/", tooltip="Search in this part", id="run.search"),
-        hidden("full_stop", "step_match(1)", "next match", key_display=".", id="run.next_match"),
-        hidden("comma", "step_match(-1)", "previous match", key_display=",", id="run.prev_match"),
+        Binding("slash", "search", "search", tooltip="Search in this part", id="run.search"),
+        hidden("full_stop", "step_match(1)", "next match", id="run.next_match"),
+        hidden("comma", "step_match(-1)", "previous match", id="run.prev_match"),
     ]
     search: TextSearch
 

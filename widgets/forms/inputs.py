@@ -72,7 +72,6 @@ class ListSearch(LineInput):
         Binding("escape", "leave(True)", "clear", id="search.clear"),
     ]
 
-    @dataclass
     class Left(Message):
         """The focus goes back to the rows."""
 

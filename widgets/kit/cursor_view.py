@@ -36,11 +36,6 @@ class CursorView(ScrollView, can_focus=True):
         self.total = 0
         """The number of rows; kept by the subclass."""
 
-    @property
-    def shows_cursor(self) -> bool:
-        """Whether the cursor's row is on the screen."""
-        return self.cursor in self.visible_rows
-
     def cursor_moved(self) -> None:
         """Hook: called after the cursor moved."""
 

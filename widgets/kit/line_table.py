@@ -1,7 +1,6 @@
 """A table whose items are all in memory, with a cursor that stays on its item."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -63,15 +62,12 @@ class LineTable(CursorView, Generic[T]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", key_display="enter", id="lines.open")]
 
-    @dataclass
     class Highlighted(Message):
         """The cursor moved to another item, or its item changed."""
 
-    @dataclass
     class Chosen(Message):
         """The item under the cursor was opened."""
 
-    @dataclass
     class EndReached(Message):
         """The cursor reached the last item: more can be loaded."""
 

@@ -286,13 +286,13 @@ class DiffView(TextView):
     """Draws a patch file by file; a file can be folded."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right_curly_bracket", "file(1)", "next file", key_display="}", id="diff.next_file"),
-        Binding("left_curly_bracket", "file(-1)", "previous file", show=False, key_display="{", id="diff.prev_file"),
-        Binding("right_parenthesis", "hunk(1)", "next hunk", key_display=")", id="diff.next_hunk"),
-        Binding("left_parenthesis", "hunk(-1)", "previous hunk", show=False, key_display="(", id="diff.prev_hunk"),
+        Binding("right_curly_bracket", "file(1)", "next file", id="diff.next_file"),
+        Binding("left_curly_bracket", "file(-1)", "previous file", show=False, id="diff.prev_file"),
+        Binding("right_parenthesis", "hunk(1)", "next hunk", id="diff.next_hunk"),
+        Binding("left_parenthesis", "hunk(-1)", "previous hunk", show=False, id="diff.prev_hunk"),
         Binding("z", "fold", "fold", show=False, tooltip="Fold the file under the cursor", id="diff.fold"),
         unkeyed("fold_all", "fold all", tooltip="Fold or unfold all files", id="diff.fold_all"),
-        Binding("vertical_line", "split", "side by side", show=False, key_display="|", id="diff.split"),
+        Binding("vertical_line", "split", "side by side", show=False, id="diff.split"),
     ]
 
     @dataclass

@@ -140,7 +140,7 @@ class LogView(TextView):
     """Draws a log; at its last line it follows new lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Wrap or cut long lines", id="log.wrap"),
+        Binding("backslash", "wrap", "wrap", tooltip="Wrap or cut long lines", id="log.wrap"),
         Binding("end,G", "last", "to the end", tooltip="Go to the end and follow new lines", id="table.last"),
     ]
 

@@ -251,11 +251,9 @@ def finding_rows(findings: Sequence[Finding]) -> list[LeadRow]:
 class ReviewView(TextView):
     """Draws a review; its owner lays it out in a thread, for each width."""
 
-    @dataclass
     class Moved(Message):
         """The cursor is on another line."""
 
-    @dataclass
     class LayoutRequested(Message):
         """The lines are needed for another width."""
 

@@ -1,7 +1,6 @@
 """The filter above the runs: views with their counts and the missing part; below, the query and its facets."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from msgspec import Struct
@@ -134,7 +133,6 @@ class FacetBar(ClickableLine):
 class SuggestionList(Widget):
     """The suggestions; the first one is chosen at first."""
 
-    @dataclass
     class Clicked(Message):
         """A suggestion was clicked, and is the chosen one now."""
 
@@ -185,17 +183,15 @@ class SearchInput(Input):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"search--{kind}" for kind in KINDS}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "leave", "to the runs", key_display="enter", id="search.leave"),
-        Binding("tab", "take", "complete", key_display="tab", id="search.take"),
+        Binding("tab", "take", "complete", id="search.take"),
         Binding("down", "choose(1)", "next suggestion", show=False, id="search.next"),
         Binding("up", "choose(-1)", "previous suggestion", show=False, id="search.previous"),
         Binding("escape", "clear", "clear", id="search.clear"),
     ]
 
-    @dataclass
     class Left(Message):
         """The focus goes back to the rows."""
 
-    @dataclass
     class Cleared(Message):
         """The query was cleared; the focus goes back to the rows."""
 

@@ -197,11 +197,9 @@ class RunTable(CursorView, can_focus=True):
 
         column: str
 
-    @dataclass
     class Marked(Message):
         """The marks changed."""
 
-    @dataclass
     class WindowRequested(Message):
         """The table needs rows that it does not hold, as its `request` describes."""
 
@@ -209,7 +207,6 @@ class RunTable(CursorView, can_focus=True):
             """Only the latest request counts."""
             return isinstance(message, RunTable.WindowRequested)
 
-    @dataclass
     class Highlighted(Message):
         """The cursor moved to another run, group or gap."""
 
@@ -217,11 +214,9 @@ class RunTable(CursorView, can_focus=True):
             """Only the latest run counts."""
             return isinstance(message, RunTable.Highlighted)
 
-    @dataclass
     class Refilled(Message):
         """Columns got their first values, and room."""
 
-    @dataclass
     class Replaced(Message):
         """The rows of another query are on show."""
 

@@ -29,7 +29,7 @@ class KeyHelpScreen(Sheet[None]):
 
     LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "filter", key_display="/", id="help.filter"),
+        Binding("slash", "filter", "filter", id="help.filter"),
         Binding("escape", "leave", "close", id="help.leave"),
         Binding("q,question_mark,enter", "dismiss", "close"),
     ]
