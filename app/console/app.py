@@ -125,7 +125,6 @@ class Navigation:
         return VisitedScreen(tab, base.bookmark, self._covering())
 
     def _covering(self) -> tuple[str, ...]:
-        """The runs open over the current tab."""
         above = self._app.screen_stack[1:]
         return tuple(run_id for each in above if isinstance(each, BaseScreen) and (run_id := each.focused_run_id))
 
@@ -238,7 +237,6 @@ class RunwardenApp(BaseApp[None]):
         self._open_soon()
 
     def _open_soon(self) -> None:
-        """Add the first tab, and open the engine once it is painted."""
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
         self.call_after_refresh(self.run_worker, self._open)

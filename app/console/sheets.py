@@ -139,11 +139,22 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
     HINT = "enter or 1-9 choose"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(digit), f"choose({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
+        Binding("delete,backspace", "forget", "delete", id="views.forget"),
     ]
 
-    def __init__(self, title: str, choices: Sequence[tuple[Content, T]], here: int | None = None) -> None:
-        """Prepare; the cursor begins on the choice with the index `here`, if there is one."""
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[tuple[Content, T]],
+        here: int | None = None,
+        forget: Callable[[T], T] | None = None,
+    ) -> None:
+        """Prepare; the cursor begins on the choice with the index `here`, if there is one.
+
+        With `forget`, a key closes the sheet with what this makes of the choice under the cursor.
+        """
         super().__init__()
+        self._forget = forget
         self.TITLE_TEXT = title
         self._choices = choices
         self._here = here
@@ -167,6 +178,11 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
         """Close with the choice of this number, if there is one."""
         if number <= len(self._choices):
             self.dismiss(self._choices[number - 1][1])
+
+    def action_forget(self) -> None:
+        """Close, and have the choice under the cursor forgotten, where choices can be."""
+        if self._forget is not None and (at := self.query_one(Options).highlighted) is not None:
+            self.dismiss(self._forget(self._choices[at][1]))
 
 
 class NotSureError(RunwardenError):

@@ -203,7 +203,6 @@ def new_side(patch: Patch, file: FilePatch) -> bytes:
 
 
 def _note(file: FilePatch, line: bytes) -> None:
-    """Take in a line of a file's header."""
     if parts := _INDEX.match(line):
         file.facts |= {"old": parts[1].decode(), "new": parts[2].decode()}
         if parts[3]:

@@ -233,7 +233,6 @@ class Mirror:
         return await self._git.read(self.git_dir, "cat-file", "blob", blob, most=most)
 
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
-        """Fetch the contents with these ids that are not here yet."""
         check = ("cat-file", "--batch-check=%(objectname)")
         held = await self._git.read(self.git_dir, *check, given=b"".join(each + b"\n" for each in ids))
         missing = [line.split()[0] for line in held.splitlines() if line.endswith(b" missing")]

@@ -36,11 +36,13 @@ class LogPart(SearchedPart):
         Binding("i", "raw_log", "raw", tooltip="Show the raw log with full times", id="log.raw"),
     ]
 
+    body: LogView
+
     def __init__(self, subject: RunSubject) -> None:
         super().__init__(subject)
         self._spool = LogSpool()
-        self._view = LogView(self._spool)
-        self.search = TextSearch(self._view, self.start, self._read_earlier)
+        self.body = LogView(self._spool)
+        self.search = TextSearch(self.body, self.start, self._read_earlier)
         self._shown: tuple[str, int] | None = None
         """The run and the turn whose log is shown."""
         self._whole = 0
@@ -54,11 +56,6 @@ class LogPart(SearchedPart):
         self._offers_steps = False
         """Whether the service knows the steps of this log."""
         self._lines = StepLines("")
-
-    @property
-    def body(self) -> LogView:
-        """The widget to focus: the lines."""
-        return self._view
 
     def compose(self) -> ComposeResult:
         """Compose the lines below a search."""
@@ -83,23 +80,23 @@ class LogPart(SearchedPart):
         self._grown_at = None
         self._drop()
         self.refresh_bindings()
-        self._view.notice = unavailable("Reading the log…", "")
+        self.body.notice = unavailable("Reading the log…", "")
 
     def _drop(self) -> None:
         self._spool.clear()
         self._lines = StepLines("Press i for the raw log")
-        self._view.changed()
+        self.body.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect; only steps have failures."""
         if action == "error":
-            return self.has_text and bool(self._view.label)
+            return self.has_text and bool(self.body.label)
         return self.has_text if action == "raw_log" else super().check_action(action, parameters)
 
     def action_raw_log(self) -> None:
         """Switch between steps, or lines with short times, and the log as it is."""
-        self._view.is_raw = self._is_raw = not self._is_raw
-        self._view.refresh()
+        self.body.is_raw = self._is_raw = not self._is_raw
+        self.body.refresh()
         if self._offers_steps:
             self._start_over()
             self.start(self._follow, exclusive=True, group="log")
@@ -107,9 +104,9 @@ class LogPart(SearchedPart):
     def _hold(self, chunk: LogChunk) -> int:
         """Hold a piece, drawn if it has steps; return how many lines came before those held so far."""
         if chunk.steps is None:
-            self._view.label = 0
+            self.body.label = 0
             return self._spool.put(chunk)
-        self._view.label, self._offers_steps = LABEL + 1, True
+        self.body.label, self._offers_steps = LABEL + 1, True
         lines = (line for step in chunk.steps for line in self._lines.of(step))
         return self._spool.put(chunk, "".join(f"{line.drawn(colour=True)}\n" for line in lines).encode())
 
@@ -132,8 +129,8 @@ class LogPart(SearchedPart):
         else:
             since = now - self._grown_at if self._grown_at is not None else timedelta(0)
             waits = f"waiting for output {span(since.total_seconds())}" if since >= QUIET_FROM else "following"
-            pieces.append(TextPiece(f" · {waits if self._view.follows else 'more at the end: G'}", "busy"))
-        self._view.tell(pieces)
+            pieces.append(TextPiece(f" · {waits if self.body.follows else 'more at the end: G'}", "busy"))
+        self.body.tell(pieces)
 
     def action_error(self) -> None:
         """Go to the next step that failed."""
@@ -141,7 +138,7 @@ class LogPart(SearchedPart):
 
     @on(LogView.EarlierRequested)
     def _earlier_requested(self, message: LogView.EarlierRequested) -> None:
-        if self._view.has_focus:
+        if self.body.has_focus:
             self.start(self._read_all if message.up_to_first else self._read_earlier, group="log earlier")
 
     @on(TextSearch.Missed)
@@ -161,7 +158,7 @@ class LogPart(SearchedPart):
         shown = self._shown
         if shown is None:
             return False
-        with showing_failure(self._view):
+        with showing_failure(self.body):
             chunk = await self.subject.results.log(
                 *shown, offset=offset, wait_s=wait_s, before=None if self._is_raw else 0
             )
@@ -174,7 +171,7 @@ class LogPart(SearchedPart):
             return True
         if isinstance(chunk, Unavailable):
             self._has_ended = True
-            self._view.notice = unavailable("No log to show.", chunk.reason)
+            self.body.notice = unavailable("No log to show.", chunk.reason)
             return False
         self._put(chunk)
         if chunk.next_offset == chunk.offset and not chunk.ended:
@@ -182,7 +179,7 @@ class LogPart(SearchedPart):
         return True
 
     def _put(self, chunk: LogChunk) -> int:
-        follows, self._problem = self._view.follows, ""
+        follows, self._problem = self.body.follows, ""
         spool = self._spool
         if chunk.size < spool.end:
             # It shrank: the log was replaced.
@@ -204,10 +201,10 @@ class LogPart(SearchedPart):
             self.refresh_bindings()
         if not chunk.size:
             follows_on = "" if chunk.ended else "Its first lines will appear here."
-            self._view.notice = unavailable(
+            self.body.notice = unavailable(
                 "The log is empty." if chunk.ended else "The log is empty so far.", follows_on
             )
-        self._view.changed(before=before, follow=follows and not before)
+        self.body.changed(before=before, follow=follows and not before)
         self.tick(self.session.clock())
         return before
 
@@ -217,7 +214,7 @@ class LogPart(SearchedPart):
             shown, begin, is_raw = self._shown, self._spool.begin, self._is_raw
             if shown is None or not begin:
                 return None
-            offset, before = (-PIECE, begin) if self._view.label else (max(0, begin - PIECE), None)
+            offset, before = (-PIECE, begin) if self.body.label else (max(0, begin - PIECE), None)
             chunk = await self.subject.results.log(*shown, offset=offset, before=before)
             is_other = self._shown != shown or self._is_raw != is_raw
             return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)
@@ -226,4 +223,4 @@ class LogPart(SearchedPart):
         """Read the log from its first line on, and go there."""
         while await self._read_earlier() is not None:
             pass
-        self._view.put_cursor(0)
+        self.body.put_cursor(0)

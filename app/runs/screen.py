@@ -422,7 +422,6 @@ class RunsScreen(RunActions):
 
     @on(SearchInput.Left)
     def _line_left(self) -> None:
-        """Go back to the table as soon as it shows the matches."""
         self.set_line(self.bar.line.value.strip())
         self.bar.offer(())
         if self.table.is_replacing:
@@ -438,7 +437,6 @@ class RunsScreen(RunActions):
 
     @on(SearchInput.Cleared)
     def _line_cleared(self) -> None:
-        """Go back to the table, with the line as the view has it."""
         self._focus_rows()
         self.bar.offer(())
         self.set_line(self.table_query.view.query.strip())
@@ -527,9 +525,9 @@ class RunsScreen(RunActions):
     @work
     async def action_views(self) -> None:
         """Choose a view, or forget one that was saved here."""
-        from app.runs.screen_pickers import ViewPicker
+        from app.runs.screen_pickers import view_picker
 
-        choice = await self.app.push_screen_wait(ViewPicker(self.views, self.table_query.view))
+        choice = await self.app.push_screen_wait(view_picker(self.views, self.table_query.view))
         if choice is None:
             return
         view, is_forgotten = choice
@@ -606,7 +604,6 @@ class RunsScreen(RunActions):
 
     @on(RunsLoader.ViewsCounted)
     def _show_views(self) -> None:
-        """Show the views with the known counts."""
         bar, counts = self.bar.views, self.loader.counts
         bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), counts.get(view.query)) for view in self.views)
         bar.current = self._view_index
@@ -626,7 +623,6 @@ class RunsScreen(RunActions):
         return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
 
     def _show_remark(self) -> None:
-        """Show the problem with the line; without one, the number of marked runs."""
         if problems := self._problems:
             self.bar.remark(*problem_texts(problems[0]), tone="bad")
         elif self.table.marks:
@@ -638,7 +634,6 @@ class RunsScreen(RunActions):
 
     @on(RunsLoader.Counted)
     def _show_numbers(self) -> None:
-        """Show the current state of the cache."""
         self.loader.count_views(self.views)
         self._show_views()
         self._show_missing()
@@ -663,7 +658,6 @@ class RunsScreen(RunActions):
         self.table.notice = UNREADABLE if unreadable else self.older_runs.nothing_here()
 
     def _explain_row(self) -> None:
-        """Explain the row under the cursor if it is not a run."""
         if self.table.row is None:
             self.pane.explain(self.older_runs.explanation(self.table.group))
 

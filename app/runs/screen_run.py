@@ -94,7 +94,6 @@ class RunScreen(RunActions):
 
     @property
     def _is_active(self) -> bool:
-        """Whether the run is active, as far as is known."""
         detail = self._subject.detail
         return detail is None or not detail.is_final
 

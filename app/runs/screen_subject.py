@@ -102,6 +102,9 @@ hidden: Final = partial(Binding, show=False)
 class RunPart(Container):
     """One tab of the screen; it reads only while it is shown. The hooks `rest` and `tick` do nothing here."""
 
+    body: Widget
+    """The widget to focus."""
+
     def __init__(self, subject: RunSubject) -> None:
         super().__init__()
         self.subject = subject
@@ -110,11 +113,6 @@ class RunPart(Container):
     def start(self, work: "Callable[..., Any]", **options: Any) -> None:
         """Run a coroutine function in the background; its failures end in the screen's notice."""
         self.screen.run_worker(work, **options)
-
-    @property
-    def body(self) -> Widget:
-        """The widget to focus."""
-        raise NotImplementedError
 
     def show(self) -> None:
         """Update: the tab was entered, or the run changed."""

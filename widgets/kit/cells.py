@@ -45,7 +45,6 @@ def beside(name: str, about: Sequence[str], width: int, least: int = 20) -> tupl
 
 
 def _head(text: str, width: int) -> str:
-    """The longest beginning that takes at most `width` cells."""
     head = text[:width]
     while cell_len(head) > width:
         head = head[:-1]

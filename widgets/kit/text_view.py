@@ -124,6 +124,11 @@ class TextView(CursorView):
 
         Runs in a thread.
         """
+        rows = range(begin, self.total) if step > 0 else range(min(begin, self.total) - 1, -1, -1)
+        return next((row for row in rows if any(map(pattern.search, self.texts(row)))), None)
+
+    def texts(self, row: int) -> Iterable[bytes]:
+        """What is searched in a line."""
         raise NotImplementedError
 
     # For all

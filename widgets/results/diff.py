@@ -3,12 +3,11 @@
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import zip_longest
-from re import Pattern
 from typing import ClassVar, Final, Literal
 
 from textual import events
@@ -193,7 +192,6 @@ class DiffRows:
             self.is_complete = True
 
     def _flush(self) -> None:
-        """Put the removed lines next to the added ones."""
         for left, right in zip_longest(self._removed, self._added, fillvalue=NONE):
             self.split[-1].add(left, right)
         self._removed.clear()
@@ -526,21 +524,17 @@ class DiffView(TextView):
         before, after = self._rows.patch.numbers(left)
         return self._line(file, left, f"{before or '':>{NUMBER}} {after or '':>{NUMBER}} ", (), width, ground)
 
-    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line on show that matches."""
-        for index in range(begin, self.total) if step > 0 else range(min(begin, self.total) - 1, -1, -1):
-            file, row = self._file_and_row(index)
-            lines = set() if row == HEADING else {self._files[file].left[row], self._files[file].right[row]} - {NONE}
-            if any(pattern.search(self._rows.patch.line(line, LONGEST), 1) for line in lines):
-                return index
-        return None
+    def texts(self, row: int) -> Iterator[bytes]:
+        """The lines on show in a row, without their signs."""
+        file, at = self._file_and_row(row)
+        lines = set() if at == HEADING else {self._files[file].left[at], self._files[file].right[at]} - {NONE}
+        return (self._rows.patch.line(line, LONGEST)[1:] for line in lines)
 
     @property
     def _files(self) -> list[FileRows]:
         return self._rows.split if self.is_split else self._rows.unified
 
     def _file_and_row(self, index: int) -> tuple[int, int]:
-        """The file that a line of the view belongs to, and the row of that file."""
         file = max(0, bisect_right(self._starts, index) - 1)
         return file, index - self._starts[file] - 1
 
@@ -555,7 +549,6 @@ class DiffView(TextView):
         return self._line(file, line, f"{number or '':>{NUMBER}} ", words, width, ground)
 
     def _line(self, file: int, line: int, numbers: str, words: Spans, width: int, ground: str) -> Strip:
-        """A line behind its numbers and its sign."""
         kind, room = self._lines.kind(line), len(numbers) + 1
         here = ground or GROUNDS.get(kind, "")
         gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)

@@ -120,11 +120,9 @@ class LogSpool:
 
     @property
     def _last(self) -> int:
-        """The place after the last byte held."""
         return self._first + len(self._data)
 
     def _start(self, row: int) -> int:
-        """The place of a line: after the end of the one before it."""
         return self._ends[row - 1] + 1 if row > 0 else self._first
 
     def _read(self, begin: int, end: int) -> bytes:

@@ -91,7 +91,6 @@ class ExtentLine(Struct, frozen=True):
         return tuple(sorted(texts, key=lambda text: -text.cell_length))
 
     def _progress(self) -> Sequence[Variant]:
-        """The progress of fetching; empty while nothing is fetched."""
         progress, coverage = self.progress, self.extent.coverage
         # Older runs can be fetched by hand during a pause, which holds for the background only.
         if self.extent.is_paused and progress.phase != "running" and not coverage.whole:

@@ -438,7 +438,6 @@ class RunTable(CursorView, can_focus=True):
 
     @property
     def _around(self) -> tuple[int, int]:
-        """The first row of the three pages around the view, and their number of rows."""
         return max(0, self.scroll_offset.y - self.page), 3 * self.page
 
     def cursor_moved(self) -> None:
