@@ -21,9 +21,8 @@ from storage.records.decision import Decision, Outcome
 from widgets.forms.inputs import ParagraphInput
 from widgets.forms.pages import coloured
 from widgets.kit.badges import STYLES, Badge
-from widgets.kit.cells import fit
+from widgets.kit.cells import Column, fit
 from widgets.kit.clickable import ClickableLine, clickable
-from widgets.kit.columns import Column
 from widgets.kit.cursor_view import HEADER
 from widgets.kit.line_table import LineTable, TableLine, TonedText
 from widgets.kit.table_and_facts import FactPane

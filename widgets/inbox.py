@@ -11,7 +11,7 @@ from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, stamp
 from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
 from widgets.kit.badges import STYLES, Badge, Tone, run_badge
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
 from widgets.kit.line_table import TableLine, TonedText
 
 BADGES: Final[Mapping[InboxKind, Badge]] = {

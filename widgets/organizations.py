@@ -20,7 +20,7 @@ from widgets.actions.activity import ActivityEntry
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
 from widgets.kit.badges import STYLES, Badge, Tone
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
 from widgets.kit.line_table import TableLine, TonedText
 
 ATTEMPT_COLUMNS: Final = (

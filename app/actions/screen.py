@@ -49,8 +49,8 @@ from widgets.actions.activity import COLUMNS, PLACEHOLDERS, ActivityBar, Activit
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
 from widgets.kit.badges import STYLES, Badge, action_badge
+from widgets.kit.cells import Column
 from widgets.kit.clickable import Chip
-from widgets.kit.columns import Column
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
 

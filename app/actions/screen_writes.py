@@ -34,7 +34,7 @@ from app.api.requests import (
 from app.engine.engine import Engine
 from app.engine.text import safe_text
 from app.engine.times import ago
-from app.runs.screen_ledger_turns import instructions_of, turn_of
+from app.runs.screen_loader import instructions_of, turn_of
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, Action, Run
 from storage.records.results import RunTurns, Unavailable

@@ -16,10 +16,9 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from app.console.base import ALL, TABS, BaseScreen
+from app.console.base import ALL, TABS, BaseScreen, make_screen
 from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
-from app.console.screens import make_screen
 from app.console.session import TOAST_S, Session, ShownNotice
 from app.console.session.user_preferences import keep
 from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal

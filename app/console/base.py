@@ -1,7 +1,8 @@
-"""The base of every screen: header, tabs, banner and keys, and the notice for terminals that are too small."""
+"""The base of every screen: header, tabs, banner and keys; the notice on small terminals; and the tabs' screens."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ from widgets.runs.follow import FollowStrip
 if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.engine.events import Event
+    from app.profiles.engines import ProfileEngines
 
 KeyScope = Literal["here", "in the list", "everywhere"]
 
@@ -359,3 +361,31 @@ class TooSmall(ModalScreen[None]):
 
     def _words(self, size: Size) -> str:
         return f"{size.width}x{size.height} is too small: {LEAST.width}x{LEAST.height} at least."
+
+
+NEED_ENGINE: Final = frozenset({"organizations", "insights", "activity"})
+"""Tabs whose screen is given the engine: they cannot be shown before it is open."""
+
+
+MODULES: Final = {
+    "activity": "actions.screen",
+    "all profiles": "profiles.screen_all_profiles",
+}
+"""Where a tab's screen is, if not in the room of its name."""
+
+
+def screen_type(tab: str) -> type[BaseScreen]:
+    """Import a tab's screen class: `HealthScreen` of `app.health.screen` for `health`."""
+    module = import_module(f"app.{MODULES.get(tab, f'{tab}.screen')}")
+    kind: type[BaseScreen] = getattr(module, f"{tab.title().replace(' ', '')}Screen")
+    return kind
+
+
+def make_screen(tab: str, session: Session, profile_engines: "ProfileEngines | None") -> BaseScreen:
+    """Make a tab's screen, or that of all profiles."""
+    needs: Any = profile_engines if tab == ALL else session.engine
+    if tab not in {ALL, *NEED_ENGINE}:
+        return screen_type(tab)(session)
+    if needs is None:
+        raise RuntimeError(f"The {tab} screen cannot be made yet.")
+    return screen_type(tab)(session, needs)  # type: ignore[call-arg]  # it has one argument more than its base

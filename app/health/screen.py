@@ -33,7 +33,7 @@ from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
 from storage.records.service_traits import Wait
-from widgets.frame.freshness import PollTiming, freshness, next_poll
+from widgets.frame.header_bar import PollTiming, freshness, next_poll
 from widgets.frame.notice import NoticePage
 from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge

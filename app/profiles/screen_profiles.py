@@ -12,9 +12,8 @@ from textual.widgets import Input, OptionList
 
 from app.api.errors import RateLimitedError
 from app.console.base import ALL
-from app.console.fuzzy import fuzzy
 from app.console.session import Session, read_vitals
-from app.console.sheets import PickerScreen
+from app.console.sheets import PickerScreen, fuzzy
 from app.engine.engine import Engine
 from app.profiles import Profile
 from app.profiles.engines import ProfileEngines

@@ -28,7 +28,7 @@ from app.results.git import GitError
 from app.runs.screen_subject import SearchedPart, hidden, showing_failure, unavailable
 from storage.records.results import Change, ChangedFile, Unavailable
 from widgets.kit.badges import STYLES
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
 from widgets.kit.line_table import LineTable, TableLine
 from widgets.kit.text_view import TextSearch
 from widgets.results.diff import Colours, DiffRows, DiffView, colours

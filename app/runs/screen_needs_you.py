@@ -7,7 +7,7 @@ from app.console.messages import GoToTab
 from app.console.session import Session
 from storage.records.inbox import InboxKind
 from widgets.inbox import InboxRow
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
 from widgets.kit.cursor_view import HEADER
 from widgets.kit.line_table import LineTable, TableLine
 from widgets.runs.pane import AROUND

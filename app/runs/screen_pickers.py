@@ -11,8 +11,7 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from app.console.fuzzy import fuzzy
-from app.console.sheets import ChoiceSheet, Picked, PickerScreen, SheetNote
+from app.console.sheets import ChoiceSheet, Picked, PickerScreen, SheetNote, fuzzy
 from app.engine.text import safe_text
 from app.engine.times import stamp
 from app.profiles import ViewSettings

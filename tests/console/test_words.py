@@ -16,10 +16,9 @@ from storage.records import LinkState, Repository, Run, RunDetail, StatusTransit
 from storage.records.service_traits import Wait, WaitReason
 from widgets import automations, inbox
 from widgets.actions import activity
-from widgets.frame.freshness import PollTiming, freshness
+from widgets.frame.header_bar import PollTiming, freshness
 from widgets.kit.badges import health_badge, run_badge
-from widgets.kit.cells import fit
-from widgets.kit.columns import Column, Layout, lay_out
+from widgets.kit.cells import Column, Layout, fit, lay_out
 from widgets.kit.line_table import MARK
 from widgets.organizations import ATTEMPT_COLUMNS, IMPORT_COLUMNS
 from widgets.runs.columns import GUTTER, ColumnChoice

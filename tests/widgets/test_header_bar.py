@@ -6,8 +6,7 @@ from textual.app import App, ComposeResult
 from storage.records import PlatformHealth
 from tests.console.quiet import lines
 from tests.widgets.stage import Stage
-from widgets.frame.freshness import PollTiming
-from widgets.frame.header_bar import HeaderBar, Vitals
+from widgets.frame.header_bar import HeaderBar, PollTiming, Vitals
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

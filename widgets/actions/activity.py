@@ -18,8 +18,8 @@ from storage.records.action import WRITE_KINDS
 from widgets.forms.inputs import ListSearch
 from widgets.forms.pages import reason
 from widgets.kit.badges import Badge, action_badge
+from widgets.kit.cells import Column
 from widgets.kit.clickable import Chip, ChipBar
-from widgets.kit.columns import Column
 from widgets.kit.line_table import TableLine, TonedText
 from widgets.kit.line_text import SteadyText
 

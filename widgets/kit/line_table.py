@@ -15,8 +15,7 @@ from textual.strip import Strip
 from app.engine.text import SafeText
 from widgets.frame.notice import notice_line
 from widgets.kit.badges import STYLES, Tone, tone_css
-from widgets.kit.cells import fit
-from widgets.kit.columns import Column, lay_out
+from widgets.kit.cells import Column, fit, lay_out
 from widgets.kit.cursor_view import HEADER, CursorView
 
 TonedText = tuple[SafeText, Tone]

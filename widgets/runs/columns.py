@@ -11,7 +11,7 @@ from app.engine.text import safe_text
 from app.engine.times import span, started
 from storage.records import RunRow, Tone
 from widgets.kit.badges import Badge, run_badge
-from widgets.kit.columns import Column, Layout, PlacedColumn, lay_out, needed
+from widgets.kit.cells import Column, Layout, PlacedColumn, lay_out, needed
 
 LEAST_WIDTH: Final = 4
 MOST_WIDTH: Final = 200

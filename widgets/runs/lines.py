@@ -15,8 +15,7 @@ from storage.records import RunSort
 from storage.records.query import RunGroup
 from widgets.frame.notice import Notice, notice_line
 from widgets.kit.badges import Tone
-from widgets.kit.cells import fit, shorten
-from widgets.kit.columns import AIR
+from widgets.kit.cells import AIR, fit, shorten
 from widgets.runs.columns import PlacedRunColumn, RowFacts, RunLayout
 
 TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")

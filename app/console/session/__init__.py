@@ -40,8 +40,7 @@ from storage.records import LinkState, RunFilter
 from storage.records.activity import ActivityFilter
 from storage.records.error_kinds import error_kind
 from storage.records.service_traits import Wait
-from widgets.frame.freshness import PollTiming
-from widgets.frame.header_bar import Vitals
+from widgets.frame.header_bar import PollTiming, Vitals
 from widgets.kit.badges import ProfileMark
 
 if TYPE_CHECKING:
