@@ -130,7 +130,14 @@ class Patch:
             if head := _HUNK.match(line):
                 yield from self._hunk(head)
             elif line.startswith(b"GIT binary patch"):
-                yield from self._binary()
+                # It ends before the next file: base85 has neither blanks nor a `diff --git`.
+                if self.files:
+                    self.files[-1].is_binary = True
+                self._take(HEADER)
+                while self._at < len(self.data) and not self.data.startswith(b"diff --git ", self._at):
+                    self._take(HEADER)
+                    if len(self.kinds) % _STEP == 0:
+                        yield True
             else:
                 if line.startswith(b"diff --git "):
                     self._begin().names |= _both_names(line.removeprefix(b"diff --git "))
@@ -155,16 +162,6 @@ class Patch:
     def _begin(self) -> FilePatch:
         self.files.append(FilePatch(len(self.kinds), len(self.kinds)))
         return self.files[-1]
-
-    def _binary(self) -> Iterator[bool]:
-        """Read a binary patch up to the next file: base85 has neither blanks nor a `diff --git`."""
-        if self.files:
-            self.files[-1].is_binary = True
-        self._take(HEADER)
-        while self._at < len(self.data) and not self.data.startswith(b"diff --git ", self._at):
-            self._take(HEADER)
-            if len(self.kinds) % _STEP == 0:
-                yield True
 
     def _hunk(self, head: re.Match[bytes]) -> Iterator[bool]:
         old, olds, new, news = (1 if part is None else int(part) for part in head.groups())

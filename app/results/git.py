@@ -121,7 +121,14 @@ class Git(Struct, frozen=True):
         with suppress(GitError):
             listing = [*start, "config", "--null", "--name-only", "--get-regexp", r"^filter\."]
             names = (await self._run(listing, environment, folder, b"", _CHUNK)).decode(errors="surrogateescape")
-            environment |= _without_filters(names.split("\0"), environment)
+            # Each filter is turned off by variables; not by `-c`, as its name may hold an equals sign.
+            drivers = sorted({key.rpartition(".")[0] for key in names.split("\0") if key})
+            off = {"smudge": "", "clean": "", "process": "", "required": "false"}
+            pairs = [(f"{driver}.{key}", value) for driver in drivers for key, value in off.items()]
+            begin = int(environment.get("GIT_CONFIG_COUNT") or 0)
+            environment["GIT_CONFIG_COUNT"] = str(begin + len(pairs))
+            for index, (key, value) in enumerate(pairs, begin):
+                environment |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
         return await self._run([*start, *arguments], environment, folder, given, self.most_bytes)
 
     async def _run(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, given: bytes, most: int) -> bytes:
@@ -150,7 +157,12 @@ class Git(Struct, frozen=True):
             await end_group(process, _GRACE_S)
             raise
         if process.returncode:
-            raise GitError(_last_words(err, process.returncode))
+            # The last words of git, as a line: many may be the server's.
+            lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
+            errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
+            text = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {process.returncode}"
+            moved = " The repository has moved: configure its new address." if "returned error: 30" in text else ""
+            raise GitError(f"git: {safe_text(text)}.{moved}".replace("..", "."))
         return out
 
 
@@ -228,24 +240,3 @@ def reading(env: Mapping[str, str] | None = None) -> dict[str, str]:
         "GIT_ALLOW_PROTOCOL": "",
         "GIT_TERMINAL_PROMPT": "0",
     }
-
-
-def _without_filters(keys: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Variables that turn off each filter; not `-c`, as the name of a filter may hold an equals sign."""
-    drivers = {key.rpartition(".")[0] for key in keys if key}
-    off = {"smudge": "", "clean": "", "process": "", "required": "false"}
-    pairs = [(f"{driver}.{key}", value) for driver in sorted(drivers) for key, value in off.items()]
-    begin = int(env.get("GIT_CONFIG_COUNT") or 0)
-    variables = {"GIT_CONFIG_COUNT": str(begin + len(pairs))}
-    for index, (key, value) in enumerate(pairs, begin):
-        variables |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
-    return variables
-
-
-def _last_words(err: bytes, code: int) -> str:
-    """The last words of git, as a line: many may be the server's."""
-    lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
-    errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
-    text = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {code}"
-    moved = " The repository has moved: configure its new address." if "returned error: 30" in text else ""
-    return f"git: {safe_text(text)}.{moved}".replace("..", ".")

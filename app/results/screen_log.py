@@ -101,15 +101,6 @@ class LogPart(SearchedPart):
             self._start_over()
             self.start(self._follow, exclusive=True, group="log")
 
-    def _hold(self, chunk: LogChunk) -> int:
-        """Hold a piece, drawn if it has steps; return how many lines came before those held so far."""
-        if chunk.steps is None:
-            self.body.label = 0
-            return self._spool.put(chunk)
-        self.body.label, self._offers_steps = LABEL + 1, True
-        lines = (line for step in chunk.steps for line in self._lines.of(step))
-        return self._spool.put(chunk, "".join(f"{line.drawn(colour=True)}\n" for line in lines).encode())
-
     def rest(self) -> None:
         """Stop following."""
         self.screen.workers.cancel_group(self.screen, "log")
@@ -196,7 +187,13 @@ class LogPart(SearchedPart):
         if chunk.ended and not self._has_ended and is_last and detail is not None and not detail.is_final:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._whole, self._has_ended = chunk.size, chunk.ended
-        had_none, before = not spool.count, self._hold(chunk)
+        had_none, lines = not spool.count, None
+        self.body.label = 0
+        if chunk.steps is not None:
+            self.body.label, self._offers_steps = LABEL + 1, True
+            drawn = (line for step in chunk.steps for line in self._lines.of(step))
+            lines = "".join(f"{line.drawn(colour=True)}\n" for line in drawn).encode()
+        before = spool.put(chunk, lines)
         if had_none:
             self.refresh_bindings()
         if not chunk.size:

@@ -116,10 +116,19 @@ class PreferencesFile(Struct, frozen=True):
     def read(self) -> Preferences:
         """Read the preferences; the defaults if the file is missing, damaged, or written by a newer version."""
         try:
-            return _read(self.path.read_bytes())
+            known = msgspec.json.decode(self.path.read_bytes(), type=Preferences)
         except (OSError, ValueError):
             # A console that starts with defaults is better than one that does not start.
             return Preferences()
+        sorts = [known.sort, *(each.sort for each in known.last.values())]
+        sorts += [view.sort for view in known.views if view.sort is not None]
+        if known.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
+            return Preferences()
+        columns = ColumnChoice(tuple(dict.fromkeys(key for key in known.columns.shown if key in COLUMN_KEYS)))
+        for key, width in known.columns.widths.items():
+            columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
+        is_usual = columns.shown in {(), EARLIER_COLUMNS}
+        return replace(known, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
 
     def change(self, change: PreferenceChange) -> Preferences:
         """Apply a change to the file's current content, so that another console's changes are kept.
@@ -183,19 +192,6 @@ class PreferencesWriter:
             self._has_failed = False
             for note in filter(None, (note for _, note in pending)):
                 self._session.notify(note)
-
-
-def _read(text: bytes) -> Preferences:
-    preferences = msgspec.json.decode(text, type=Preferences)
-    sorts = [preferences.sort, *(each.sort for each in preferences.last.values())]
-    sorts += [view.sort for view in preferences.views if view.sort is not None]
-    if preferences.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
-        return Preferences()
-    columns = ColumnChoice(tuple(dict.fromkeys(key for key in preferences.columns.shown if key in COLUMN_KEYS)))
-    for key, width in preferences.columns.widths.items():
-        columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
-    is_usual = columns.shown in {(), EARLIER_COLUMNS}
-    return replace(preferences, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
 
 
 _SENTENCES: Final = r"(?<=[.?]) "

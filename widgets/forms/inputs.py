@@ -43,7 +43,8 @@ class CharactersRemoved(Message):
 class LineInput(Input):
     """A one-line input."""
 
-    def _on_paste(self, event: events.Paste) -> None:
+    def on_paste(self, event: events.Paste) -> None:
+        """Insert the first line."""
         # Otherwise Textual also calls the base class's handler.
         event.prevent_default()
         event.stop()

@@ -41,7 +41,8 @@ class UserPreferences(Struct, frozen=True):
 
     def with_recent(self, name: str) -> "UserPreferences":
         """Remember a choice."""
-        return replace(self, recent=(name, *(other for other in self.recent if other != name))[:MOST_RECENT])
+        others = (other for other in self.recent if other != name)
+        return replace(self, recent=(str(name), *others)[:MOST_RECENT])  # Plain: safe text is not JSON.
 
 
 def read(settings: Settings) -> UserPreferences:

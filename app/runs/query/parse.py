@@ -201,7 +201,15 @@ class _Parser:
             cure = f'{instead} To search for it as it is, put it in quotes: "{term.key}:…".'
             self._refuse(term, QueryProblem(at, term.key_end, f"There is no {term.key}:.", cure))
         elif wanted is None:
-            self._word(term)
+            (token,) = term.tokens
+            cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
+            if term.is_negated:
+                self._refuse(term, QueryProblem(term.start, term.end, "A search word cannot be excluded.", cure))
+            elif not token.is_closed:
+                self._refuse(term, unclosed(token))
+            else:
+                self.words += token.text.split()
+                self.spans += spans(term)
         elif problem := broken(term, wanted) or self._condition(term, wanted):
             self._refuse(term, problem)
         else:
@@ -236,18 +244,6 @@ class _Parser:
             stuck="stuck" in self.flags,
             followed="followed" in self.flags,
         )
-
-    def _word(self, term: Term) -> None:
-        (token,) = term.tokens
-        if term.is_negated:
-            cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
-            self._refuse(term, QueryProblem(term.start, term.end, "A search word cannot be excluded.", cure))
-            return
-        if not token.is_closed:
-            self._refuse(term, unclosed(token))
-            return
-        self.words += token.text.split()
-        self.spans += spans(term)
 
     def _condition(self, term: Term, wanted: KeyName) -> QueryProblem | None:
         match wanted:
