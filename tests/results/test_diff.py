@@ -74,7 +74,7 @@ def test_lines_are_numbered_by_the_counts_of_their_hunk() -> None:
 
     assert bytes(patch.kinds[3:]) == b"@--+ "
     assert [patch.numbers(n) for n in range(4, 8)] == [(3, None), (4, None), (None, 3), (5, 4)]
-    assert (file.hunks[0].line, file.hunks[0].end, file.hunks[0].heading) == (3, 8, b"def f")
+    assert (file.hunks[0].line, file.hunks[0].end) == (3, 8)
     assert (patch.line(5), patch.problem) == (b"-\x0c\r y", "")
 
 
