@@ -29,7 +29,6 @@ from app.api.requests import (
     ResendInvitation,
     StartAgent,
     StartRun,
-    WriteRequest,
     request_of,
 )
 from app.console.base import BaseScreen
@@ -139,16 +138,6 @@ class Activity(Struct, frozen=True):
         """The number of all writes."""
         return sum(self.kinds.values())
 
-    @property
-    def has_more(self) -> bool:
-        """Whether more writes match than were read."""
-        return self.matching > len(self.entries)
-
-    @property
-    def first_unknown(self) -> ActivityEntry | None:
-        """The first write of unknown outcome."""
-        return next((entry for entry in self.entries if entry.unknown is not None), None)
-
 
 async def read_activity(
     ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity, follow_ups: Sequence[Decision] = ()
@@ -220,27 +209,25 @@ def about(action: Action) -> SafeText:
     except (KeyError, TypeError, ValueError, IndexError):
         # Another version of Runwarden wrote the request; the ledger still has its subject.
         return safe_text(action.subject)
-    return safe_text("  ".join(filter(None, _parts(request))), limit=300)
-
-
-def _parts(request: WriteRequest) -> tuple[str, ...]:
+    parts: tuple[str | None, ...]
     match request:
         case StartRun():
-            return request.repository.label, request.branch_name or "", first_line(request.instructions)
+            parts = request.repository.label, request.branch_name, first_line(request.instructions)
         case ContinueRun():
-            return request.run_id, first_line(request.instructions)
+            parts = request.run_id, first_line(request.instructions)
         case StartAgent():
-            return request.name, request.repository, request.branch_name or ""
+            parts = request.name, request.repository, request.branch_name
         case CreateOrganization():
-            return request.email, request.offer_code or ""
+            parts = request.email, request.offer_code
         case CancelRun():
-            return (request.run_id,)
+            parts = (request.run_id,)
         case ResendInvitation():
-            return (request.invitation_id,)
+            parts = (request.invitation_id,)
         case OnboardProject():
-            return request.project_path or "", "" if request.project_id is None else str(request.project_id)
+            parts = request.project_path, None if request.project_id is None else str(request.project_id)
         case _:
             assert_never(request)
+    return safe_text("  ".join(filter(None, parts)), limit=300)
 
 
 PAGE: Final = 300
@@ -352,7 +339,7 @@ class ActivityScreen(BaseScreen):
         self._list.show(found.entries)
         self._explain()
         self.show_trouble()
-        first = found.first_unknown
+        first = self.first_unknown
         self._table.seek(first.key if sought == FIRST_UNKNOWN and first is not None else sought)
 
     def _explain(self) -> None:
@@ -408,7 +395,8 @@ class ActivityScreen(BaseScreen):
     @property
     def first_unknown(self) -> ActivityEntry | None:
         """The first write of unknown outcome that the list shows."""
-        return None if self._found is None else self._found.first_unknown
+        entries = () if self._found is None else self._found.entries
+        return next((entry for entry in entries if entry.unknown is not None), None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide or dim the keys that have no effect now."""
@@ -443,14 +431,13 @@ class ActivityScreen(BaseScreen):
             if names is not None:
                 self.wanted = replace(self.wanted, kinds=names[0])
 
+        def badge_of(kind: str) -> Badge:
+            return Badge("·", what(kind), "plain")
+
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
-            before = self.wanted.kinds
-
-            def kind_badge(kind: str) -> Badge:
-                return Badge("·", what(kind), "plain")
-
-            self.app.push_screen(MarkPicker("Filter by kind", kinds, before, badge_of=kind_badge), picked)
+            sheet = MarkPicker("Filter by kind", kinds, self.wanted.kinds, badge_of=badge_of)
+            self.app.push_screen(sheet, picked)
 
     def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
@@ -460,8 +447,7 @@ class ActivityScreen(BaseScreen):
                 self.wanted = replace(self.wanted, outcomes=names[0])
 
         if self._found is not None:
-            outcomes = self._found.outcomes
-            before = self.wanted.outcomes
+            outcomes, before = self._found.outcomes, self.wanted.outcomes
             self.app.push_screen(MarkPicker("Filter by outcome", outcomes, before, badge_of=outcome_badge), picked)
 
     def action_search(self) -> None:
@@ -548,7 +534,7 @@ class ActivityScreen(BaseScreen):
 
     @on(LineTable.EndReached)
     def _end_reached(self) -> None:
-        if self._found is not None and self._found.has_more:
+        if self._found is not None and self._found.matching > len(self._found.entries):
             self._limit += PAGE
             self._reader.ask()
 

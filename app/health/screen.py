@@ -28,11 +28,10 @@ from app.runs.screen_actions import ids_of, show_many, using_engine
 from app.runs.screen_views import of_platform, runs_lead
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunSort
-from storage.records.activity import ActivityFilter, PollSpan
+from storage.records.activity import ActivityFilter, PollSpan, Wait
 from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
-from storage.records.service_traits import Wait
 from widgets.frame.header_bar import PollTiming, freshness, next_poll
 from widgets.frame.notice import NoticePage
 from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from service.cli.output import INLINE, AdminContext, admin_command, organization_option
 from service.clock import now_micros
 from service.hosts.health import HealthProbes
-from service.reference import PLATFORMS, without_login
+from service.reference import ALIASES, PLATFORMS, without_login
 from service.setup import (
     HostEntry,
     RepositoryEntry,
@@ -25,6 +25,13 @@ from service.setup import (
 from service.store import hosts, repositories
 from service.store.hosts import PROBES, Host
 from service.store.repositories import Repository
+
+_PLATFORM: Final = click.option(
+    "--platform",
+    type=click.Choice([*PLATFORMS, *ALIASES]),
+    required=True,
+    callback=lambda _context, _option, name: ALIASES.get(name, name),
+)
 
 
 def _document(one: Host | Repository) -> dict[str, object]:
@@ -47,11 +54,11 @@ def _host_line(one: Host) -> str:
 
 @host.command("connect")
 @organization_option
-@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@_PLATFORM
 @click.option("--host", help="Its name in repository URLs.")
 @click.option(
     "--group",
-    help="The GitLab groups or GitHub owners to accept, separated by commas; default: all of the host.",
+    help="The groups or owners to accept, separated by commas; default: all of the host.",
 )
 @click.option("--probe", type=click.Choice(PROBES), default="api", show_default=True)
 @click.option("--api-url", help="Its HTTP API; the public one if left out.")
@@ -102,7 +109,7 @@ def check(admin: AdminContext, slug: str) -> None:
 
 @host.command("disconnect")
 @organization_option
-@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@_PLATFORM
 @admin_command
 def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
     """Disconnect a code host; configured repositories stay, and so does the trial that it started."""
@@ -132,7 +139,7 @@ def _repository_line(one: Repository) -> str:
 @repository.command("add")
 @click.argument("name")
 @organization_option
-@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@_PLATFORM
 @click.option("--path", required=True, help="owner/repo or group/project.")
 @click.option("--url", help="What git clones: a URL or a folder; the connected host's clone URL if left out.")
 @click.option("--protect", "patterns", multiple=True, help="A pattern of branches no run may work on; may be repeated.")

@@ -144,7 +144,7 @@ def _memberships(context: Context, settings: OidcSettings, email: str) -> list[M
     with context.database.write() as connection:
         owner = None if slug is None else organizations.by_slug(connection, slug)
         if owner is not None:
-            sessions.add_member(connection, owner.id, email, context.clock())
+            sessions.add_member(connection, owner.id, email, context.clock(), settings.role)
         found = sessions.memberships(connection, [email])
         active = {one.id for one in organizations.all_of(connection) if one.active}
     return [one for one in found if one.organization_id in active]

@@ -13,7 +13,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import link_notice
 from app.engine.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, StatusTransition
-from storage.records.service_traits import Wait, WaitReason
+from storage.records.activity import Wait, WaitReason
 from widgets import automations, inbox
 from widgets.actions import activity
 from widgets.frame.header_bar import PollTiming, freshness

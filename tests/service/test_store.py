@@ -367,6 +367,9 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
             runs.page(connection, Filters(owner), None, 11)
             runs.page(connection, Filters(owner, status="failed"), None, 11)
             runs.is_worked_on(connection, "/srv/api.git", "main")
+            runs.page(connection, Filters(None), None, 26)
+            runs.page(connection, Filters(None, status="failed"), None, 26)
+            runs.active(connection, Filters(None), 26)
         plans = [
             "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
             for statement, parameters in asked

@@ -20,7 +20,7 @@ from widgets.kit.badges import STYLES, Badge, ProfileMark, Tone, health_badge
 from widgets.kit.clickable import ClickableLine, clickable
 
 if TYPE_CHECKING:
-    from storage.records.service_traits import Wait
+    from storage.records.activity import Wait
 
 LATE_AFTER_POLLS: Final = 4
 LATE_FLOOR_S: Final = 45.0

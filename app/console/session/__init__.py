@@ -37,9 +37,8 @@ from app.profiles import Profile, Settings
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
 from storage.records import LinkState, RunFilter
-from storage.records.activity import ActivityFilter
+from storage.records.activity import ActivityFilter, Wait
 from storage.records.error_kinds import error_kind
-from storage.records.service_traits import Wait
 from widgets.frame.header_bar import PollTiming, Vitals
 from widgets.kit.badges import ProfileMark
 

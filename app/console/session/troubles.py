@@ -12,7 +12,7 @@ from widgets.frame.notice import Notice
 from widgets.runs.extent import Extent
 
 if TYPE_CHECKING:
-    from storage.records.service_traits import Wait
+    from storage.records.activity import Wait
     from widgets.kit.badges import Tone
 
 STARTS: Final = "Press n to start one on a repository, a to start a named agent."

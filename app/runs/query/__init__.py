@@ -6,16 +6,3 @@ Pure: no I/O and no clock, only the standard library and the records. See docs/u
 from app.runs.query.parse import Query, QueryProblem, both, listed, parse, read_order, written_order
 from app.runs.query.suggest import Vocabulary, suggestions
 from app.runs.query.terms import unknown_status
-
-__all__ = [
-    "Query",
-    "QueryProblem",
-    "Vocabulary",
-    "both",
-    "listed",
-    "parse",
-    "read_order",
-    "suggestions",
-    "unknown_status",
-    "written_order",
-]
