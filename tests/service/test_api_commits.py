@@ -20,7 +20,7 @@ MODES: Final = {"100644": "blob", "100755": "blob", "120000": "blob", "160000": 
 WORK: Final = """
 cat > /dev/null
 mkdir -p src
-printf 'caf\\303\\251\\r\\n' > 'src/na\\303\\257ve name.txt'
+printf 'caf\\303\\251\\r\\n' > 'src/naïve name.txt'
 printf '\\000\\377\\001' > image.png
 printf '#!/bin/sh\\n' > run.sh; chmod +x run.sh
 ln -s run.sh link
@@ -158,9 +158,10 @@ def test_a_change_of_any_kind_is_committed_and_signed_by_github(setting: Setting
         made = git("rev-list", f"main..{run['branch_name']}", cwd=setting.bare).split()
         assert len(made) == count
         assert all("gpgsig" in git("cat-file", "commit", one, cwd=setting.bare) for one in made)
-        listed = git("-c", "core.quotePath=false", "ls-tree", "-r", "--format=%(objectmode) %(path)", "-z", run["branch_name"], cwd=setting.bare)
+        listed = git("ls-tree", "-r", "-z", run["branch_name"], cwd=setting.bare).split("\0")[:-1]
+        files = {f"{head.split()[0]} {path}" for head, _, path in (one.partition("\t") for one in listed)}
         wanted = {"120000 link", "100755 run.sh", "100755 tool.sh", "100644 image.png", "100644 long.txt"}
-        assert {*listed.split("\0")[:-1]} == wanted | {"100644 src/more.txt", "100644 src/naïve name.txt"}
+        assert files == wanted | {"100644 src/more.txt", "100644 src/naïve name.txt"}
         assert git("cat-file", "blob", f"{run['branch_name']}:src/naïve name.txt", cwd=setting.bare) == "café\r"
         assert setting.api.turns(run["run_id"])[-1]["commit"] == made[0]
 
