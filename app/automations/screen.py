@@ -139,7 +139,6 @@ class AutomationsScreen(BaseScreen):
 
     @property
     def _engine(self) -> Engine:
-        """The open engine."""
         if self.session.engine is None:
             raise RuntimeError("No screen but Runs is entered before the engine is open.")
         return self.session.engine
