@@ -104,12 +104,13 @@ class ReviewComment:
 
 
 @dataclass(frozen=True, slots=True)
-class PostedReview:
-    """A text about the whole pull request: the body of a review (GitHub), or a note (GitLab)."""
+class PostedText:
+    """A text about a whole pull request, or a comment on an issue: the body of a review, a comment, or a note."""
 
     id: str
     body: str
     author: str
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

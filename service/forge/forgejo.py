@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from service.forge.client import (
     ForgeError,
     NewPullRequest,
-    PostedReview,
+    PostedText,
     PullRequest,
     ReviewComment,
     Thread,
@@ -48,10 +48,9 @@ class Forgejo(GitHub):
         title = f"{'WIP: ' if proposal.is_draft else ''}{proposal.title}"
         return super().open(replace(proposal, title=title, is_draft=False))
 
-    def reviews(self, number: int) -> list[PostedReview]:
+    def reviews(self, number: int) -> list[PostedText]:
         """Return all comments on the whole; the API cannot change the body of a review."""
-        found = self.http.pages(f"{self.repository}/issues/{number}/comments")
-        return [PostedReview(str(one["id"]), str(one.get("body") or ""), login_of(one.get("user"))) for one in found]
+        return self.comments(number)
 
     def threads(self, number: int) -> list[Thread]:
         """Return all comments at lines, outdated ones as well."""
@@ -72,7 +71,12 @@ class Forgejo(GitHub):
                 return {}
             raise
         files = re.split(r"(?m)^diff --git ", answer.raw.decode("utf-8", "replace"))
-        return {name: shown_lines(text, with_context=True) for text in files if (name := _name_of(text))}
+        parts = (text.partition("\n@@") for text in files)
+        return {
+            name: shown_lines(f"@@{hunks}", with_context=True)
+            for head, _, hunks in parts
+            if (name := _new_name(head)) is not None
+        }
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post a review with the comments, and the text as a comment of its own, which can be changed later.
@@ -89,11 +93,11 @@ class Forgejo(GitHub):
             made = [{"path": one.path, "new_position": one.line, "body": one.body} for one in comments]
             self.http.document("POST", endpoint, {"commit_id": commit, "event": "COMMENT", "comments": made})
         if body:
-            self.http.document("POST", f"{self.repository}/issues/{number}/comments", {"body": body})
+            self.comment(number, body)
 
-    def update_review(self, _number: int, review: PostedReview, body: str) -> None:
+    def update_review(self, number: int, review: PostedText, body: str) -> None:
         """Replace the text of one of the service's comments."""
-        self.http.document("PATCH", f"{self.repository}/issues/comments/{review.id}", {"body": body})
+        self.update_comment(number, review, body)
 
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a comment as resolved, or as open again: in its text if this version has no call for it."""
@@ -131,10 +135,10 @@ def _thread(review_id: object, comment: Mapping[str, Any]) -> Thread:
     )
 
 
-def _name_of(patch: str) -> str | None:
-    """Return the path of the new file in a patch; None: it has none."""
-    named = _ADDED.search(patch.partition("\n@@")[0])
+def _new_name(head: str) -> str | None:
+    """Return the path of the new file, as a patch begins; None: there is none."""
+    named = _ADDED.search(head)
     if named is None or named[1]:
         return named and named[1]
     # Git quotes other characters as C does, and the bytes of a character one by one.
-    return named[2].encode("latin-1").decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+    return named[2].encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")

@@ -10,7 +10,7 @@ from service.forge.client import (
     ForgeError,
     ForgeHttp,
     NewPullRequest,
-    PostedReview,
+    PostedText,
     PullRequest,
     ReviewComment,
     Thread,
@@ -109,10 +109,10 @@ class GitHub:
             return
         self.http.document("POST", f"{self.repository}/statuses/{commit}", document | url)
 
-    def reviews(self, number: int) -> list[PostedReview]:
+    def reviews(self, number: int) -> list[PostedText]:
         """Return all reviews with their bodies."""
         found = self.http.pages(f"{self.repository}/pulls/{number}/reviews")
-        return [PostedReview(str(one["id"]), str(one.get("body") or ""), login_of(one.get("user"))) for one in found]
+        return [posted_of(one) for one in found]
 
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
@@ -130,9 +130,21 @@ class GitHub:
         document = {"commit_id": commit, "event": "COMMENT", "body": said, "comments": [*map(_comment, comments)]}
         self.http.document("POST", f"{self.repository}/pulls/{number}/reviews", document)
 
-    def update_review(self, number: int, review: PostedReview, body: str) -> None:
+    def update_review(self, number: int, review: PostedText, body: str) -> None:
         """Replace the text of one of the service's reviews."""
         self.http.document("PUT", f"{self.repository}/pulls/{number}/reviews/{review.id}", {"body": body})
+
+    def comments(self, issue: int) -> list[PostedText]:
+        """Return the comments on an issue, oldest first."""
+        return [posted_of(one) for one in self.http.pages(f"{self.repository}/issues/{issue}/comments")]
+
+    def comment(self, issue: int, body: str) -> PostedText:
+        """Comment on an issue."""
+        return posted_of(self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body}))
+
+    def update_comment(self, _issue: int, comment: PostedText, body: str) -> None:
+        """Replace the text of one of the service's comments."""
+        self.http.document("PATCH", f"{self.repository}/issues/comments/{comment.id}", {"body": body})
 
     def resolve(self, _number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a thread as resolved, or as open again."""
@@ -219,6 +231,12 @@ def _comment(comment: ReviewComment) -> dict[str, object]:
     if comment.start_line is not None and comment.start_line < comment.line:
         document |= {"start_line": comment.start_line, "start_side": "RIGHT"}
     return document
+
+
+def posted_of(document: Mapping[str, Any]) -> PostedText:
+    """Return a review or comment from the API's answer."""
+    text, url = str(document.get("body") or ""), document.get("html_url")
+    return PostedText(str(document.get("id")), text, login_of(document.get("user")), str(url) if url else None)
 
 
 def login_of(user: object) -> str:

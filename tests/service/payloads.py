@@ -112,9 +112,24 @@ def github_comment(words: str, sha: str = "", **given: Any) -> dict[str, Any]:
     about = {name: whole[name] for name in ("repository", "sender")} | {"action": given.get("action", "created")}
     if sha:
         return about | {"pull_request": whole["pull_request"], "comment": comment | {"path": "src/app.py", "line": 3}}
-    issue = {"number": whole["number"], "state": given.get("state", "open"), "labels": [], "title": "Login"}
+    issue = github_issue("created", **given)["issue"]
     linked = {} if given.get("plain") else {"pull_request": {"url": "https://api.example/pulls/7"}}
     return about | {"issue": issue | linked, "comment": comment}
+
+
+def github_issue(action: str, /, **given: Any) -> dict[str, Any]:
+    """An issues event."""
+    whole, at = github("opened", "0" * 40, **given), given.get("at", 0)
+    issue = {
+        "number": whole["number"],
+        "title": given.get("title", "The login fails"),
+        "body": given.get("body", "Always."),
+    }
+    issue |= {"state": given.get("state", "open"), "locked": given.get("locked", False), "labels": [{"name": "old"}]}
+    issue |= {"user": {"login": given.get("author", "mallory"), "type": "User"}, "assignees": []}
+    issue |= {"updated_at": f"{_DAY}T13:{at // 60:02}:{at % 60:02}Z"}
+    new = {name: {key: given[name]} for name, key in (("label", "name"), ("assignee", "login")) if name in given}
+    return {name: whole[name] for name in ("repository", "sender")} | {"action": action, "issue": issue} | new
 
 
 def github_check(sha: str, name: str = "test", **given: Any) -> dict[str, Any]:
@@ -136,13 +151,40 @@ def gitlab_note(words: str, sha: str, **given: Any) -> dict[str, Any]:
     note = {"id": 601, "note": words, "noteable_type": given.get("noteable", "MergeRequest"), "author_id": 1}
     note |= {"created_at": at, "updated_at": given.get("updated_at", at), "system": False}
     note |= {"action": given["action"]} if "action" in given else {}
-    return {
-        "object_kind": "note",
-        "user": whole["user"],
-        "project": whole["project"],
-        "object_attributes": note,
-        "merge_request": whole["object_attributes"] | {"labels": []},
-    }
+    about = {"merge_request": whole["object_attributes"] | {"labels": []}}
+    if note["noteable_type"] == "Issue":
+        about = {"issue": gitlab_issue("", **given)["object_attributes"]}
+    named = {name: whole[name] for name in ("user", "project")}
+    return {"object_kind": "note", "object_attributes": note} | named | about
+
+
+def forgejo_issue(action: str, /, **given: Any) -> dict[str, Any]:
+    """Forgejo's issues event: it has all labels and assignees, and does not say which are new."""
+    whole = github_issue(action, **given)
+    issue, new = whole["issue"], {name: whole.pop(name, None) for name in ("label", "assignee")}
+    issue |= {"is_locked": issue.pop("locked"), "pull_request": None}
+    issue |= {"labels": [*issue["labels"], *filter(None, [new["label"]])]}
+    return whole | {"issue": issue | {"assignees": [new["assignee"]] if new["assignee"] else None}}
+
+
+def gitlab_issue(action: str, /, **given: Any) -> dict[str, Any]:
+    """An issue event; `labels` and `assignees` are set just now."""
+    whole, at = gitlab("open", "0" * 40, **given), given.get("at", 0)
+    issue = {"iid": whole["object_attributes"]["iid"], "title": given.get("title", "The login fails")}
+    issue |= {"description": given.get("body", "Always."), "state": given.get("state", "opened"), "action": action}
+    issue |= {"confidential": given.get("confidential", False), "discussion_locked": given.get("locked")}
+    issue |= {"author_id": given.get("author_id", 2), "updated_at": f"{_DAY} 13:{at // 60:02}:{at % 60:02} UTC"}
+    labels, users = given.get("labels", ()), given.get("assignees", ())
+    lists = {"labels": [{"id": 2, "title": one} for one in labels]}
+    lists |= {"assignees": [{"name": "B", "username": one} for one in users]}
+    old = {"labels": [{"id": 1, "title": "old"}], "assignees": []}
+    changes = {name: {"previous": old[name], "current": old[name] + new} for name, new in lists.items() if new}
+    about = {"object_kind": "issue", "object_attributes": issue, "changes": {} if action == "open" else changes}
+    return (
+        about
+        | {name: old[name] + new for name, new in lists.items()}
+        | {name: whole[name] for name in ("user", "project")}
+    )
 
 
 def gitlab_pipeline(sha: str, ref: str, status: str = "failed", name: str | None = None) -> dict[str, Any]:

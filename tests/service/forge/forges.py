@@ -44,10 +44,11 @@ class Change:
 
 @dataclass
 class Note:
-    """The text of a review, or the comment that begins a thread at a line."""
+    """The text of a review, a comment on an issue, or the comment that begins a thread at a line."""
 
     id: int
     change: int
+    """Its number, or the issue's."""
     body: str
     author: str
     path: str = ""
@@ -78,12 +79,16 @@ class Forge(Server):
         """Commit, context and what was said, oldest first."""
         self.reviews: list[Note] = []
         self.threads: list[Note] = []
+        self.issues = {7}
+        """By their numbers."""
+        self.comments: list[Note] = []
+        """Those on issues."""
         self.before: Hook = lambda _: None
         """Called when nothing was done yet; a step is the answer, and nothing is done."""
         self.after: Hook = lambda _: None
         """Called when all was done; a step is the answer."""
         self.otherwise = self.serve
-        self._numbers = iter(range(1, 1_000_000))
+        self._numbers = (one for one in range(1, 1_000_000) if one not in self.issues)
         self.start()
 
     @property
@@ -173,6 +178,16 @@ class Forge(Server):
         (self.threads if path else self.reviews).append(made)
         return made
 
+    def comments_of(self, number: str) -> list[Note]:
+        issue = found([*self.issues], lambda one: str(one) == number)
+        return [one for one in self.comments if one.change == issue]
+
+    def comment(self, number: str, body: str, account: str) -> Note:
+        """Comment on an issue, also as a person would do it."""
+        self.comments_of(number)
+        self.comments.append(Note(self.number(), int(number), body, account))
+        return self.comments[-1]
+
     def status(self, sha: str, state: str, states: set[str], text: str, longest: int) -> None:
         if sha not in self.branches.values():
             raise RefusedError(422, {"message": f"No commit found for SHA: {sha}"})
@@ -216,6 +231,13 @@ class GitHubServer(Forge):
                     account, title, branch, base, given.get("body") or "", draft=given.get("draft", False)
                 )
                 return 201, self._shown(made)
+            case ("GET", "issues", number, "comments"):
+                return 200, [_comment(one) for one in self.comments_of(number)]
+            case ("POST", "issues", number, "comments"):
+                return 201, _comment(self.comment(number, text(given, "body"), account))
+            case ("PATCH", "issues", "comments", number):
+                found(self.comments, lambda one: str(one.id) == number).body = text(given, "body")
+                return 200, {}
             case ("GET", "pulls", number):
                 return 200, self._shown(self.change(number))
             case ("PATCH", "pulls", number):
@@ -232,8 +254,7 @@ class GitHubServer(Forge):
             case ("GET", "pulls", number, "files"):
                 return 200, [{"filename": path, "patch": self.patch_of(path)} for path in self.diff]
             case ("GET", "pulls", number, "reviews"):
-                reviews = [one for one in self.reviews if str(one.change) == number]
-                return 200, [{"id": one.id, "body": one.body, "user": {"login": one.author}} for one in reviews]
+                return 200, [_comment(one) for one in self.reviews if str(one.change) == number]
             case ("POST", "pulls", number, "reviews"):
                 return 200, self._review(self.change(number), given, account)
             case ("PUT", "pulls", _, "reviews", review):
@@ -344,6 +365,13 @@ class GitLabForge(Forge):
                 is_draft = title.startswith("Draft: ")
                 made = self.opened(account, title, branch, base, given.get("description") or "", draft=is_draft)
                 return 201, self._shown(made)
+            case ("GET", "issues", number, "notes"):
+                return 200, [_note(one) for one in self.comments_of(number)]
+            case ("POST", "issues", number, "notes"):
+                return 201, _note(self.comment(number, text(given, "body"), account))
+            case ("PUT", "issues", number, "notes", note):
+                found(self.comments_of(number), lambda one: str(one.id) == note).body = text(given, "body")
+                return 200, {}
             case ("POST", "statuses", sha):
                 state, name = given["state"], given["name"]
                 states = {"pending", "running", "success", "failed", "canceled"}
@@ -419,6 +447,15 @@ class GitLabForge(Forge):
                 return 204, b""
             hook.update(given)
             return 200, {}
+
+
+def _comment(one: Note) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "body": one.body,
+        "user": {"login": one.author},
+        "html_url": f"https://github.example/#{one.id}",
+    }
 
 
 @dataclass
@@ -521,13 +558,16 @@ class ForgejoServer(Forge):
 
     def _comments(self, method: str, place: list[str], given: dict[str, Any], account: str) -> tuple[int, Any]:
         match (method, *place):
+            case ("GET", number, "comments") if int(number) in self.issues:
+                return 200, [_comment(one) for one in self.comments_of(number)]
+            case ("POST", number, "comments") if int(number) in self.issues:
+                return 201, _comment(self.comment(number, text(given, "body"), account))
             case ("GET", number, "comments"):
-                here = [one for one in self.reviews if str(one.change) == number]
-                return 200, [{"id": one.id, "body": one.body, "user": {"login": one.author}} for one in here]
+                return 200, [_comment(one) for one in self.reviews if one.change == self.change(number).number]
             case ("POST", number, "comments"):
-                return 201, {"id": self.note(self.change(number), text(given, "body"), account).id}
+                return 201, _comment(self.note(self.change(number), text(given, "body"), account))
             case ("PATCH", "comments", number):
-                note = found([*self.reviews, *self.threads], lambda one: str(one.id) == number)
+                note = found([*self.reviews, *self.threads, *self.comments], lambda one: str(one.id) == number)
                 note.body = text(given, "body")
                 return 200, {}
         raise RefusedError(404, {"message": "The target couldn't be found."})

@@ -9,7 +9,7 @@ import pytest
 
 from service.clock import now_micros
 from service.forge.accounts import completed
-from service.settings import Settings, TriggerSettings
+from service.settings import Settings
 from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, repositories, turns
 from service.store.database import Database
@@ -73,23 +73,21 @@ def test_a_comment_asks_by_its_first_words(words: str, command: str | None, rest
 
 
 def test_a_comment_names_its_pull_request_as_far_as_the_code_host_does() -> None:
-    """GitHub tells the head only with a comment on the diff; a plain issue, a deletion or an issue's note: nothing."""
+    """GitHub tells the head only with a comment on the diff; a deletion, or a note on a commit: nothing."""
     whole = present(event("issue_comment", github_comment("@runwarden review", number=12)))
     diff = present(event("pull_request_review_comment", github_comment("@runwarden review it", SHA, number=12)))
     note = present(event("Note Hook", gitlab_note("@runwarden review", SHA, number=12)))
     forgejo = present(event("issue_comment", forgejo_comment("@runwarden review", SHA, number=12), "forgejo"))
     nothing = [
-        event("issue_comment", forgejo_comment("@runwarden review", SHA, plain=True), "forgejo"),
-        event("issue_comment", github_comment("@runwarden review", plain=True)),
         event("issue_comment", github_comment("@runwarden review", action="deleted")),
-        event("Note Hook", gitlab_note("@runwarden review", SHA, noteable="Issue")),
+        event("Note Hook", gitlab_note("@runwarden review", SHA, noteable="Commit")),
     ]
 
     assert (whole.number, whole.head_sha, whole.is_whole, whole.cause) == (12, "", False, "comment 501")
     assert (diff.head_sha, diff.base, diff.is_whole, diff.words) == (SHA, "main", True, "On src/app.py, line 3: it")
     assert (note.head_sha, note.base, note.is_whole, note.cause) == (SHA, "main", True, "comment 601")
     assert (forgejo.head_sha, forgejo.base, forgejo.is_whole, forgejo.cause) == (SHA, "main", True, "comment 501")
-    assert nothing == [None] * 4
+    assert nothing == [None] * 2
 
 
 @pytest.mark.parametrize(
@@ -169,22 +167,24 @@ def test_a_rule_on_comments_names_its_authors(database: Database, tmp_path: Path
 
 
 class Board:
-    """One organization with one repository on GitHub, and what was decided."""
+    """One organization with one repository, and what was decided."""
 
-    def __init__(self, database: Database, *rules: TriggerRule) -> None:
-        self.database = database
-        made = Repository("api", "github", "acme/api", "/srv/api.git", triggers=rules)
+    def __init__(self, database: Database, *rules: TriggerRule, platform: str = "github") -> None:
+        self.database, self.platform = database, platform
+        path = "acme/api" if platform == "github" else "acme/tools"
+        made = Repository("api", platform, path, "/srv/api.git", triggers=rules)
         self.owner = organization(database, "acme")
         with database.write() as connection:
             repositories.put(connection, self.owner, made, now_micros())
-        self.receiver = Receiver(database, Settings(triggers=TriggerSettings(github_secret_env="S")), now_micros)
+        settings = {"triggers": {"github_secret_env": "S"}, "gitlab": {"webhook_secret_env": "S"}}
+        self.receiver = Receiver(database, Settings.model_validate(settings), now_micros)
         self.count = 0
 
     def deliver(self, found: PullRequestEvent | None, own: str = "") -> tuple[str, str]:
         assert found is not None
         self.count += 1
         made = WebhookDelivery(
-            "github", f"d{self.count}", found, frozenset({"S"}), None, {self.owner: frozenset({own})}
+            self.platform, f"d{self.count}", found, frozenset({"S"}), None, {self.owner: frozenset({own})}
         )
         (decision,) = self.receiver.receive(made)
         return decision.result, decision.detail

@@ -10,7 +10,7 @@ import pytest
 from service.forge.client import ForgeError
 from service.forge.handlers import Subject
 from service.forge.review import post_review
-from service.store import runs, turn_files
+from service.store import postings, runs, turn_files
 from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
@@ -50,6 +50,8 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
     desk.report(run_id, 1, FOUND)
+    with desk.database.write() as connection:
+        postings.want(connection, (run_id, 1), "comment", {"issue": 7}, desk.now)
     desk.end(run_id)
     seen: set[tuple[str, str, str]] = set()
     worker: Any = None
@@ -80,7 +82,8 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
     assert len(desk.server.changes) == 1
     assert states(desk.server) == ["success", "success"]
     assert len(desk.server.statuses) == 2, "each commit got its status once"
-    assert [desk.posting(run_id, kind).state for kind in ("pull_request", "review")] == ["posted"] * 2
+    assert [desk.posting(run_id, kind).state for kind in ("pull_request", "review", "comment")] == ["posted"] * 3
+    assert [one.body.count(desk.server.changes[0].url) for one in desk.server.comments] == [1]
     assert (Pull(desk.server, "fixer").states, len(Pull(desk.server, "fixer").bodies)) == ("A", 1)
 
 
