@@ -152,7 +152,8 @@ def _split_logins(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         clean_arguments.append(clean)
         if clean != argument:
             user, _, password = argument.partition("://")[2].partition("/")[0].rpartition("@")[0].partition(":")
-            variables = _header(clean, f"{unquote(user)}:{unquote(password)}")
+            start = clean.rfind("=", 0, clean.index("://")) + 1
+            variables = _header(clean[start:], f"{unquote(user)}:{unquote(password)}")
     return clean_arguments, variables
 
 
@@ -189,7 +190,7 @@ class GitRunner:
         self._environment = environment(home) | dict(extra or {})
         self.timeout_s = timeout_s
         """How long one command may take; for a fetch or push, how long it may be silent."""
-        self._progress = progress
+        self.progress = progress
 
     def at(self, url: str) -> "GitRunner":
         """Return a runner that logs in at another address of the same host."""
@@ -305,7 +306,7 @@ class GitRunner:
                     elif key.data is err:
                         del err[:-_PIECE]
                         if lines := piece.decode("utf-8", "replace").split("\r"):
-                            self._progress(lines[-1].strip() or lines[0].strip())
+                            self.progress(lines[-1].strip() or lines[0].strip())
         process.wait()
         return bytes(out), bytes(err)
 

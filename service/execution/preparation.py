@@ -92,7 +92,7 @@ class Preparation:
                     folder.rename(target)
 
 
-def preparation_of(folder: DataFolder, run: Run, setup: RepositorySetup | None, workspace: Workspace) -> Preparation:
+def preparation_of(folder: DataFolder, run: Run, setup: RepositorySetup, workspace: Workspace) -> Preparation:
     """Return the set-up of a run's turn; no two organizations share a cached folder."""
     cached = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
-    return Preparation(setup or RepositorySetup(), workspace, cached, is_restricted=bool(run.head_ref))
+    return Preparation(setup, workspace, cached, is_restricted=bool(run.head_ref))

@@ -24,7 +24,7 @@ from service.execution.commits import (
     history_of,
 )
 from service.execution.git import GitCommandError, GitRunner
-from service.execution.mirror import RepositorySnapshot, borrow
+from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.findings import collect
 from service.settings import DataFolder
 from service.text import one_line, plural, storable
@@ -38,6 +38,7 @@ _LONGEST_NAME = 200
 _LONGEST_PART = 255
 """How many bytes a file's name can have on Linux."""
 _MOST_KEPT_COMMITS = 50
+_MOST_OUTSIDE = 1000
 _SOME_NOT_ADDED = 1
 """The exit status of `git add --ignore-errors` that could store some files only."""
 _logger = logging.getLogger(__name__)
@@ -92,6 +93,10 @@ class Workspace:
         """Lines for the turn's log."""
         self._has_attributes = False
         """Whether the checkout has a file `.gitattributes`."""
+        self.part: tuple[str, ...] | None = None
+        """The paths of the repository that the checkout has, without any all; None: its mirror has all contents."""
+        self._outside: list[str] = []
+        """Files of the agent outside of the paths."""
         self._prepared: dict[str, bytes] | None = None
         """The digests of files as the repository's set-up left them; None: it has none."""
         self.large_files: large_files.LargeFiles | None = None
@@ -135,6 +140,10 @@ class Workspace:
         filled: list[str] = []
         refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
         borrow(self.history, snapshot.git_dir, branch, refs | ({f"refs/heads/{branch}": base} if base else {}))
+        if self.part is not None:
+            limit(self.history, self.part)
+            # The files that decide on Git LFS may lie outside.
+            self._has_attributes = bool(self.part)
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
             collect.clear(self.tree)
@@ -220,10 +229,14 @@ class Workspace:
             ignored = tuple(name for name in self._names(git, *hidden) if name.endswith("/"))
             gone, locked = ([path for path in paths if not path.startswith(ignored)] for paths in (gone, locked))
         # git fails as a whole at a folder that it can list but not enter.
-        chosen = ("--", ":/", *(f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked)))
+        # git fails at a path that is nowhere.
+        places = [path for path in self.part or () if os.path.lexists(self.tree / path) or self._indexed(git, path)]
+        scope = [f":(top,literal){path}" for path in places] if self.part else [":/"]
+        chosen = ("--", *scope, *(f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked)))
         left_out = [*gone, *locked]
         try:
-            git("add", "--all", "--ignore-errors", *chosen, git_dir=self.ours, work_tree=self.tree)
+            if scope:
+                git("add", "--all", "--ignore-errors", *chosen, git_dir=self.ours, work_tree=self.tree)
         except GitCommandError as error:
             names = self._names(git, "ls-files", "-z", "--others", "--modified", "--exclude-standard", *chosen)
             # With any other status git has stored nothing, for a reason that no file need have.
@@ -231,7 +244,10 @@ class Workspace:
                 raise
             _logger.info("%s", error)
             left_out += names
-        tree = git("write-tree", git_dir=self.ours)
+        if self._outside and (names := self._indexed(git, *self._outside, more=("--others", "--exclude-standard"))):
+            self.remarks.append(f"files outside of the repository's sparse paths are not committed: {_listed(names)}")
+        # The contents of other files need not be here.
+        tree = git("write-tree", "--missing-ok", git_dir=self.ours)
         files = changed_between(git, self.ours, compared, tree)
         fault = f"the agent left files that git cannot store: {_listed(left_out)}" if left_out else None
         entries = self._prepared_among(files) + self._submodules(git, compared, files)
@@ -248,7 +264,7 @@ class Workspace:
             fault = fault or f"{what}; allow it with lfs = true in the repository's setup"
         if entries:
             git.feed(entries, "update-index", "-z", "--index-info", git_dir=self.ours)
-            tree = git("write-tree", git_dir=self.ours)
+            tree = git("write-tree", "--missing-ok", git_dir=self.ours)
             files = changed_between(git, self.ours, compared, tree)
         if not files.names and fault is None and parents in {(), (base,)}:
             return None
@@ -285,7 +301,10 @@ class Workspace:
         borders = {one for each in made for one in each[1:]} - own
         wanted = "".join(f"{one}\n" for one in (*own, *(f"^{one}" for one in borders)))
         pack = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=theirs)
-        git.feed(pack, "unpack-objects", "-q", "--strict", git_dir=self.ours)
+        # With a part of the repository, git cannot check what the unchanged entries of trees lead to.
+        strict = ("unpack-objects", "-q", "--strict")
+        checked = ("index-pack", "--stdin", "--fix-thin", "--fsck-objects")
+        git.feed(pack, *(checked if self.part else strict), git_dir=self.ours)
         names, blobs, new = dict.fromkeys(files.names), set(files.blobs), set(files.new)
         for sha, *before in made:
             message = git("log", "--max-count=1", "--format=%B", sha, "--", git_dir=self.ours)
@@ -353,7 +372,9 @@ class Workspace:
     def pack(self, git: GitRunner, snapshot: RepositorySnapshot, commit: str) -> bytes:
         """Return a commit with everything that the repository does not have yet, as a pack of git."""
         wanted = "".join(f"{one}\n" for one in (commit, *(f"^{sha}" for sha in snapshot.branches.values())))
-        packed = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=self.ours)
+        # Another machine need not have the contents that a thin pack would build on.
+        thin = ("--thin",) if self.part is None else ()
+        packed = git.feed(wanted, "pack-objects", "--quiet", "--revs", *thin, "--stdout", git_dir=self.ours)
         return packed.encode("utf-8", "surrogateescape")
 
     def unpack(self, git: GitRunner, snapshot: RepositorySnapshot, pack: bytes) -> None:
@@ -369,6 +390,11 @@ class Workspace:
         entries = zip(files.names, files.before, strict=True)
         left = (one for one in entries if one[0] not in self.begun_with)
         return "".join(f"{old}\t{name}\0" for name, old in left if self._prepared.get(name) == self._digest(name))
+
+    def _indexed(self, git: GitRunner, *paths: str, more: tuple[str, ...] = ()) -> list[str]:
+        """Return those of the paths, or the files in them, that are in the index."""
+        literal = [f":(top,literal){path}" for path in paths]
+        return self._names(git, "ls-files", "-z", "--cached", *more, "--", *literal)
 
     def _names(self, git: GitRunner, *arguments: str) -> list[str]:
         return git(*arguments, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]
@@ -403,6 +429,12 @@ class Workspace:
                     gone.append(path)
                 else:
                     trees.unlock_file(entry, folder)
+                    if (
+                        self.part
+                        and len(self._outside) < _MOST_OUTSIDE
+                        and not lies_in(f"{path}{entry.name}", self.part)
+                    ):
+                        self._outside.append(f"{path}{entry.name}")
                     self._has_attributes |= entry.name == ".gitattributes"
         return gone, locked
 

@@ -9,7 +9,14 @@ from service.execution.git import GitCommandError, GitRunner
 
 REVIEWS: Final = "reviews/"
 """The folder of all reviews, whose files are not reviewed themselves."""
-_OFFLINE: Final = {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_ALLOW_PROTOCOL": "none"}
+_OFFLINE: Final = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "remote.not-fetched.promisor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+}
+"""Contents that are missing stay so; each would cost a process."""
 # With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
 _DIFF: Final = (
     *("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-commit-id"),
@@ -31,8 +38,9 @@ class Checkout:
         """The size of each regular file, by path; links and submodules are left out."""
         for record in self._ask("ls-tree", "-r", "-l", "-z", "--full-tree", self.head).split("\0"):
             about, _, path = record.partition("\t")
-            if about.startswith("100"):
-                self.sizes[path] = int(about.split()[3])
+            # A content that was not fetched has no size.
+            if about.startswith("100") and (size := about.split()[3]).isdecimal():
+                self.sizes[path] = int(size)
         self.reason = "not compared with another branch"
         self.base, self.changes = "", dict[str, tuple[int, int] | None]()
         """Lines added and deleted, by path; None: the file is binary."""
