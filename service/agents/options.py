@@ -203,18 +203,12 @@ class RepositorySetup(_Options):
     @property
     def part(self) -> tuple[str, ...] | None:
         """The files and folders whose contents are fetched; empty: all of the branch. None: with its history."""
-        return self.sparse if self.sparse or self.partial else None
-
-    @field_validator("sparse")
-    @classmethod
-    def _names_paths(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        names = tuple(name.removesuffix("/") for name in names)
-        if wrong := [name for name in names if {"", ".", ".."} & {*name.split("/")}]:
-            raise ValueError(f"write paths in the repository, such as 'services/api/', not {wrong[0]!r}")
-        return names
+        return tuple(name.removesuffix("/") for name in self.sparse) if self.sparse or self.partial else None
 
     @model_validator(mode="after")
-    def _is_whole_with_lfs(self) -> Self:
+    def _names_paths(self) -> Self:
+        if wrong := [name for name in self.part or () if {"", ".", ".."} & {*name.split("/")}]:
+            raise ValueError(f"write paths in the repository, such as 'services/api/', not {wrong[0]!r}")
         if self.sparse and (self.lfs or self.submodules):
             raise ValueError("sparse cannot be combined with lfs or submodules: remove one of them")
         return self

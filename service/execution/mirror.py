@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from service import ids
+from service.execution.commits import changed_between
 from service.execution.git import GitCommandError, GitRunner
 from service.store.runs import Run
 
@@ -24,10 +25,6 @@ _FIRST_BATCH: Final = 256
 _LARGEST_BATCH: Final = 4096
 _BATCH_S: Final = 20.0
 """How long the fetch of a batch of contents should take: a connection that breaks costs one of them."""
-_LINK: Final = "160000"
-"""The mode of a submodule's entry."""
-_SETTINGS: Final = frozenset({".gitattributes", ".gitmodules"})
-"""Files that the service reads wherever they are."""
 _PROMISOR: Final = """[remote "not-fetched"]
 \tpromisor = true
 \turl = /the contents of earlier versions and of files outside "sparse" are not fetched
@@ -127,26 +124,22 @@ class RepositoryMirror:
         wanted = dict[str, None]()
         for entry in self._git("ls-tree", "-r", "-z", base, git_dir=self.git_dir).split("\0"):
             about, _, path = entry.partition("\t")
-            if " blob " in about and (lies_in(path, self._part) or path.rpartition("/")[2] in _SETTINGS):
+            is_read = path.rpartition("/")[2] in {".gitattributes", ".gitmodules"}
+            if " blob " in about and (is_read or lies_in(path, self._part)):
                 wanted[about.rpartition(" ")[2]] = None
         for other in {*bases, snapshot.default} - {None, base}:
             # They may have no common history, or a base may be gone.
             with contextlib.suppress(GitCommandError):
                 fork = self._git("merge-base", base, str(other), git_dir=self.git_dir)
                 for end in (base, str(other)):
-                    for line in self._git("diff-tree", "-r", "--no-renames", fork, end, git_dir=self.git_dir).split(
-                        "\n"
-                    ):
-                        old_mode, mode, old, new = line.removeprefix(":").split()[:4] if line else ("160000",) * 4
-                        wanted |= {old: None} if old_mode != _LINK else {}
-                        wanted |= {new: None} if mode != _LINK else {}
+                    wanted |= dict.fromkeys(changed_between(self._git, self.git_dir, fork, end).blobs)
         wanted.pop("0" * 40, None)
-        asked = "\n".join(wanted)
-        found = self._git.feed(asked, "cat-file", "--batch-check=%(objectname)", git_dir=self.git_dir).splitlines()
-        missing = [line.partition(" ")[0] for line in found if line.endswith(" missing")]
-        done, count = 0, _FIRST_BATCH
+        asked, check = "\n".join(wanted), "--batch-check=%(objectname)"
         with self._lock_file.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            found = self._git.feed(asked, "cat-file", check, git_dir=self.git_dir).splitlines()
+            missing = [line.partition(" ")[0] for line in found if line.endswith(" missing")]
+            done, count = 0, _FIRST_BATCH
             while done < len(missing):
                 begun = time.monotonic()
                 self._bring(*missing[done : done + count])

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
+from service import ids
 from service.agents import check as check_agent
 from service.agents.invocation import preset_of
 from service.agents.options import RepositorySetup
@@ -22,7 +23,7 @@ from service.execution.disk import DiskShare
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.large_files import LargeFiles
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
-from service.execution.preparation import preparation_of
+from service.execution.preparation import Preparation
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import MASK, Secrets
@@ -30,7 +31,7 @@ from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
 from service.findings.collect import collect
 from service.findings.document import packed
-from service.findings.question import Question, asked
+from service.findings.question import asked
 from service.observability.traces import Tracer
 from service.settings import AgentLimits, DataFolder
 from service.store import hosts, postings, repositories, turn_files, turns
@@ -386,7 +387,8 @@ class TurnWork:
         attempt, run, agent = self._attempt, self._attempt.run, self._attempt.agent
         if agent.options.keeps_session and attempt.conversation and not (self._folder.sessions / run.id).exists():
             self._log("this worker does not have the session of earlier turns: the agent's program gets them as text")
-        preparation = preparation_of(self._folder, run, self._setup, attempt.workspace)
+        cached = self._folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
+        preparation = Preparation(self._setup, attempt.workspace, cached, is_restricted=bool(run.head_ref))
         if preparation.setup.mcp_servers and not check_agent.takes_servers(agent.options):
             self._log(f"the repository's MCP servers are left out: {check_agent.TAKES_NONE}")
         meter = TurnMeter(self._recorder.database, attempt.turn, agent, self._recorder.clock)
@@ -447,7 +449,9 @@ class TurnWork:
         if is_silent and preset_of(attempt.agent) is not None:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:
-            return self._asking(question, result.summary, failed)
+            text = question.text if failed is None else f"{question.text}; after that, {failed}"
+            asking = replace(attempt.completed(None, result.summary), status="failed", failure=text)
+            return replace(asking, failure_kind=turns.NEEDS_ANSWER, question=question.document())
         if made is None:
             self._log(f"{turns.NOTHING_CHANGED}: no commit")
             return attempt.completed(None, result.summary)
@@ -476,15 +480,6 @@ class TurnWork:
         kept = (attempt.at_work.key, attempt.turn.attempt, turn_files.FINDINGS, packed(self._base, found.findings))
         self._recorder.write(lambda connection: turn_files.put(connection, *kept))
         return True
-
-    def _asking(self, question: Question, summary: str | None, failed: AgentFailedError | None) -> TurnOutcome:
-        return replace(
-            self._attempt.completed(None, summary),
-            status="failed",
-            failure=question.text if failed is None else f"{question.text}; after that, {failed}",
-            failure_kind=turns.NEEDS_ANSWER,
-            question=question.document(),
-        )
 
     def _commit(self, message: str) -> tuple[TurnCommit, TurnChange] | None:
         """Commit the agent's change in the workspace, and keep its patch; None: it changed nothing.

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import IO, Any
 
 from service.execution import large_files, processes, submodules, trees
 from service.execution.commits import (
+    LINK,
     AgentHistory,
     ChangedFiles,
     TurnCommit,
@@ -105,6 +107,8 @@ class Workspace:
         """Those of the repository, if it is set up to have any."""
         self.url = ""
         """The repository's address, for those of its submodules."""
+        self._index = root / "index"
+        """That of the new checkout, which the agent cannot change."""
         self.ours = root / "commit.git"
         """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
 
@@ -146,6 +150,8 @@ class Workspace:
             self._has_attributes = bool(self.part)
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
+            # With its time, by which git knows the files that changed right after it was written.
+            shutil.copy2(self.history / "index", self._index)
             collect.clear(self.tree)
             if self.large_files is not None:
                 filled = self.large_files.fill(
@@ -223,7 +229,10 @@ class Workspace:
         compared, _ = auto_merge(git, self.ours, parents)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         gone, locked = self._prepare()
-        git("read-tree", compared or "--empty", git_dir=self.ours, work_tree=self.tree)
+        if compared is not None:
+            # From the index of the checkout git knows which files are unchanged, without reading them.
+            shutil.copy2(self._index, self.ours / "index")
+        git("read-tree", *(("-i", "-m", compared) if compared else ("--empty",)), git_dir=self.ours, work_tree=self.tree)
         if gone or locked:
             hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
             ignored = tuple(name for name in self._names(git, *hidden) if name.endswith("/"))
@@ -329,7 +338,7 @@ class Workspace:
         for path, sha in submodules.links(git, self.ours, base):
             folder = self.tree / path
             if path in files.names and ".gitmodules" not in files.names and not folder.exists():
-                restored.append(f"{submodules.LINK} {sha}\t{path}\0")
+                restored.append(f"{LINK} commit {sha}\t{path}\0")
             elif path not in filled and folder.is_dir() and any(folder.iterdir()):
                 lost.append(path)
         lost += [] if self.submodules is None else self.submodules.changed(self.tree)
@@ -364,7 +373,7 @@ class Workspace:
                     is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
                     if not is_plain or (path, entry.name) == ("", "info"):
                         trees.remove(entry.name, within=folder)
-            return theirs, history_of(git, theirs, snapshot, base)
+            return theirs, history_of(git, theirs, snapshot.branches.values(), base)
         except (GitCommandError, OSError) as error:
             _logger.info("the agent's history cannot be read: %s", error)
             return theirs, AgentHistory()

@@ -9,14 +9,7 @@ from service.execution.git import GitCommandError, GitRunner
 
 REVIEWS: Final = "reviews/"
 """The folder of all reviews, whose files are not reviewed themselves."""
-_OFFLINE: Final = {
-    "GIT_CONFIG_COUNT": "1",
-    "GIT_CONFIG_KEY_0": "remote.not-fetched.promisor",
-    "GIT_CONFIG_VALUE_0": "false",
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_ALLOW_PROTOCOL": "none",
-}
-"""Contents that are missing stay so; each would cost a process."""
+_OFFLINE: Final = {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_ALLOW_PROTOCOL": "none"}
 # With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
 _DIFF: Final = (
     *("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-commit-id"),
@@ -79,4 +72,6 @@ class Checkout:
         return found
 
     def _ask(self, *arguments: str) -> str:
-        return self._git.feed("", *arguments, work_tree=self.root)
+        # Each missing content would cost a process that cannot fetch it.
+        offline = ("-c", "remote.not-fetched.promisor=false")
+        return self._git.feed("", *offline, *arguments, work_tree=self.root)

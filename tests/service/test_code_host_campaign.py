@@ -93,21 +93,21 @@ class Weather:
             thread.join()
 
     def _change(self) -> None:
-        while not self._over.wait(self._random.uniform(1, 6)):
+        while not self._over.wait(self._random.uniform(4, 16)):
             self.kind = self._random.choice(self.kinds)
             self.done[self.kind] += 1
-            self._over.wait(self._random.uniform(0.5, 8))
+            self._over.wait(self._random.uniform(0.5, 7))
             self.kind = "fair"
         self.kind = "fair"
 
 
 @contextlib.contextmanager
 def killed_now_and_then(node: Node, seed: int, kills: list[float]) -> Iterator[None]:
-    """Until the block ends, kill the process every half a minute or so, and start it again."""
+    """Until the block ends, kill the process once a minute or so, and start it again."""
     draw, over = random.Random(seed), threading.Event()
 
     def kill() -> None:
-        while not over.wait(draw.uniform(10, 50)):
+        while not over.wait(draw.uniform(15, 90)):
             node.kill()
             kills.append(time.time())
             node.start()
