@@ -9,7 +9,74 @@ from urllib.parse import urlsplit
 from service.ids import slug
 from service.network import Host, HostError
 
-PLATFORMS: Final = ("github", "gitlab")
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What one kind of code host has in its own way."""
+
+    title: str
+    host: str | None
+    """Its public host; None: each has to be named."""
+    api: str
+    """The API of that host, or an example of another's."""
+    probes: tuple[str, ...]
+    """The API's paths that are asked for its health: each further one if the host has no page at the one before."""
+    ref: str
+    """The ref under which a repository keeps the head of a pull request."""
+    mark: str
+    """Before the number of a pull request."""
+    branch: str
+    """What stands before a branch in its address."""
+    event: str = "x-github-event"
+    """The header of a delivery that names its event. Forgejo sends GitHub's headers, next to its own."""
+    delivery: str = "x-github-delivery"
+    """The header with its id."""
+    proof: str = "x-hub-signature-256"
+    """The header with the proof that the code host sent it."""
+    has_groups: bool = False
+    """Whether groups contain groups."""
+    names_host: bool = True
+    """Whether the health document shows its host and groups (spec 2.7)."""
+
+
+PLATFORMS: Final[Mapping[str, Platform]] = {
+    "github": Platform(
+        "GitHub",
+        "github.com",
+        "https://api.github.com",
+        # An Enterprise Server without rate limits has no page for them, but it has one with its versions.
+        ("/rate_limit", "/versions"),
+        "refs/pull/{}/head",
+        "#",
+        "tree",
+        names_host=False,
+    ),
+    "gitlab": Platform(
+        "GitLab",
+        "gitlab.com",
+        "https://gitlab.com/api/v4",
+        ("/version",),
+        "refs/merge-requests/{}/head",
+        "!",
+        "tree",
+        "x-gitlab-event",
+        "idempotency-key",
+        "x-gitlab-token",
+        has_groups=True,
+    ),
+    "forgejo": Platform(
+        "Forgejo",
+        None,
+        "https://git.example/api/v1",
+        ("/version",),
+        "refs/pull/{}/head",
+        "#",
+        "src/branch",
+    ),
+}
+"""The kinds of code hosts, by the names that settings and references use."""
+ALIASES: Final = {"gitea": "forgejo"}
+"""Other names that an operator may use."""
 MADE_BRANCHES: Final = "agent/"
 """The prefix of branches generated for runs."""
 SEGMENT: Final = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
@@ -23,8 +90,7 @@ NAMED: Final = rf"^({SEGMENT}(/{SEGMENT}){{1,19}}|(https?|ssh|git)://{_HOST}(:[0
 _SEGMENT: Final = re.compile(SEGMENT, re.ASCII)
 _SCP_FORM: Final = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?P<path>[^/].*)", re.ASCII)
 _UNREADABLE: Final = re.compile(r"[\x00-\x20\x7f\\]")
-_GITHUB_PARTS: Final = 2
-_DEEPEST_GROUP: Final = 20
+_DEEPEST_GROUP: Final = 19
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 LONGEST_BRANCH: Final = 200
 """The most bytes in a branch name."""
@@ -45,7 +111,7 @@ class Reference:
     @property
     def data(self) -> dict[str, str]:
         """The platform's fields in a request or response body (spec 2.3)."""
-        if self.platform == "github":
+        if not PLATFORMS[self.platform].has_groups:
             owner, _, repo = self.path.partition("/")
             return {"owner": owner, "repo": repo}
         return {"project_path": self.path}
@@ -70,16 +136,14 @@ def reference(platform: str, data: Mapping[str, object]) -> Reference:
     Raises:
         ValueError: The platform is unknown, or its data lacks or misspells a field; the text names the field.
     """
-    if platform == "github":
-        path = f"{_text(data, 'owner')}/{_text(data, 'repo')}"
-    elif platform == "gitlab":
-        path = (
-            _text(data, "project_path")
-            if "project_path" in data
-            else f"{_text(data, 'group')}/{_text(data, 'project')}"
-        )
-    else:
+    if platform not in PLATFORMS:
         raise ValueError(f"repository.platform must be one of {', '.join(PLATFORMS)}")
+    if not PLATFORMS[platform].has_groups:
+        path = f"{_text(data, 'owner')}/{_text(data, 'repo')}"
+    elif "project_path" in data:
+        path = _text(data, "project_path")
+    else:
+        path = f"{_text(data, 'group')}/{_text(data, 'project')}"
     return Reference(platform, checked_path(platform, path))
 
 
@@ -90,9 +154,9 @@ def checked_path(platform: str, path: str) -> str:
         ValueError: It has the wrong number of parts, or a part that no code host allows.
     """
     parts = path.removesuffix(".git").split("/")
-    most_parts = _GITHUB_PARTS if platform == "github" else _DEEPEST_GROUP
-    if not _GITHUB_PARTS <= len(parts) <= most_parts or not all(_SEGMENT.fullmatch(part) for part in parts):
-        form = "owner/repo" if platform == "github" else "group/project"
+    most_groups = _DEEPEST_GROUP if PLATFORMS[platform].has_groups else 1
+    if not 1 < len(parts) <= most_groups + 1 or not all(_SEGMENT.fullmatch(part) for part in parts):
+        form = "owner/repo" if most_groups == 1 else "group/project"
         raise ValueError(f"the repository must read {form}, in letters, digits, '.', '_' and '-'")
     return "/".join(parts)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from service.errors import ServiceError, first_fault
+from service.reference import PLATFORMS
 
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 Sandboxing = Literal["require", "none"]
@@ -201,10 +202,12 @@ class EventSettings(_Section):
 
 
 class TriggerSettings(_Section):
-    """Deliveries to `/hooks/github` and `/hooks/gitlab`, and the runs they may start."""
+    """Deliveries to `/hooks/github`, `/hooks/gitlab` and `/hooks/forgejo`, and the runs they may start."""
 
     github_secret_env: str | None = None
     """The environment variable with the secret that signs GitHub's deliveries; see `gitlab.webhook_secret_env`."""
+    forgejo_secret_env: str | None = None
+    """The same for Forgejo."""
     mention: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = "runwarden"
     """The name, without `@`, with which comments to this service begin."""
     own_accounts: tuple[str, ...] = ()
@@ -258,6 +261,9 @@ class TraceSettings(_Section):
     """The share of requests that is traced, unless the caller's trace decides."""
 
 
+Role = Literal["viewer", "developer", "admin"]
+
+
 class OidcSettings(_Section):
     """An identity provider whose users may sign in on the page."""
 
@@ -269,6 +275,8 @@ class OidcSettings(_Section):
     """Its name on the page."""
     domains: dict[str, str] = {}
     """E-mail domains, each with the slug of the organization to which all of its users belong."""
+    role: Role = "admin"
+    """The role of users who become members by their domain."""
 
 
 class PageSettings(_Section):
@@ -317,14 +325,15 @@ class Settings(_Section):
 
     def secret_of_webhooks(self, platform: str) -> str | None:
         """Return the variable with the secret of all webhooks of a platform; None if only repositories have secrets."""
-        return self.gitlab.webhook_secret_env if platform == "gitlab" else self.triggers.github_secret_env
+        names = {"gitlab": self.gitlab.webhook_secret_env, "forgejo": self.triggers.forgejo_secret_env}
+        return names.get(platform, self.triggers.github_secret_env)
 
     @property
     def secret_names(self) -> tuple[str | None, ...]:
         """The environment variables with the service's own secrets; None for each that is not configured."""
         smtp = None if self.mail.smtp is None else self.mail.smtp.password_env
         oidc = None if self.page.oidc is None else self.page.oidc.client_secret_env
-        hooks = (self.gitlab.webhook_secret_env, self.triggers.github_secret_env)
+        hooks = map(self.secret_of_webhooks, PLATFORMS)
         return smtp, *hooks, self.metrics.token_env, self.page.operator_token_env, oidc
 
 

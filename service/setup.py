@@ -8,25 +8,29 @@ from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from service import ids
 from service.agents import check
 from service.agents.options import AgentOptions, RepositorySetup, VariableName
 from service.clock import parse_duration, rfc3339
 from service.errors import ServiceError
-from service.reference import checked_path, location, without_login
-from service.store import agents, hosts, organizations, repositories, tokens, trials
+from service.reference import ALIASES, PLATFORMS, checked_path, location, without_login
+from service.store import agents, hosts, organizations, repositories, sessions, tokens, trials
 from service.store.database import alone
+from service.store.invitations import Invitation
 from service.store.organizations import Organization
 from service.store.schema import GitHubApp
+from service.store.sessions import Member
 from service.triggers.rules import TriggerRule
 
-Platform = Literal["github", "gitlab"]
+Platform = Annotated[
+    Literal["github", "gitlab", "forgejo"],
+    BeforeValidator(lambda name: ALIASES.get(name, name) if isinstance(name, str) else name),
+]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
-_PUBLIC_HOSTS: Final = {"github": "github.com", "gitlab": "gitlab.com"}
-_PUBLIC_APIS: Final = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}
+_FORGEJO_API: Final = "/api/v1"
 
 
 class _Entry(BaseModel):
@@ -37,7 +41,7 @@ class TokenEntry(_Entry):
     """A token; it is created once for each alias, and its value is shown only then."""
 
     alias: Name
-    scopes: tuple[Literal["admin", "organizations:create", "runs:read", "runs:write"], ...] = ("admin",)
+    scopes: tuple[tokens.Scope, ...] = ("admin",)
     duration: str = "30d"
 
 
@@ -67,6 +71,8 @@ class HostEntry(_Entry):
     """Prints a token of short life."""
     app: AppEntry | None = None
     """A GitHub App whose installation has the token."""
+    rotate: bool = False
+    """Whether the service rotates GitLab's token in `token_env` before it expires."""
 
     @model_validator(mode="after")
     def _has_one_token(self) -> Self:
@@ -74,6 +80,8 @@ class HostEntry(_Entry):
             raise ValueError("a host has one of token_env, token_command and app")
         if self.app is not None and (self.platform != "github" or self.probe != "api"):
             raise ValueError("app is for the platform github with its API (probe api)")
+        if self.rotate and (self.platform != "gitlab" or self.probe != "api" or self.token_env is None):
+            raise ValueError("rotate is for the platform gitlab with its API (probe api) and token_env")
         return self
 
 
@@ -272,6 +280,22 @@ def make_token(
     return tokens.create(connection, organization.id, scopes=entry.scopes, alias=entry.alias, now=now, life_micros=life)
 
 
+def welcome(
+    connection: sa.Connection, organization: Organization, invitation: Invitation, now: int
+) -> tuple[Member, tokens.TokenRecord, str]:
+    """Make whoever accepted an invitation a member with its role, and a token of that role with its value.
+
+    Raises:
+        SetupError: The organization lacks the entitlement ServiceAPI.
+        LastAdminError: The organization's last admin was invited to another role.
+    """
+    role = invitation.role
+    member = sessions.put_member(connection, organization.id, invitation.email, now, role)
+    scopes: tuple[tokens.Scope, ...] = ("admin",) if role == "admin" else sessions.ROLES[role]
+    alias = f"first {'administrator' if role == 'admin' else role}"
+    return member, *make_token(connection, organization, TokenEntry(alias=alias, scopes=scopes), now)
+
+
 def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: int) -> hosts.Host:
     """Connect a code host, by default the platform's public one; the first host starts the trial.
 
@@ -285,17 +309,27 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
 
 
 def _host(entry: HostEntry) -> hosts.Host:
-    api_url = entry.api_url
+    api_url, platform = entry.api_url, PLATFORMS[entry.platform]
     if entry.probe == "api" and api_url is None:
-        if entry.host not in {None, _PUBLIC_HOSTS[entry.platform]}:
-            raise SetupError(f"{entry.platform}: a private host needs api_url (--api-url), or probe git (--probe)")
-        api_url = _PUBLIC_APIS[entry.platform]
+        if platform.host is None or entry.host not in {None, platform.host}:
+            example = f", such as {platform.api}" if platform.host is None else ""
+            raise SetupError(
+                f"{entry.platform}: a private host needs api_url (--api-url){example}, or probe git (--probe)"
+            )
+        api_url = platform.api
+    if entry.platform == "forgejo" and api_url and not api_url.rstrip("/").endswith(_FORGEJO_API):
+        raise SetupError(
+            f"forgejo: api_url (--api-url) must end with {_FORGEJO_API}: write {api_url.rstrip('/')}{_FORGEJO_API}"
+        )
     if entry.probe == "git" and entry.clone_url is None:
         example = "clone_url (--clone-url), such as https://git.example/{path}.git"
         raise SetupError(f"{entry.platform}: probe git needs {example}")
+    host = entry.host or _named_host(entry) or platform.host
+    if host is None:
+        raise SetupError(f"{entry.platform}: name its host (--host), as in the addresses of its repositories")
     return hosts.Host(
         platform=entry.platform,
-        host=(entry.host or _named_host(entry) or _PUBLIC_HOSTS[entry.platform]).lower(),
+        host=host.lower(),
         group=entry.group,
         probe=entry.probe,
         api_url=api_url,
@@ -304,6 +338,7 @@ def _host(entry: HostEntry) -> hosts.Host:
         token_ends=None if entry.token_ends is None else entry.token_ends.isoformat(),
         token_command=entry.token_command or (),
         app=None if entry.app is None else GitHubApp(**entry.app.model_dump()),
+        rotate=entry.rotate,
     )
 
 
@@ -312,7 +347,7 @@ def _named_host(entry: HostEntry) -> str | None:
 
     An API address needs no path: `https://api.acme.ghe.com` serves the repositories of `acme.ghe.com`.
     """
-    if (entry.api_url or "").rstrip("/") == _PUBLIC_APIS[entry.platform]:
+    if (entry.api_url or "").rstrip("/") == PLATFORMS[entry.platform].api:
         return None
     if entry.api_url is not None:
         host = urlsplit(entry.api_url).hostname

@@ -1,5 +1,6 @@
 """Text from outside, made safe for terminals, logs and labels."""
 
+import re
 from typing import Final
 
 _PICTURES: Final = 0x2400
@@ -21,6 +22,11 @@ def one_line(text: str) -> str:
 def storable(text: str) -> str:
     """Return the text without NUL and half characters, which git and databases refuse."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def fence_of(text: str, least: int = 3) -> str:
+    """Return the backticks around a block of code that the text cannot end; `least` is 1 for code in a line."""
+    return "`" * max(least, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
 
 
 def plural(count: int, noun: str) -> str:

@@ -18,8 +18,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from storage.database import immediate
-from storage.values import Clock, from_us, to_us
+from storage.values import from_us, to_us
 
 UNSEEN_FOR: Final = timedelta(hours=1)
 """After this, a claim of a process that cannot be seen from here counts as abandoned: requests take seconds at most."""
@@ -101,31 +100,29 @@ def _is_abandoned(owner_json: str, owned_us: int, at: datetime) -> bool:
     return at - from_us(owned_us) > UNSEEN_FOR if ended is None else ended
 
 
-def acquire_lease(connection: sqlite3.Connection, name: str, owner: str, ttl_s: float, clock: Clock) -> bool:
+def acquire_lease(connection: sqlite3.Connection, now: datetime, name: str, owner: str, ttl_s: float) -> bool:
     """Take the lease for `ttl_s` seconds; return whether it was free, expired, or the owner's."""
-    with immediate(connection):
-        # The clock is read under the lock: before the wait for it, the time could be earlier than the holder's.
-        now_us, ttl_us = to_us(clock()), round(ttl_s * _SECOND_US)
-        taken = connection.execute(
-            "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
-            " SET owner = excluded.owner, until_us = excluded.until_us"
-            " WHERE owner = excluded.owner OR until_us <= :now OR until_us > :unbelievable",
-            # No lease ends so late: the clock was set back, and the lease would outlast its holder.
-            {
-                "name": name,
-                "owner": owner,
-                "until": now_us + ttl_us,
-                "now": now_us,
-                "unbelievable": now_us + 2 * ttl_us,
-            },
-        )
+    # `now` is read under the lock: before the wait for it, the time could be earlier than the holder's.
+    now_us, ttl_us = to_us(now), round(ttl_s * _SECOND_US)
+    taken = connection.execute(
+        "INSERT INTO leases (name, owner, until_us) VALUES (:name, :owner, :until) ON CONFLICT (name) DO UPDATE"
+        " SET owner = excluded.owner, until_us = excluded.until_us"
+        " WHERE owner = excluded.owner OR until_us <= :now OR until_us > :unbelievable",
+        # No lease ends so late: the clock was set back, and the lease would outlast its holder.
+        {
+            "name": name,
+            "owner": owner,
+            "until": now_us + ttl_us,
+            "now": now_us,
+            "unbelievable": now_us + 2 * ttl_us,
+        },
+    )
     return taken.rowcount == 1
 
 
 def release_lease(connection: sqlite3.Connection, name: str, owner: str) -> None:
     """Give the lease back, if the owner holds it."""
-    with immediate(connection):
-        connection.execute("DELETE FROM leases WHERE name = ? AND owner = ?", (name, owner))
+    connection.execute("DELETE FROM leases WHERE name = ? AND owner = ?", (name, owner))
 
 
 def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
@@ -164,7 +161,11 @@ def _is_other(one: str, other: str) -> bool:
 def _started(pid: int) -> str | None:
     """When the process started; None: it does not exist, or is a zombie."""
     if not (PROC / "self" / "stat").exists():
-        return _start_from_ps(pid)
+        output = _output_of("ps", "-o", "state=,lstart=", "-p", str(pid))
+        if output is None:
+            return NOT_TOLD
+        state, _, started = output.strip().partition(" ")
+        return None if not started or state.startswith("Z") else started.strip()
     try:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -172,14 +173,6 @@ def _started(pid: int) -> str | None:
     # The command's name may contain anything, brackets and spaces too.
     fields = stat.rpartition(")")[2].split()
     return None if fields[_STATE_FIELD] in {"Z", "X"} else fields[_STARTED_FIELD]
-
-
-def _start_from_ps(pid: int) -> str | None:
-    output = _output_of("ps", "-o", "state=,lstart=", "-p", str(pid))
-    if output is None:
-        return NOT_TOLD
-    state, _, started = output.strip().partition(" ")
-    return None if not started or state.startswith("Z") else started.strip()
 
 
 @cache

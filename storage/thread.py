@@ -4,12 +4,15 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from storage.database import immediate
 from storage.errors import DatabaseUnopenableError, StorageClosedError, translated
 from storage.private_file import file_identity
+from storage.values import Clock
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -148,9 +151,10 @@ class DatabaseThread:
 class ThreadedStore:
     """A database with a thread that writes and one that reads; they may be the same."""
 
-    def __init__(self, writer: DatabaseThread, reader: DatabaseThread) -> None:
+    def __init__(self, writer: DatabaseThread, reader: DatabaseThread, clock: Clock) -> None:
         self.writer = writer
         self.reader = reader
+        self.clock = clock
 
     async def close(self) -> None:
         """Finish the jobs under way and close; a second call does nothing."""
@@ -171,10 +175,27 @@ _Method = Callable[Concatenate[ThreadedStore, P], Coroutine[Any, Any, T]]
 
 
 def writes(query: _Query[P, T]) -> _Method[P, T]:
-    """A method that runs the query on the database's writer."""
+    """A method that runs the query on the database's writer, in one transaction."""
 
     async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await database.writer.run(lambda connection: query(connection, *args, **kwargs))
+        def job(connection: sqlite3.Connection) -> T:
+            with immediate(connection):
+                return query(connection, *args, **kwargs)
+
+        return await database.writer.run(job)
+
+    return method
+
+
+def writes_now(query: Callable[Concatenate[sqlite3.Connection, datetime, P], T]) -> _Method[P, T]:
+    """As `writes`; the query also gets the time, which is read once no other process can write."""
+
+    async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        def job(connection: sqlite3.Connection) -> T:
+            with immediate(connection):
+                return query(connection, database.clock(), *args, **kwargs)
+
+        return await database.writer.run(job)
 
     return method
 

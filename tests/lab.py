@@ -173,6 +173,8 @@ class Server:
     """Answers each request with the next step of a script, then by `otherwise`, and records it."""
 
     tls: ssl.SSLContext | None = None
+    listener: socket.socket | None = None
+    """Where it listens; None: on a free port of loopback."""
     requests: list[Received] = field(default_factory=list)
     """Every request that was read whole, oldest first."""
     connections: int = 0
@@ -264,7 +266,8 @@ class Server:
         self.close()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls, backlog=512, limit=1 << 20)
+        place = {"host": "127.0.0.1", "port": 0} if self.listener is None else {"sock": self.listener}
+        self._server = await asyncio.start_server(self._serve, **place, ssl=self.tls, backlog=512, limit=1 << 20)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

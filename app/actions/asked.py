@@ -13,7 +13,7 @@ from app.api.errors import UnusableAnswerError
 from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest, asked_of
 from storage.ledger import Ledger
 from storage.records import Run, RunDetail
-from storage.records.results import RunTurns, Turn, Unavailable
+from storage.records.results import RunTurns, Unavailable
 
 ReadTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
 _EVENT: Final = "webhook"
@@ -68,8 +68,14 @@ async def what_began(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -
         reported = await read_turns(run_id)
     except UnusableAnswerError as error:
         reported = Unavailable(error.message)  # Something else answers there.
-    if isinstance(reported, RunTurns) and reported.turns and reported.turns[-1].instructions is not None:
-        return _reported(reported, reported.turns[-1], detail.run)
+    if isinstance(reported, RunTurns) and reported.turns and (turn := reported.turns[-1]).instructions is not None:
+        run, caller = detail.run, turn.caller or ""
+        request: WriteRequest = StartRun(turn.instructions, run.repository, branch_of(run))
+        if turn.number > 1 or caller == _EVENT:
+            request = continuation(run, turn.instructions)
+        elif reported.agent and turn.inputs_json is not None:
+            request = StartAgent(reported.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))
+        return Asked(request, is_reported=True, caller=caller)
     if own is not None:
         return own
     why = reported.reason if isinstance(reported, Unavailable) else "The service does not have it either."
@@ -85,13 +91,3 @@ def continuation(run: Run, instructions: str) -> ContinueRun:
 def branch_of(run: Run) -> str | None:
     """The run's branch, if another run can be asked for on it."""
     return run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
-
-
-def _reported(reported: RunTurns, turn: Turn, run: Run) -> Asked:
-    words, caller = turn.instructions or "", turn.caller or ""
-    request: WriteRequest = StartRun(words, run.repository, branch_of(run))
-    if turn.number > 1 or caller == _EVENT:
-        request = continuation(run, words)
-    elif reported.agent and turn.inputs_json is not None:
-        request = StartAgent(reported.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))
-    return Asked(request, is_reported=True, caller=caller)

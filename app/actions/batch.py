@@ -72,6 +72,18 @@ class BatchResult(Struct, frozen=True):
         return self.stops_batch and self.action is not None and self.action.state in {"not_sent", "rejected"}
 
 
+class BatchWrite(Struct, frozen=True):
+    """One write of a batch, planned or sent."""
+
+    name: str
+    """What it is about: a run's id, or an address."""
+    result: BatchResult
+    request: WriteRequest | None = None
+    """None: it is refused."""
+    key: str = ""
+    """Under which it is sent once."""
+
+
 @dataclass(slots=True)
 class BatchSender:
     """Sends the writes of a batch, and says when to stop."""

@@ -12,7 +12,7 @@ from app.api.requests import StartAgent
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command, completed
-from app.cli.output import Column
+from app.cli.output import Column, facts
 from app.runs.command_wait import wait_options
 from storage.records.results import AgentInput, NamedAgent
 
@@ -50,24 +50,17 @@ async def list_agents(invocation: Invocation, /) -> int:
         except ApiError as error:
             hint = "Ask its operator for the names; start one with: runwarden agents start NAME"
             raise CommandFailedError(of_api_error(error, hint=hint)) from error
-    facts = [
-        {
-            "name": agent.name,
-            "description": agent.description,
+    documents = [
+        facts(agent, "name description")
+        | {
             "inputs": {
-                one.name: {
-                    "type": one.type,
-                    "description": one.description,
-                    "required": one.is_required,
-                    "default": one.default,
-                    "choices": list(one.choices),
-                }
+                one.name: facts(one, "type description default choices") | {"required": one.is_required}
                 for one in agent.inputs
-            },
+            }
         }
         for agent in found
     ]
-    invocation.output.listing("agents", facts, _COLUMNS, found)
+    invocation.output.listing("agents", documents, _COLUMNS, found)
     return Exit.DONE
 
 

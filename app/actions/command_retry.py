@@ -6,30 +6,26 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.actions import retry_key
 from app.actions.asked import Asked, what_began
-from app.actions.batch import BatchResult, BatchSender
+from app.actions.batch import BatchResult, BatchWrite
 from app.actions.command_writes import (
     DRY_RUN_OPTION,
-    BatchRow,
     WriteOptions,
-    each_in_turn,
     print_batch,
-    rehearse,
     request_document,
-    submitting,
+    send_batch,
+    sent_once,
 )
 from app.actions.refusals import ActionRefusedError, BlockedError
 from app.api.errors import ApiError
-from app.api.requests import WriteRequest
 from app.cli.context import Invocation
 from app.cli.documents import error_document
 from app.cli.exits import CommandFailedError, Failure, failed
 from app.cli.options import RUN_IDS, FactCommand, as_key, async_command, options_of
-from app.cli.output import Column
+from app.cli.output import Column, Document
 from app.cli.running import asking
 from app.engine.text import plural
 from app.health.facts import warning_of
@@ -42,14 +38,9 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 
-class Retry(Struct, frozen=True):
-    """A retried run and its outcome."""
+class Retry(BatchWrite, frozen=True):
+    """A retried run, by its id, and its outcome."""
 
-    run_id: str
-    result: BatchResult
-    request: WriteRequest | None = None
-    """The request to send. None: the retry is refused."""
-    key: str = ""
     run: Run | None = None
     """The resulting run, once it has finished."""
     asked: Asked | None = None
@@ -60,7 +51,7 @@ class Retry(Struct, frozen=True):
         result = self.result
         is_shown = result.outcome == "to_send" and self.request is not None
         return {
-            "run_id": self.run_id,
+            "run_id": self.name,
             "outcome": result.outcome,
             "action_id": result.action.action_id if result.action else None,
             "result_id": result.result_id or None,
@@ -112,15 +103,19 @@ async def retry_runs(
     options, failure = WriteOptions(**given), None
     async with invocation.writer(dry_run=options.dry_run) as engine:
         planned = [await plan(engine, run_id, options.key) for run_id in await named(engine)]
-        results = list({each.run_id: each for each in planned}.values())
+        results = list({each.name: each for each in planned}.values())
         to_send = [each for each in results if each.result.outcome == "to_send"]
         count = len(to_send)
-        details = (await engine.cache.details([each.run_id for each in to_send])).values()
+        details = (await engine.cache.details([each.name for each in to_send])).values()
         places = {detail.run.repository.platform for detail in details}
         invocation.output.note(warning_of(await engine.cache.health(), places, engine.settings.console.health_ok))
+        base_url, cap = engine.client.base_url, engine.settings.console.send_cap
+
+        def document(each: Retry) -> Document:
+            return each.document(base_url)
+
         if count and not options.dry_run:
             if not yes:
-                cap = engine.settings.console.send_cap
                 others = len(results) - count
                 left_out = f" and leave out {others}" if others else ""
                 batches = f", {cap} at a time" if count > cap else ""
@@ -129,12 +124,10 @@ async def retry_runs(
                 with asking(invocation):
                     if not click.confirm(f"Retry {plural(count, 'run')}{left_out}{batches}?", err=True):
                         raise failed("not_confirmed", "Nothing was sent.")
-            results = await _send(invocation, engine, results)
+            results = await send_batch(invocation, engine, results, document, "sent", cap)
         if options.waits and not options.dry_run:
             results, failure = await _waited(invocation, engine, results, options.timeout)
-        base_url = engine.client.base_url
-    rows = [BatchRow(each.run_id, each.result, each.document(base_url)) for each in results]
-    return print_batch(invocation, rows, COLUMNS, results, base_url, failure=failure, dry_run=options.dry_run)
+    return print_batch(invocation, results, COLUMNS, document, base_url, failure=failure, dry_run=options.dry_run)
 
 
 async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
@@ -162,7 +155,7 @@ async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
     key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
     result = BatchResult("to_send")
     try:
-        before = await rehearse(engine, asked.request, key=key, again=False)
+        before = await sent_once(engine.actions.rehearse(asked.request, key=key), asked.request, key)
     except BlockedError as error:
         result = BatchResult("blocked", error.existing)
     except (ActionRefusedError, CommandFailedError) as error:
@@ -173,34 +166,11 @@ async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
     return Retry(run.run_id, result, asked.request, key, asked=asked)
 
 
-async def _send(invocation: Invocation, engine: "Engine", planned: Sequence[Retry]) -> list[Retry]:
-    cap = engine.settings.console.send_cap
-    base_url = engine.client.base_url
-    batches = -(-len(planned) // cap)
-    sender = BatchSender(submitting(engine))
-
-    async def send(numbered: tuple[int, Retry]) -> tuple[Retry, str, str]:
-        n, each = numbered
-        if each.result.outcome == "to_send" and each.request is not None:
-            result = await sender.send(each.request, each.key) if sender.may_send else BatchResult("not_tried")
-            each = replace(each, result=result)
-        batch = f"  batch {n // cap + 1} of {batches}" if batches > 1 else ""
-        return each, each.result.outcome, f"{each.run_id}{batch}"
-
-    def done(results: Sequence[Retry]) -> dict[str, object]:
-        return {"rows": [each.document(base_url) for each in results], "base_url": base_url}
-
-    results = await each_in_turn(invocation, list(enumerate(planned)), send, done, "sent")
-    rest = planned[len(results) :]
-    not_tried = BatchResult("not_tried")
-    return results + [replace(each, result=not_tried) if each.result.outcome == "to_send" else each for each in rest]
-
-
 async def _waited(
     invocation: Invocation, engine: "Engine", results: Sequence[Retry], patience: timedelta
 ) -> tuple[list[Retry], Failure | None]:
     """Wait for the resulting runs to end, unless something stopped the batch."""
-    made = {each.run_id: each.result.result_id for each in results if each.result.is_done and each.result.result_id}
+    made = {each.name: each.result.result_id for each in results if each.result.is_done and each.result.result_id}
     is_stopped = invocation.stopped_by or any(
         each.result.outcome == "not_tried" or each.result.stops_batch for each in results
     )
@@ -215,12 +185,12 @@ async def _waited(
     waiter = RunWaiter(engine, invocation.output.note, may_appear=True, is_stale=bool(invocation.warnings))
     ended = await waiter.until_final(list(dict.fromkeys(made.values())), patience)
     runs = {run_id: ended[result_id].run for run_id, result_id in made.items()}
-    return [replace(each, run=runs.get(each.run_id)) for each in results], wait_failure(ended)
+    return [replace(each, run=runs.get(each.name)) for each in results], wait_failure(ended)
 
 
 COLUMNS: Final[tuple[Column[Retry], ...]] = (
     Column("outcome", lambda r: r.result.outcome, "outcome"),
-    Column("run", lambda r: r.run_id, "run_id", flexible=True),
+    Column("run", lambda r: r.name, "run_id", flexible=True),
     Column("made", lambda r: r.result.result_id, "result_id", flexible=True),
     Column("ended", lambda r: r.run.status if r.run else "", "status"),
     Column("reason", lambda r: r.result.reason, "reason", flexible=True),

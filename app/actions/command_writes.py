@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.cli import Format
 from app.cli.context import Invocation
@@ -27,22 +28,19 @@ from storage.records import WRITE_KINDS, Action, ActionKind
 
 if TYPE_CHECKING:
     from app.actions.actions import Actions
-    from app.actions.batch import BatchResult, Submit
-    from app.actions.refusals import AlreadyAskedError
+    from app.actions.batch import BatchResult, BatchWrite
     from app.api.requests import WriteRequest
     from app.engine.engine import Engine
     from storage.records.decision import Decision
 
 NOT_RECORDED: Final = "not_recorded"
 """The error's kind if the service answered and the ledger could not record it; its message has the fix."""
+T = TypeVar("T")
+W = TypeVar("W", bound="BatchWrite")
 
 
-async def carry_out(
-    engine: "Engine", request: "WriteRequest", *, key: str | None = None, again: bool = False
-) -> Action:
-    """Submit the request and return the settled action, even when interrupted.
-
-    The same request under the same key is sent once, and reported again afterwards.
+async def sent_once(sending: Awaitable[T], request: "WriteRequest", key: str | None) -> T | Action:
+    """The result of sending the request, or of rehearsing that; the earlier action if its key has sent it before.
 
     Raises:
         ActionRefusedError: Nothing was sent.
@@ -51,33 +49,13 @@ async def carry_out(
     from app.actions.refusals import AlreadyAskedError
 
     try:
-        return await settled(engine.actions.submit(request, key=key, again=again))
+        return await sending
     except AlreadyAskedError as asked:
-        return _same(asked, request, key)
-
-
-async def rehearse(engine: "Engine", request: "WriteRequest", *, key: str | None, again: bool) -> Action | None:
-    """Check whether `carry_out` would send the request, without sending it; return an earlier action of the key.
-
-    Raises:
-        ActionRefusedError, CommandFailedError: It would be refused, as by `carry_out`.
-    """
-    from app.actions.refusals import AlreadyAskedError
-
-    try:
-        await engine.actions.rehearse(request, key=key, again=again)
-    except AlreadyAskedError as asked:
-        return _same(asked, request, key)
-    return None
-
-
-def _same(asked: "AlreadyAskedError", request: "WriteRequest", key: str | None) -> Action:
-    """The earlier action of this key, if it has the same request."""
-    if not asked.is_for(request):
-        action_id = asked.existing.action_id
-        why = f"The key {key!r} was used for another request ({action_id}). Nothing was sent; choose another key."
-        raise failed("already_asked", why, action_id=action_id)
-    return asked.existing
+        if not asked.is_for(request):
+            action_id = asked.existing.action_id
+            why = f"The key {key!r} was used for another request ({action_id}). Nothing was sent; choose another key."
+            raise failed("already_asked", why, action_id=action_id) from asked
+        return asked.existing
 
 
 async def settled(sending: Awaitable[Action]) -> Action:
@@ -88,11 +66,6 @@ async def settled(sending: Awaitable[Action]) -> Action:
         return await sending
     except SendCancelledError as cancelled:
         return cancelled.action
-
-
-def submitting(engine: "Engine") -> "Submit":
-    """How a batch of a command sends each write: an interrupted one is reported as far as it is settled."""
-    return lambda request, key: settled(engine.actions.submit(request, key=key))
 
 
 def exit_of(action: Action) -> Exit:
@@ -182,8 +155,6 @@ def advice(action: Action, command_line: str) -> str:
 HEADERS: Final[Mapping[str, str]] = {"Authorization": "Bearer ***", "Content-Type": "application/json"}
 """The headers that a dry run shows, with the token masked."""
 
-T = TypeVar("T")
-S = TypeVar("S")
 DRY_RUN_OPTION: Final = click.option(
     "--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing."
 )
@@ -259,11 +230,13 @@ async def perform(
     a warning.
     """
     if options.dry_run:
-        existing = await rehearse(engine, request, key=options.key, again=options.again)
+        rehearsal = engine.actions.rehearse(request, key=options.key, again=options.again)
+        existing = await sent_once(rehearsal, request, options.key)
         if existing is not None:
             return partial(print_write, invocation, existing)
         return partial(print_request, invocation.output, engine.client.base_url, request)
-    action = await carry_out(engine, request, key=options.key, again=options.again)
+    sending = settled(engine.actions.submit(request, key=options.key, again=options.again))
+    action = await sent_once(sending, request, options.key)
     if find_out is not None and action.state == "unknown":
         action = await find_out(engine.actions, action)
     # From here on all failures are reported together with the write's outcome: the id of a started run is kept.
@@ -316,36 +289,31 @@ def print_request(output: Output, base_url: str, request: "WriteRequest") -> Exi
     return Exit.DONE
 
 
-class BatchRow(Struct, frozen=True):
-    """The outcome of one write of a batch."""
-
-    name: str
-    result: "BatchResult"
-    document: Document
-    """As JSON, with its `outcome`."""
-
-
 def print_batch(
     invocation: Invocation,
-    rows: Sequence[BatchRow],
-    columns: Sequence[Column[T]],
-    items: Sequence[T],
+    rows: Sequence[W],
+    columns: Sequence[Column[W]],
+    document: Callable[[W], Document],
     base_url: str,
     *,
     failure: Failure | None = None,
     dry_run: bool = False,
 ) -> Exit:
-    """Print the outcomes of a batch, and of waiting for it; return the exit code: that of the row to look at first."""
+    """Print the outcomes of a batch, and of waiting for it; return the exit code: that of the row to look at first.
+
+    `document` makes a row's JSON, with its `outcome`.
+    """
+    documents = [*map(document, rows)]
     code = max((exit_of_result(row.result) for row in rows), key=SEVERITY.index, default=Exit.DONE)
     if code is Exit.DONE and failure is not None:
         code = failure.exit
     invocation.outcome = None if dry_run else code
-    counts = Counter(row.document["outcome"] for row in rows)
+    counts = Counter(each["outcome"] for each in documents)
     more = {"outcomes": dict(counts), "base_url": base_url, "warnings": list(invocation.warnings)}
     if failure is not None:
         more["error"] = failure.as_json()
     output = invocation.output
-    output.listing("rows", [row.document for row in rows], columns, items, more=more)
+    output.listing("rows", documents, columns, rows, more=more)
     if output.format.is_json:
         return code
     if failure is not None:
@@ -356,30 +324,39 @@ def print_batch(
     return code
 
 
-async def each_in_turn(
+async def send_batch(
     invocation: Invocation,
-    planned: Sequence[S],
-    work: Callable[[S], Awaitable[tuple[T, str, str]]],
-    rows_of: Callable[[Sequence[T]], Document],
+    engine: "Engine",
+    planned: Sequence[W],
+    document: Callable[[W], Document],
     usual: str,
-) -> list[T]:
-    """Carry out a batch until a signal stops it, showing each outcome and name.
+    cap: int | None = None,
+) -> list[W]:
+    """Send the writes that are to be sent, one after the other, until a signal or an outcome stops that.
 
-    If the ledger fails, the results so far are reported.
-
-    `usual` is the outcome that needs no mention.
+    Each outcome is shown as it comes; `usual` is the one that needs no mention. If the ledger fails, the results so
+    far are reported. With a `cap`, the writes are counted in batches of that many.
     """
-    results: list[T] = []
+    from app.actions.batch import BatchResult, BatchSender
+
+    rows, done = list(planned), 0
+    batches = -(-len(rows) // cap) if cap else 1
+    sender = BatchSender(lambda request, key: settled(engine.actions.submit(request, key=key)))
     try:
-        with closing(RowProgress(invocation.output, len(planned), usual=usual)) as progress:
-            for each in planned:
+        with closing(RowProgress(invocation.output, len(rows), usual=usual)) as progress:
+            for done, each in enumerate(planned):
                 go_on(invocation)
-                result, outcome, name = await work(each)
-                results.append(result)
-                progress.done(outcome, name)
+                if each.result.outcome == "to_send" and each.request is not None and sender.may_send:
+                    rows[done] = replace(each, result=await sender.send(each.request, each.key))
+                elif each.result.outcome == "to_send":
+                    rows[done] = replace(each, result=BatchResult("not_tried"))
+                batch = f"  batch {done // cap + 1} of {batches}" if cap and batches > 1 else ""
+                progress.done(str(document(rows[done])["outcome"]), f"{each.name}{batch}")
     except StorageError:
-        invocation.beside_error = rows_of(results)
+        base_url = engine.client.base_url
+        invocation.beside_error = {"rows": [*map(document, rows[:done])], "base_url": base_url}
         raise
     except CancelledError:
         pass  # The ledger has the done part, and the rest can be resumed.
-    return results
+    not_tried = BatchResult("not_tried")
+    return [replace(each, result=not_tried) if each.result.outcome == "to_send" else each for each in rows]

@@ -15,7 +15,7 @@ from app.engine.events import Announce, StateChangedElsewhere
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import new_action_id
-from storage.records import CANCELLED, Action, ActionFailure, ActionFilter, Run
+from storage.records import CANCELLED, Action, ActionFailure, ActionFilter
 from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, Verdict
 from storage.records.error_kinds import error_kind
 from storage.state import State
@@ -132,21 +132,18 @@ class FollowUps:
             if await state.take(number, "queued", "expired", "the service no longer lists the run"):
                 self.announce(StateChangedElsewhere())
         elif run.is_final and run.presence == "current":
-            is_kept = _KEPT in decision.occurrence.facts
-            if not is_kept and await self._was_cancelled(run.run, decision.decided_at):
+            # The service says that it was cancelled, or it was cancelled from this machine since then.
+            cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=decision.decided_at)
+            path = CancelRun(run.run.run_id).path
+            is_cancelled = run.run.status == CANCELLED or path in {
+                action.path for action in await self.actions.ledger.actions(cancels)
+            }
+            if is_cancelled and _KEPT not in decision.occurrence.facts:
                 # Sending it would restart a run that someone has just stopped.
                 if await state.take(number, "queued", "expired", "the run was cancelled"):
                     self.announce(StateChangedElsewhere())
             elif await state.take(number, "queued", "acting", ""):
                 await self._send(state, decision, now)
-
-    async def _was_cancelled(self, run: Run, since: datetime) -> bool:
-        """Whether the service says so, or the run was cancelled from this machine since then."""
-        if run.status == CANCELLED:
-            return True
-        cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=since)
-        paths = {action.path for action in await self.actions.ledger.actions(cancels)}
-        return CancelRun(run.run_id).path in paths
 
     async def _send(self, state: State, decision: Decision, now: datetime) -> None:
         facts = decision.occurrence.facts

@@ -145,7 +145,12 @@ class Reconciliation:
             is_whole = False
         found = await self.cached(action)
         described: list[Candidate] = []
-        caller = await self._caller() if found.candidates else None
+        # The service's name for our token, as it tells of the run that we started last.
+        caller = None
+        started = ActionFilter(["run.start"], ["confirmed"])
+        for ours in await self.ledger.actions(started, limit=1) if found.candidates else ():
+            told = await self.extension.turns_now(ours.result_id or "")
+            caller = told.turns[0].caller if told is not None and told.turns else None
         for candidate in found.candidates[:MOST_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
             described.append(candidate if answer is None else send.with_turns(candidate, answer.turns, caller))
@@ -174,13 +179,6 @@ class Reconciliation:
             and (since is None or each.sent_at is None or each.sent_at >= since)
         ]
         return tuple({each.organization_id: each for each in own}.values())
-
-    async def _caller(self) -> str | None:
-        """The service's name for our token, as it tells of the run that we started last."""
-        for action in await self.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
-            answer = await self.extension.turns_now(action.result_id or "")
-            return answer.turns[0].caller if answer is not None and answer.turns else None
-        return None
 
     async def check(self, action: Action, result_id: str) -> None:
         """Check that the action may have made this.

@@ -29,10 +29,9 @@ from app.api.requests import (
     ResendInvitation,
     StartAgent,
     StartRun,
-    WriteRequest,
     request_of,
 )
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -49,8 +48,8 @@ from widgets.actions.activity import COLUMNS, PLACEHOLDERS, ActivityBar, Activit
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
 from widgets.kit.badges import STYLES, Badge, action_badge
-from widgets.kit.clickable import Chip, ChipBar
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
+from widgets.kit.clickable import Chip
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
 
@@ -139,16 +138,6 @@ class Activity(Struct, frozen=True):
         """The number of all writes."""
         return sum(self.kinds.values())
 
-    @property
-    def has_more(self) -> bool:
-        """Whether more writes match than were read."""
-        return self.matching > len(self.entries)
-
-    @property
-    def first_unknown(self) -> ActivityEntry | None:
-        """The first write of unknown outcome."""
-        return next((entry for entry in self.entries if entry.unknown is not None), None)
-
 
 async def read_activity(
     ledger: Ledger, wanted: ActivityFilter, *, limit: int, before: Activity, follow_ups: Sequence[Decision] = ()
@@ -220,27 +209,25 @@ def about(action: Action) -> SafeText:
     except (KeyError, TypeError, ValueError, IndexError):
         # Another version of Runwarden wrote the request; the ledger still has its subject.
         return safe_text(action.subject)
-    return safe_text("  ".join(filter(None, _parts(request))), limit=300)
-
-
-def _parts(request: WriteRequest) -> tuple[str, ...]:
+    parts: tuple[str | None, ...]
     match request:
         case StartRun():
-            return request.repository.label, request.branch_name or "", first_line(request.instructions)
+            parts = request.repository.label, request.branch_name, first_line(request.instructions)
         case ContinueRun():
-            return request.run_id, first_line(request.instructions)
+            parts = request.run_id, first_line(request.instructions)
         case StartAgent():
-            return request.name, request.repository, request.branch_name or ""
+            parts = request.name, request.repository, request.branch_name
         case CreateOrganization():
-            return request.email, request.offer_code or ""
+            parts = request.email, request.offer_code
         case CancelRun():
-            return (request.run_id,)
+            parts = (request.run_id,)
         case ResendInvitation():
-            return (request.invitation_id,)
+            parts = (request.invitation_id,)
         case OnboardProject():
-            return request.project_path or "", "" if request.project_id is None else str(request.project_id)
+            parts = request.project_path, None if request.project_id is None else str(request.project_id)
         case _:
             assert_never(request)
+    return safe_text("  ".join(filter(None, parts)), limit=300)
 
 
 PAGE: Final = 300
@@ -352,7 +339,7 @@ class ActivityScreen(BaseScreen):
         self._list.show(found.entries)
         self._explain()
         self.show_trouble()
-        first = found.first_unknown
+        first = self.first_unknown
         self._table.seek(first.key if sought == FIRST_UNKNOWN and first is not None else sought)
 
     def _explain(self) -> None:
@@ -360,9 +347,9 @@ class ActivityScreen(BaseScreen):
         query, found = self.wanted, self._found
         extent = self.extent(found) if found is not None and found.total else Content()
         chips = filters(query) if extent or query.is_narrowed else ()
-        chips = tuple(chip for chip in chips if chip.name in self.FILTERS and (chip.is_set or self.size.width >= WIDE))
+        chips = tuple(one for one in chips if one.action in self.FILTERS and (one.is_set or self.size.width >= WIDE))
         self.query_one(ActivityBar).show(chips, extent)
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     @property
     def _nothing(self) -> Notice:
@@ -399,7 +386,7 @@ class ActivityScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner and the reason for an empty table, which may be the same trouble."""
         super().show_trouble()
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     def on_resize(self) -> None:
         """Show the filters that fit the new width."""
@@ -408,7 +395,8 @@ class ActivityScreen(BaseScreen):
     @property
     def first_unknown(self) -> ActivityEntry | None:
         """The first write of unknown outcome that the list shows."""
-        return None if self._found is None else self._found.first_unknown
+        entries = () if self._found is None else self._found.entries
+        return next((entry for entry in entries if entry.unknown is not None), None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide or dim the keys that have no effect now."""
@@ -443,14 +431,13 @@ class ActivityScreen(BaseScreen):
             if names is not None:
                 self.wanted = replace(self.wanted, kinds=names[0])
 
+        def badge_of(kind: str) -> Badge:
+            return Badge("·", what(kind), "plain")
+
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
-            before = self.wanted.kinds
-
-            def kind_badge(kind: str) -> Badge:
-                return Badge("·", what(kind), "plain")
-
-            self.app.push_screen(MarkPicker("Filter by kind", kinds, before, badge_of=kind_badge), picked)
+            sheet = MarkPicker("Filter by kind", kinds, self.wanted.kinds, badge_of=badge_of)
+            self.app.push_screen(sheet, picked)
 
     def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
@@ -460,8 +447,7 @@ class ActivityScreen(BaseScreen):
                 self.wanted = replace(self.wanted, outcomes=names[0])
 
         if self._found is not None:
-            outcomes = self._found.outcomes
-            before = self.wanted.outcomes
+            outcomes, before = self._found.outcomes, self.wanted.outcomes
             self.app.push_screen(MarkPicker("Filter by outcome", outcomes, before, badge_of=outcome_badge), picked)
 
     def action_search(self) -> None:
@@ -489,10 +475,6 @@ class ActivityScreen(BaseScreen):
         if self._search_pause is not None:
             self._search_pause.stop()
         self.wanted = replace(self.wanted, search=" ".join(self.query_one(ListSearch).value.split()))
-
-    @on(ChipBar.Clicked)
-    async def _chip_clicked(self, message: ChipBar.Clicked) -> None:
-        await self.run_action(message.name)
 
     # Keys that act on the write under the cursor
 
@@ -552,7 +534,7 @@ class ActivityScreen(BaseScreen):
 
     @on(LineTable.EndReached)
     def _end_reached(self) -> None:
-        if self._found is not None and self._found.has_more:
+        if self._found is not None and self._found.matching > len(self._found.entries):
             self._limit += PAGE
             self._reader.ask()
 

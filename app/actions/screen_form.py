@@ -4,6 +4,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final
 
@@ -15,31 +16,31 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.actions import screen_outcomes as outcomes
 from app.actions.copies import UnfaithfulError, as_command, as_curl
 from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
 from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
 from app.actions.screen_fields import Field
-from app.actions.screen_instructions import TemplatePicker, filled_in, from_editor
+from app.actions.screen_instructions import filled_in, from_editor
 from app.actions.screen_resolve import HEIGHTS, ResolveForm
 from app.actions.second_press import SecondPress
 from app.api.requests import WriteRequest, as_json
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
 from app.console.session import CURE_S, mark_of
-from app.console.sheets import OVER_CSS
+from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.console.terminal.terminal import copy_out
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, safe_block, safe_text
-from app.engine.times import ago, span
+from app.engine.times import ago, span, stamp
 from storage.errors import StorageError
-from storage.records import Action, RunFilter
+from storage.records import INVITATION_LIFETIME, WRITE_KINDS, Action, ActionFailure, RunFilter
+from storage.records.error_kinds import error_kind
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
-from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview
-from widgets.kit.after_refresh import after_refresh
-from widgets.kit.badges import Tone
+from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview, reason
+from widgets.kit import after_refresh
+from widgets.kit.badges import Tone, action_badge
 
 RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
 """A request as typed, or the problems that prevent it."""
@@ -380,7 +381,12 @@ class ActionForm(ModalScreen[Action | None]):
                 names = ", ".join(f"{{{name}}}" for name in missing)
                 self._note(safe_text(f"Unknown here, please fill in: {names}"), "warn")
 
-        self.app.push_screen(TemplatePicker(self.engine.settings.templates), insert)
+        choices = []
+        for each in self.engine.settings.templates:
+            beginning = safe_text(" ".join(each.instructions.split()), limit=200)
+            text = Content.assemble((safe_text(each.name, limit=60), "bold"), "\n   ", (beginning, "$foreground 70%"))
+            choices.append((text, each.instructions))
+        self.app.push_screen(ChoiceSheet("Templates", choices), insert)
 
     def action_resolve(self) -> None:
         """Open the form that resolves the open action."""
@@ -546,11 +552,16 @@ class ActionForm(ModalScreen[Action | None]):
         except BlockedError as refused:
             await self.form_draft.not_sent()
             self._open = refused.existing if refused.existing.state == "unknown" else None
-            self.show_outcome(outcomes.blocked(refused.existing, self.engine.clock(), command_line))
+            self.show_outcome(blocked_outcome(refused.existing, self.engine.clock(), command_line))
         except ActionRefusedError as refused:
             await self._back_to_fields(refused.message)
         except StorageError as error:
-            self.show_outcome(outcomes.broken(str(error), command_line))
+            meaning = (
+                f"Check the ledger before you send this again: {command_line} actions list. A write listed there as "
+                "sending or unknown may have taken effect; one that is not listed was not sent."
+            )
+            title = safe_text("The ledger could not be written")
+            self.show_outcome(OutcomeText("failed", title, (), (safe_text(str(error)), safe_text(meaning))))
         else:
             if action.state == "confirmed":
                 await self.form_draft.done()
@@ -558,12 +569,12 @@ class ActionForm(ModalScreen[Action | None]):
                 if self.closes_when_done:
                     self.dismiss(action)
                 else:
-                    self.show_outcome(outcomes.confirmed(action))
+                    self.show_outcome(confirmed_outcome(action))
             elif action.state == "unknown":
                 self._result = self._open = action
-                self.show_outcome(outcomes.unknown(action, command_line))
+                self.show_outcome(unknown_outcome(action, command_line))
             else:
-                await self._back_to_fields(outcomes.not_done(action))
+                await self._back_to_fields(why_not_done(action))
 
     async def _back_to_fields(self, why: str) -> None:
         await self.form_draft.not_sent()
@@ -584,3 +595,73 @@ def _about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple
         result = f": {sent.result_id}" if sent is not None and sent.result_id else ""
         return safe_text(f"Your request from {when} took effect{result}"), "good"
     return safe_text(f"Your draft from {when}."), "quiet"
+
+
+_MAY_NOT_CREATE: Final = (
+    "The token needs the scope organizations:create or admin, the organization the entitlement CreateOrganizations, "
+    "and it must be active."
+)
+
+
+def confirmed_outcome(action: Action) -> OutcomeText:
+    """Describe an action that took effect."""
+    text = WRITE_KINDS[action.kind]
+    facts = [(text.made, safe_text(action.result_id or "-")), ("action", safe_text(action.action_id))]
+    if action.kind == "organization.create" and action.settled_at is not None:
+        until = stamp(action.settled_at + INVITATION_LIFETIME)
+        facts.insert(1, ("invited", safe_text(f"{action.subject}, until {until}")))
+    return OutcomeText("done", safe_text(text.done), tuple(facts), (safe_text(text.after),))
+
+
+def unknown_outcome(action: Action, command_line: str) -> OutcomeText:
+    """Describe an action that may have taken effect."""
+    facts = [("action", safe_text(action.action_id))]
+    if action.error is not None:
+        facts.insert(0, ("reason", safe_text(reason(action.error))))
+    meaning = (
+        "It was sent, but no usable answer came back: it may have taken effect, or not. "
+        "It is never sent again automatically."
+    )
+    resolve = f"Press v to resolve it, or run: {command_line} actions resolve {action.action_id}"
+    return OutcomeText(
+        "unknown",
+        safe_text("The outcome is unknown"),
+        tuple(facts),
+        (safe_text(meaning), safe_text(WRITE_KINDS[action.kind].check), safe_text(resolve)),
+    )
+
+
+def blocked_outcome(existing: Action, now: datetime, command_line: str) -> OutcomeText:
+    """Describe the earlier action that blocks this one."""
+    facts = [
+        ("for", safe_text(existing.subject)),
+        ("earlier", safe_text(f"{action_badge(existing.state).word}, {ago(existing.created_at, now)}")),
+        ("by", safe_text(existing.actor)),
+        ("action", safe_text(existing.action_id)),
+    ]
+    if existing.error is not None:
+        facts.insert(2, ("reason", safe_text(reason(existing.error))))
+    if existing.state == "unknown":
+        meaning = (
+            WRITE_KINDS[existing.kind].check,
+            f"Press v to resolve it, or run: {command_line} actions resolve {existing.action_id}",
+        )
+    else:
+        meaning = ("It is being sent.", "Wait until it is done, then try again.")
+    return OutcomeText(
+        "blocked",
+        safe_text("Not sent: an earlier attempt is still open"),
+        tuple(facts),
+        tuple(safe_text(line) for line in meaning),
+    )
+
+
+def why_not_done(action: Action) -> str:
+    """Describe why a rejected or unsent action had no effect, and what to change."""
+    error = action.error or ActionFailure("unknown", "The reason is unknown.")
+    if action.state == "not_sent":
+        return f"Not sent: {error.message} Nothing left this machine; you can send it again."
+    cure = error_kind(error.kind).write_fix
+    if error.kind == "forbidden" and action.kind == "organization.create":
+        cure = _MAY_NOT_CREATE
+    return f"Rejected: {reason(error)} Nothing was done. {cure}"

@@ -5,20 +5,13 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from textual import on
-from textual.app import App, ComposeResult, SuspendNotSupported
-from textual.content import Content
-from textual.widgets import OptionList
+from textual.app import App, SuspendNotSupported
 
-from app.console.sheets import PickerScreen
-from app.engine.text import safe_text
-from app.profiles import Template
 from storage.base_error import RunwardenError
-from widgets.kit.choice_lists import Options
 
 NAMES: Final = ("repository", "branch", "previous_instructions")
 """The known placeholders."""
@@ -85,28 +78,3 @@ def edit(text: str, env: Mapping[str, str]) -> str:
             return file.read_text("utf-8").removesuffix("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise EditorError(f"The text from {argv[0]} is not UTF-8; your text is unchanged.") from error
-
-
-class TemplatePicker(PickerScreen[str]):
-    """Closes with the template's instructions, or None."""
-
-    TITLE_TEXT = "Templates"
-    HINT = "enter insert at the cursor"
-
-    def __init__(self, templates: Sequence[Template]) -> None:
-        """Prepare with the templates, in the order of the configuration."""
-        super().__init__()
-        self._templates = templates
-
-    def compose_choice(self) -> ComposeResult:
-        """Compose the names, each with the beginning of its text."""
-        options = []
-        for template in self._templates:
-            beginning = safe_text(" ".join(template.instructions.split()), limit=200)
-            name = (safe_text(template.name, limit=60), "bold")
-            options.append(Content.assemble(name, "\n", (beginning, "$foreground 70%")))
-        yield Options(*options)
-
-    @on(OptionList.OptionSelected)
-    def _picked(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._templates[event.option_index].instructions)

@@ -30,7 +30,7 @@ from app.api.errors import (
 from app.api.timestamps import clock_ahead_s
 from storage.cache.cache import Cache
 from storage.errors import StorageError
-from storage.records.service_traits import BudgetState, Wait
+from storage.records.activity import BudgetState, Wait
 
 T = TypeVar("T")
 BudgetChange = Callable[[BudgetState], BudgetState]

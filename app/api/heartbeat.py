@@ -48,7 +48,13 @@ class Heartbeat:
     async def beat(self) -> None:
         """Request the address once, if there is one and every part is healthy; nothing is raised."""
         address = self.env.get(self.settings().heartbeat_env or "", "")
-        if not address or not await self._is_well():
+        if not address:
+            return
+        try:
+            is_well = all([await one.is_well() for one in self.watched])
+        except StorageError:
+            is_well = False  # The bots report this failure themselves.
+        if not is_well:
             return
         trouble = await beat(address)
         outcome = "taken" if trouble is None else "failed"
@@ -56,13 +62,6 @@ class Heartbeat:
         if trouble != self._trouble:
             self._trouble = trouble
             self.say(f"heartbeat_{outcome}", message=trouble)
-
-    async def _is_well(self) -> bool:
-        try:
-            return all([await one.is_well() for one in self.watched])
-        except StorageError:
-            # The bots report this failure themselves.
-            return False
 
 
 async def beat(address: str) -> str | None:

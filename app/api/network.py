@@ -109,7 +109,12 @@ def is_exempt(host: str, port: int, no_proxy: str) -> bool:
     for entry in re.split(r"[,\s]+", no_proxy.lower()):
         if entry == "*":
             return True
-        name, its_port = _split(entry)
+        # An IPv6 address may be in brackets.
+        found = re.fullmatch(r"\[(?P<v6>[^\]]*)\](?::(?P<v6_port>\d+))?|(?P<name>[^:]*):(?P<port>\d+)", entry)
+        name, its_port = entry, None
+        if found is not None:
+            named = found["v6_port"] or found["port"]
+            name, its_port = found["v6"] or found["name"] or "", int(named) if named else None
         if not name or its_port not in {None, port}:
             continue
         if address is None:
@@ -121,12 +126,3 @@ def is_exempt(host: str, port: int, no_proxy: str) -> bool:
             if address in ip_network(name, strict=False):
                 return True
     return False
-
-
-def _split(entry: str) -> tuple[str, int | None]:
-    """An entry's host and port; an IPv6 address may be in brackets."""
-    found = re.fullmatch(r"\[(?P<v6>[^\]]*)\](?::(?P<v6_port>\d+))?|(?P<name>[^:]*):(?P<port>\d+)", entry)
-    if found is None:
-        return entry, None
-    port = found["v6_port"] or found["port"]
-    return found["v6"] or found["name"] or "", int(port) if port else None

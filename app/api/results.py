@@ -35,24 +35,20 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
     Raises:
         UnusableAnswerError: The answer cannot be read.
     """
-    return tuple(_agent(one) for one in _listed(read(reply.body), "agents"))
-
-
-def _agent(received: object) -> NamedAgent:
-    found = as_object(received)
-    return record(NamedAgent, found | {"inputs": [_input(*one) for one in as_object(found.get("inputs", {})).items()]})
-
-
-def _input(name: str, received: object) -> AgentInput:
-    found = fields(received)
-    default, choices = found.get("default"), found.get("choices", ())
-    own = {
-        "name": name,
-        "default": None if default is None else as_json_text(default),
-        "choices": list(map(as_json_text, choices)) if isinstance(choices, list) else choices,
-        "is_required": found.get("required", False),
-    }
-    return record(AgentInput, found | own)
+    agents = []
+    for agent in map(as_object, _listed(read(reply.body), "agents")):
+        inputs = []
+        for name, found in ((name, fields(one)) for name, one in as_object(agent.get("inputs", {})).items()):
+            default, choices = found.get("default"), found.get("choices", ())
+            own = {
+                "name": name,
+                "default": None if default is None else as_json_text(default),
+                "choices": list(map(as_json_text, choices)) if isinstance(choices, list) else choices,
+                "is_required": found.get("required", False),
+            }
+            inputs.append(record(AgentInput, found | own))
+        agents.append(record(NamedAgent, agent | {"inputs": inputs}))
+    return tuple(agents)
 
 
 def _listed(found: dict[str, Any], name: str) -> list[object]:

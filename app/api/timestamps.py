@@ -29,7 +29,13 @@ def _read(received: object) -> datetime | None:
     if isinstance(received, str):
         text = received.strip()
         if _DATE_TIME.fullmatch(text):
-            return _from_text(text)
+            try:
+                moment = datetime.fromisoformat(text.upper())
+                if moment.tzinfo is UTC:
+                    return moment
+                return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+            except (OverflowError, ValueError):
+                return None
         return _from_epoch(float(text)) if _NUMBER.fullmatch(text) else None
     if isinstance(received, bool) or not isinstance(received, int | float):
         return None
@@ -52,16 +58,6 @@ def _from_epoch(count: float) -> datetime | None:
         if abs(count) < _FIRST_MILLISECONDS:
             return _EPOCH + timedelta(seconds=count)
         return _EPOCH + timedelta(milliseconds=count)
-    except (OverflowError, ValueError):
-        return None
-
-
-def _from_text(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text.upper())
-        if moment.tzinfo is UTC:
-            return moment
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (OverflowError, ValueError):
         return None
 

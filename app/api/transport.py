@@ -93,8 +93,8 @@ class Mask:
 
     def body(self, body: bytes) -> bytes:
         """A body without the token: the mask is valid inside JSON."""
-        for form in self._encoded:
-            body = body.replace(form, _MASKED.encode())
+        for form in self._forms:
+            body = body.replace(form.encode(), _MASKED.encode())
         return body
 
     @cached_property
@@ -110,10 +110,6 @@ class Mask:
         forms = (token, escaped, escaped.replace("/", "\\/"), codes, capitals, percent, percent.lower(), quoted)
         # Longer forms first: they may hold a shorter one.
         return tuple(sorted({*forms, quoted.lower() if quoted != token else quoted}, key=len, reverse=True))
-
-    @cached_property
-    def _encoded(self) -> tuple[bytes, ...]:
-        return tuple(form.encode() for form in self._forms)
 
 
 class Reply(Struct, frozen=True):
@@ -258,7 +254,16 @@ class Transport:
             self.in_lab = response.headers.get(_LAB) == "on"
             self.on_headers(response.headers, sent_s)
             if status // 100 in (4, 5):
-                raise await _failure(response, mask)
+                try:
+                    body = await _body(response, _MOST_FAILURE_BYTES, mask)
+                except (UnusableAnswerError, httpx.HTTPError):
+                    body = b""  # the status has arrived, and that matters
+                raise failure(
+                    response.status_code,
+                    body,
+                    retry_after=response.headers.get("Retry-After"),
+                    sent_at=response.headers.get("Date"),
+                )
             if status not in call.expected:
                 raise UnusableAnswerError(_unexpected(response, mask), status=status)
             return Reply(status, await _body(response, call.most_bytes, mask), response.headers)
@@ -315,19 +320,6 @@ def _logged(call: Call, request: httpx.Request) -> Iterator[None]:
     finally:
         took_ms = (time.monotonic() - begun) * 1000
         log.debug("%s %s %s after %.0f ms", call.method, request.url.raw_path.decode(), outcome, took_ms)
-
-
-async def _failure(response: httpx.Response, mask: Mask) -> ApiError:
-    try:
-        body = await _body(response, _MOST_FAILURE_BYTES, mask)
-    except (UnusableAnswerError, httpx.HTTPError):
-        body = b""  # the status has arrived, and that matters
-    return failure(
-        response.status_code,
-        body,
-        retry_after=response.headers.get("Retry-After"),
-        sent_at=response.headers.get("Date"),
-    )
 
 
 async def _body(response: httpx.Response, most: int, mask: Mask) -> bytes:

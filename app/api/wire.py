@@ -162,14 +162,15 @@ def health_report(body: bytes) -> HealthReport:
     platforms = read(body, may_repair=True).get("code_hosting") or {}
     if not isinstance(platforms, dict):
         raise UnusableAnswerError("The service's answer cannot be read: code_hosting is not an object.")
-    return HealthReport(tuple(_sample(name, found) for name, found in platforms.items() if found is not None))
-
-
-def _sample(platform: str, received: object) -> HealthSample:
-    """One platform of spec 2.7; a value that is not an object is taken as its status, and none is one, too."""
-    found = received if isinstance(received, dict) else {"status": received}
-    host, group = (None if found.get(name) is None else _shown(found[name]) for name in ("host", "group"))
-    return HealthSample(platform, _shown(found.get("status")).strip() or NO_STATUS, host, group, _as_json(received))
+    samples = []
+    for platform, received in platforms.items():
+        if received is not None:
+            # A value that is not an object is taken as its status.
+            found = received if isinstance(received, dict) else {"status": received}
+            host, group = (None if found.get(name) is None else _shown(found[name]) for name in ("host", "group"))
+            status = _shown(found.get("status")).strip() or NO_STATUS
+            samples.append(HealthSample(platform, status, host, group, _as_json(received)))
+    return HealthReport(tuple(samples))
 
 
 def answer(request: WriteRequest, status: int, body: bytes) -> Answer:

@@ -235,7 +235,12 @@ class Bot:
             wait_s = STANDBY_S
             runner, dispatcher = self._runner, self._dispatcher
             with self._reporting("automations"):
-                if await self._may_work():
+                self.state.check_place()
+                holds = await self.state.acquire_lease(LEASE, self._owner, LEASE_S)
+                if holds != self._is_working:
+                    self._is_working = holds
+                    self.say("working" if holds else "standing_by", profile=self.profile.name)
+                if holds:
                     await self._store_rules()
                     await runner.look(waits=False)
                     if engine.clock() - forgot_at > FORGET_EVERY:
@@ -292,14 +297,6 @@ class Bot:
         """The parts of the work that fail, with their reasons; failing polls have alerts of their own."""
         found = {**self.engine.polling.schedule.broken, **self._failures}
         return {job: problem for job, problem in found.items() if job not in get_args(Subject)}
-
-    async def _may_work(self) -> bool:
-        self.state.check_place()
-        holds = await self.state.acquire_lease(LEASE, self._owner, LEASE_S)
-        if holds != self._is_working:
-            self._is_working = holds
-            self.say("working" if holds else "standing_by", profile=self.profile.name)
-        return holds
 
     async def _store_rules(self) -> None:
         """Store the digest of the rules in use, which consoles compare with the file."""

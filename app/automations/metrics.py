@@ -155,7 +155,14 @@ def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
         kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
         family = kind(f"runwarden_{name}", text, labels=("profile", *labels))
         for one in snapshots:
-            for given, value in _capped(one.values.get(name, {})).items():
+            figures = one.values.get(name, {})
+            # A service may send any number of names, but the size of a scrape must be bounded.
+            kept = sorted(figures, key=lambda values: -figures[values])[:MOST_VALUES]
+            capped: dict[tuple[str, ...], float] = {}
+            for values, figure in figures.items():
+                shown = tuple(map(_label, values)) if values in kept else ("other",) * len(values)
+                capped[shown] = capped.get(shown, 0) + figure
+            for given, value in capped.items():
                 family.add_metric([_label(one.profile), *given], value)
         yield family
     text = "How long runs took that ended while this process watched, by final status."
@@ -167,16 +174,6 @@ def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
             buckets = list(zip((*map(str, BUCKETS_S), "+Inf"), upto, strict=True))
             durations.add_metric([_label(one.profile), _label(status)], buckets, one.counts.seconds[status])
     yield durations
-
-
-def _capped(figures: Values) -> dict[tuple[str, ...], float]:
-    # A service may send any number of names, but the size of a scrape must be bounded.
-    kept = sorted(figures, key=lambda values: -figures[values])[:MOST_VALUES]
-    capped: dict[tuple[str, ...], float] = {}
-    for values, figure in figures.items():
-        shown = tuple(map(_label, values)) if values in kept else ("other",) * len(values)
-        capped[shown] = capped.get(shown, 0) + figure
-    return capped
 
 
 def _label(text: str) -> str:

@@ -216,8 +216,12 @@ class Runner:
         # Quiet hours do not matter for a new rule: everything it finds is history.
         if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
             return
-        if is_timed(rule):
-            await self._look_at_clock(rule, seen.now)
+        if is_timed(rule) and seen.now >= self._next.get(rule.name, seen.now):
+            last = await self.state.last_due(rule.name, seen.now)
+            if come := due(rule, state.since, last, seen.now):
+                # One decision catches up on all missed times.
+                await self._decide(rule, Occurrence(f"at:{rfc3339(come[-1])}", come[-1]), len(come) - 1)
+            self._next[rule.name] = next(upcoming(rule, state.since, seen.now), datetime.max.replace(tzinfo=UTC))
         if news_from is None:
             return
         candidates = {each.identity: each for each in occurrences(rule, seen, state.since, news_from)}
@@ -244,16 +248,6 @@ class Runner:
             await self.state.mark_looked(rule.name, news_from)
             self._states[rule.name] = replace(state, news_from=news_from)
         self._known[rule.name] = frozenset(candidates)
-
-    async def _look_at_clock(self, rule: Rule, now: datetime) -> None:
-        """Decide on passed times of a schedule or interval, and note the next one."""
-        if now < self._next.get(rule.name, now):
-            return
-        since = self._states[rule.name].since
-        if come := due(rule, since, await self.state.last_due(rule.name, now), now):
-            # One decision catches up on all missed times.
-            await self._decide(rule, Occurrence(f"at:{rfc3339(come[-1])}", come[-1]), len(come) - 1)
-        self._next[rule.name] = next(upcoming(rule, since, now), datetime.max.replace(tzinfo=UTC))
 
     async def _decide(self, rule: Rule, occurrence: Occurrence, missed: int = 0, *, history: bool = False) -> None:
         now = self.clock()

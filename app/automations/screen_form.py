@@ -28,10 +28,10 @@ from app.engine.engine import Engine
 from app.engine.text import safe_block, safe_text
 from app.engine.times import ago
 from app.profiles import ConfigError, Settings
-from widgets.automations.rules import Mistake, RuleEditor
+from widgets.automations import Mistake, RuleEditor
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.pages import RequestPreview
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
 DRAFT_AFTER_S: Final = 0.5
@@ -240,7 +240,16 @@ class AutomationForm(ModalScreen[str | None]):
             return  # The newer text is being checked already.
         if isinstance(rule, ConfigError):
             self._rule = None
-            self._editor.show(_mistake(rule), now)
+            key = (rule.key or "").removeprefix("automations[1]").removeprefix(".")
+            line = f"line {rule.line}" if rule.line is not None else ""
+            self._editor.show(
+                Mistake(
+                    safe_text(", ".join(filter(None, (line, key)))),
+                    safe_text(rule.message[:1].upper() + rule.message[1:], limit=400),
+                    safe_text(rule.cure, limit=400),
+                ),
+                now,
+            )
         else:
             self._rule = rule
             rest = [each for each in self._file.settings.automations if each.name != self._name]
@@ -267,13 +276,3 @@ def _read(text: str, settings: Settings, others: Sequence[str]) -> Rule | Config
         return read_rule(text, settings, others)
     except ConfigError as error:
         return error
-
-
-def _mistake(error: ConfigError) -> Mistake:
-    key = (error.key or "").removeprefix("automations[1]").removeprefix(".")
-    line = f"line {error.line}" if error.line is not None else ""
-    return Mistake(
-        safe_text(", ".join(filter(None, (line, key)))),
-        safe_text(error.message[:1].upper() + error.message[1:], limit=400),
-        safe_text(error.cure, limit=400),
-    )

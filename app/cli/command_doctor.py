@@ -51,12 +51,18 @@ async def doctor(invocation: Invocation, /) -> int:
     extras = [extra for extra, names in EXTRAS.items() if all(find_spec(name) is not None for name in names)]
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     libraries = [f"{name} {version(name)}" for name in _LIBRARIES if find_spec(name) is not None]
+    columns, lines = shutil.get_terminal_size()
+    screen = f"{columns}x{lines}" if sys.stdout.isatty() else "none"
+    words = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
+    inside = [word for word, name in (("tmux", "TMUX"), ("ssh", "SSH_CONNECTION")) if name in os.environ]
+    found = ", ".join([screen, sys.stdout.encoding, *words, *inside])
+    fix = "" if sys.stdout.encoding.lower() == "utf-8" else "Use a UTF-8 locale, such as LANG=C.UTF-8."
     checks = [
         Check("runwarden", f"{__version__} ({DISTRIBUTION}), extras: {', '.join(extras) or 'none'}"),
         Check("python", f"{platform.python_version()} ({platform.python_implementation()}) on {system}"),
         Check("libraries", ", ".join(libraries)),
         Check("programs", ", ".join(map(_program, _PROGRAMS)), "" if shutil.which("git") else "Install git."),
-        _terminal(),
+        Check("terminal", found, fix),
     ]
     try:
         settings = invocation.settings(quietly=True)
@@ -92,16 +98,6 @@ def _program(name: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return f"no {name}"
     return f"{name} {next((word for word in done.stdout.split() if word[:1].isdigit()), 'of unknown version')}"
-
-
-def _terminal() -> Check:
-    columns, lines = shutil.get_terminal_size()
-    screen = f"{columns}x{lines}" if sys.stdout.isatty() else "none"
-    words = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
-    inside = [word for word, name in (("tmux", "TMUX"), ("ssh", "SSH_CONNECTION")) if name in os.environ]
-    found = ", ".join([screen, sys.stdout.encoding, *words, *inside])
-    fix = "" if sys.stdout.encoding.lower() == "utf-8" else "Use a UTF-8 locale, such as LANG=C.UTF-8."
-    return Check("terminal", found, fix)
 
 
 def _data(settings: Settings, profile: Profile) -> Check:

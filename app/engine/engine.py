@@ -28,11 +28,10 @@ from app.profiles import STATE_FILE, Profile, Settings, data_folder
 from app.profiles.token import Token, TokenError
 from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
-from app.sync.backfill import Backfill
+from app.sync.backfill import Backfill, Retention
 from app.sync.listing import Listing
 from app.sync.polling import Polling, is_polled_elsewhere
 from app.sync.polls import HealthSync
-from app.sync.retention import Retention
 from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.errors import StorageError
@@ -91,35 +90,27 @@ class Engine(Struct, frozen=True):
         async with AsyncExitStack() as stack:
             files = await ProfileFiles.open(settings, profile, actor=actor, clock=clock, cache_file=cache_file)
             stack.push_async_callback(files.close)
-            state = await _open_state(data_folder(settings, profile) / STATE_FILE, clock)
-            if isinstance(state, State):
+            state: State | StorageError
+            try:
+                state = await State.open(data_folder(settings, profile) / STATE_FILE, clock=clock)
                 stack.push_async_callback(state.close)
-            token = await _read_token(profile)
+            except StorageError as error:
+                state = error  # Without it the cache can be read and the service asked.
+            token: Token | TokenError
+            try:
+                # In a thread: a keyring or a token command may take seconds.
+                token = await asyncio.to_thread(profile.token.read, os.environ)
+            except TokenError as error:
+                token = error
             network = Network(profile.proxy, profile.ca_file, profile.client_cert)
             deadline_s, budget = profile.poll.deadline_s, Budget(files.cache)
             client = Client(profile.base_url, token, deadline_s=deadline_s, budget=budget, network=network)
             stack.push_async_callback(client.aclose)
             await client.budget.load()
             stack.pop_all()
+        cache, ledger, poll = files.cache, files.ledger, profile.poll
         doorbell = Doorbell(*([announce] if announce else []))
-        token_problem = token if isinstance(token, TokenError) else None
-        return cls._connect(profile, files, state, client, doorbell, actor, token_problem)
-
-    @classmethod
-    def _connect(
-        cls,
-        profile: Profile,
-        files: ProfileFiles,
-        state: State | StorageError,
-        client: Client,
-        doorbell: Doorbell,
-        actor: str,
-        token_problem: TokenError | None,
-    ) -> Self:
-        """Connect the opened parts, without any I/O."""
-        settings, cache, ledger, clock = files.settings, files.cache, files.ledger, files.clock
-        ring, poll = doorbell.ring, profile.poll
-        leases = state if isinstance(state, State) else None
+        ring, leases = doorbell.ring, state if isinstance(state, State) else None
         others_poll = partial(is_polled_elsewhere, leases, cache, clock)
         # A user waits for a command's requests; a console and a bot poll in the background.
         is_awaited = actor == "cli"
@@ -180,7 +171,7 @@ class Engine(Struct, frozen=True):
                 clock,
                 timedelta(seconds=poll.runs_s),
             ),
-            token_problem=token_problem,
+            token_problem=token if isinstance(token, TokenError) else None,
         )
 
     async def __aenter__(self) -> Self:
@@ -233,22 +224,6 @@ class Engine(Struct, frozen=True):
             for close in (self.client.aclose, self.polling.stop):
                 stack.push_async_callback(close)
             await self.actions.in_flight.close()
-
-
-async def _open_state(path: Path, clock: Callable[[], datetime]) -> State | StorageError:
-    """Open the state, or return why it cannot be used: the cache can be read and the service asked without it."""
-    try:
-        return await State.open(path, clock=clock)
-    except StorageError as error:
-        return error
-
-
-async def _read_token(profile: Profile) -> Token | TokenError:
-    """Read the token in a thread: a keyring or a token command may take seconds."""
-    try:
-        return await asyncio.to_thread(profile.token.read, os.environ)
-    except TokenError as error:
-        return error
 
 
 def _usable(state: State | StorageError) -> State:

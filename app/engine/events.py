@@ -5,8 +5,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from storage.records import HealthChange, LinkState, PollOutcome, RunChanges
+from storage.records.activity import Wait
 from storage.records.coverage import BackfillProgress
-from storage.records.service_traits import Wait
 
 
 class RunsChanged(Struct, frozen=True):

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, validate_call
 
 from app.actions import command_retry
-from app.actions.command_writes import rehearse
+from app.actions.command_writes import sent_once
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
 from app.automations.proposals import PROPOSALS, propose
 from app.cli import Format
@@ -33,10 +33,9 @@ from app.profiles.token import StreamToken, TokenError
 from app.runs.command_lookup import RunLookup
 from app.start.streams import ReaderGoneError
 from app.version import __version__
-from storage.records import Repository, Run
+from storage.records import Repository
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
     from app.profiles import Profile, Settings
 
 T = TypeVar("T")
@@ -231,8 +230,19 @@ class Tools:
         async def work() -> None:
             async with call.writer(dry_run=True) as engine:
                 run: Any = None if about is None else await RunLookup(engine).named(about)
-                request, key = (request_of(run), "") if request_of else await _retry(engine, run)
-                await rehearse(engine, request, key=key or None, again=False)
+                if request_of is not None:
+                    request, key = request_of(run), ""
+                else:
+                    # The request that retries the run, and the key that limits this failure to one retry.
+                    plan = await command_retry.plan(engine, run.run_id)
+                    result = plan.result
+                    if plan.request is None or result.outcome != "to_send":
+                        kind = {"blocked": "blocked", "sent_before": "already_asked"}.get(result.outcome, "wrong_state")
+                        action_id = result.action.action_id if result.action else None
+                        why = result.reason or f"This failure was retried before, as {action_id}."
+                        raise failed(kind, f"{why} Nothing was proposed.", action_id=action_id)
+                    request, key = plan.request, plan.key
+                await sent_once(engine.actions.rehearse(request, key=key or None), request, key)
                 decision, is_new = await propose(engine, request, run, key)
             approve = f"{call.command_line} automations approve {decision.decision_id}"
             how = f"The user approves or rejects it in the console's inbox, or approves it with: {approve}"
@@ -251,18 +261,6 @@ class Tools:
             call.output.record(proposal.model_dump(), ())
 
         return await asyncio.to_thread(call.document, lambda: call.run(work))
-
-
-async def _retry(engine: "Engine", run: Run) -> tuple[WriteRequest, str]:
-    """The request that retries the run, and the key that limits this failure to one retry."""
-    plan = await command_retry.plan(engine, run.run_id)
-    result = plan.result
-    if plan.request is None or result.outcome != "to_send":
-        kind = {"blocked": "blocked", "sent_before": "already_asked"}.get(result.outcome, "wrong_state")
-        action_id = result.action.action_id if result.action else None
-        why = result.reason or f"This failure was retried before, as {action_id}."
-        raise failed(kind, f"{why} Nothing was proposed.", action_id=action_id)
-    return plan.request, plan.key
 
 
 @click.command(cls=ScreenCommand)

@@ -6,20 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from msgspec.structs import replace
 
-from app.actions.batch import BatchResult, BatchSender
 from app.actions.command_writes import (
     DRY_RUN_OPTION,
-    BatchRow,
     WriteCommand,
     WriteOptions,
-    each_in_turn,
     perform,
     print_batch,
     request_document,
     send,
-    submitting,
+    send_batch,
     write_options,
 )
 from app.api.errors import ApiError, NotOfferedError
@@ -36,9 +32,9 @@ from app.organizations.imports import (
     ImportFileError,
     ImportResult,
     ImportRow,
-    create_once,
     mistakes,
     parse_rows,
+    planned,
     read_rows,
 )
 from app.runs.document import as_received
@@ -110,49 +106,30 @@ def _rows(path: Path) -> tuple[ImportRow, ...]:
 async def _import(invocation: Invocation, rows: Sequence[ImportRow], *, dry_run: bool) -> int:
     async with invocation.writer(dry_run=dry_run) as engine:
         base_url = engine.client.base_url
-        sender = BatchSender(submitting(engine), most=0 if dry_run else None)
 
-        async def work(row: ImportRow) -> tuple[ImportResult, str, str]:
-            result = await create_once(engine.ledger, sender, row)
-            if dry_run and result.outcome == "not_tried":
-                result = replace(result, outcome="to_send")
-            imported = ImportResult(row, result)
-            return imported, imported.outcome, row.email
+        def document(result: ImportResult) -> dict[str, object]:
+            attempt = organization_document(result.action) if result.action else {}
+            is_shown = result.outcome == "to_create" and result.request is not None
+            request = request_document(base_url, result.request) if is_shown and result.request else None
+            return {
+                "line": result.row.line,
+                "email": result.row.email,
+                "offer_code": result.row.offer_code,
+                "outcome": result.outcome,
+                **{name: attempt.get(name) for name in ("action_id", "organization", "error")},
+                **({"request": request} if dry_run else {}),
+            }
 
-        def done(results: Sequence[ImportResult]) -> dict[str, object]:
-            return {"rows": [_row_document(result) for result in results], "base_url": base_url}
+        results = planned(rows, await engine.ledger.organizations())
+        if not dry_run:
+            results = await send_batch(invocation, engine, results, document, "created")
 
-        results = await each_in_turn(invocation, rows, work, done, "created")
-    results += [ImportResult(row, BatchResult("not_tried")) for row in rows[len(results) :]]
-    documents = [_row_document(result) for result in results]
-    columns = COLUMNS
-    if dry_run:
-        for document, result in zip(documents, results, strict=True):
-            is_sent = result.outcome == "to_create"
-            document["request"] = request_document(base_url, result.row.request) if is_sent else None
+    def request(result: ImportResult) -> str:
+        sent: Any = document(result)["request"]
+        return sent and f"{sent['method']} {sent['url']} {invocation.output.json(sent['body'])}"
 
-        def request(result: ImportResult) -> str:
-            if result.outcome != "to_create":
-                return ""
-            sent = request_document(base_url, result.row.request)
-            return f"{sent['method']} {sent['url']} {invocation.output.json(sent['body'])}"
-
-        columns = (*COLUMNS, Column("request", request, "request", flexible=True))
-    reported = [
-        BatchRow(each.row.email, each.result, document) for each, document in zip(results, documents, strict=True)
-    ]
-    return print_batch(invocation, reported, columns, results, base_url, dry_run=dry_run)
-
-
-def _row_document(result: "ImportResult") -> dict[str, object]:
-    attempt = organization_document(result.action) if result.action else {}
-    return {
-        "line": result.row.line,
-        "email": result.row.email,
-        "offer_code": result.row.offer_code,
-        "outcome": result.outcome,
-        **{name: attempt.get(name) for name in ("action_id", "organization", "error")},
-    }
+    columns = (*COLUMNS, Column("request", request, "request", flexible=True)) if dry_run else COLUMNS
+    return print_batch(invocation, results, columns, document, base_url, dry_run=dry_run)
 
 
 @orgs.command("create", cls=WriteCommand, kind="organization.create")

@@ -1,7 +1,8 @@
 """Many organizations from a CSV file, each created once, even if the import is started again."""
 
 import csv
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Final
@@ -9,11 +10,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.actions.batch import BatchOutcome, BatchResult, BatchSender
+from app.actions.batch import BatchOutcome, BatchResult, BatchWrite
 from app.actions.refusals import FieldProblem, problems
 from app.api.requests import CreateOrganization
 from storage.base_error import RunwardenError
-from storage.ledger import Ledger
 from storage.records import Action
 
 LARGEST: Final = 10_000_000
@@ -165,11 +165,10 @@ OUTCOME_WORDS: Final[dict[BatchOutcome, str]] = {
 """The names of these outcomes in an import; the others keep their own."""
 
 
-class ImportResult(Struct, frozen=True):
+class ImportResult(BatchWrite, frozen=True, kw_only=True):
     """A row and the result of creating its organization."""
 
     row: ImportRow
-    result: BatchResult
 
     @property
     def action(self) -> Action | None:
@@ -182,28 +181,20 @@ class ImportResult(Struct, frozen=True):
         return OUTCOME_WORDS.get(self.result.outcome, self.result.outcome)
 
 
-async def create_once(ledger: Ledger, sender: BatchSender, row: ImportRow) -> BatchResult:
-    """Create the row's organization, unless that was done before or must not be done now.
-
-    Raises:
-        ReadOnlyError: Nothing was sent.
-        StorageError: The ledger cannot be used.
-    """
-    attempts = await ledger.organizations(subject=row.subject)
-    before = standing(attempts)
-    if before.outcome != "to_send":
-        return before
-    if not sender.may_send:
-        return BatchResult("not_tried", before.action)
-    # Two imports at the same moment count the same attempts and get the same key, so that one of them sends.
-    return await sender.send(row.request, f"orgs-import:{row.subject}:{len(attempts)}")
-
-
-def standing(attempts: Sequence[Action]) -> BatchResult:
-    """Decide from an email's earlier attempts, newest first, whether it is created, blocked or still to create."""
+def planned(rows: Iterable[ImportRow], attempts: Iterable[Action]) -> list[ImportResult]:
+    """What to do for each row: by earlier attempts, newest first, it is created, blocked or still to create."""
+    earlier: defaultdict[str, list[Action]] = defaultdict(list)
     for action in attempts:
-        if action.state == "confirmed":
-            return BatchResult("sent_before", action)
-        if action.is_open:
-            return BatchResult("blocked", action)
-    return BatchResult("to_send", attempts[0] if attempts else None)
+        earlier[action.subject].append(action)
+    found = []
+    for row in rows:
+        own = earlier[row.subject]
+        last = next((each for each in own if each.state == "confirmed" or each.is_open), None)
+        if last is None:
+            result = BatchResult("to_send", own[0] if own else None)
+        else:
+            result = BatchResult("sent_before" if last.state == "confirmed" else "blocked", last)
+        # Two imports at the same moment count the same attempts and get the same key, so that one of them sends.
+        key = f"orgs-import:{row.subject}:{len(own)}"
+        found.append(ImportResult(row.email, result, row.request, key, row=row))
+    return found

@@ -1,7 +1,6 @@
 """The Organizations tab: Activity's list with the attempts to create an organization alone, and their invitations."""
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -23,12 +22,11 @@ from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
 from app.organizations.screen_import import OrganizationImportScreen
-from storage.records import Action
 from widgets.actions.activity import ActivityEntry
 from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
 from widgets.kit.table_and_facts import FactPane
-from widgets.organizations.table import ATTEMPT_COLUMNS, OrganizationEntry
+from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -95,7 +93,20 @@ class OrganizationsScreen(ActivityScreen):
         """Read all attempts, and keep those that match, newest first; the search is in names from the service too."""
         condition = wanted.condition(self._engine.clock())
         known = {entry.source: entry for entry in self._all}
-        self._all = tuple(self._entry(action, known) for action in await self._engine.ledger.organizations())
+        entries = []
+        for action in await self._engine.ledger.organizations():
+            if (entry := known.get(action)) is None:
+                request = request_of(action)
+                if not isinstance(request, CreateOrganization):
+                    raise TypeError(f"{action.action_id} is not an attempt to create an organization.")
+                made = None
+                if action.response_json is not None and action.state == "confirmed":
+                    made = organization(action.response_json)
+                email = safe_text(request.email, limit=254)
+                entry = OrganizationEntry(action, email, offer_code=request.offer_code, organization=made)
+            invitation = newest(self._invitations or (), action.result_id, action.subject)
+            entries.append(replace(entry, invitation=invitation))
+        self._all = tuple(entries)
         before, self._created = self._created, sum(entry.source.state == "confirmed" for entry in self._all)
         if self._created > before:
             self._ask_service()
@@ -103,19 +114,6 @@ class OrganizationsScreen(ActivityScreen):
         found = [each for each in self._all if is_wanted(each.source, unsearched) and each.matches(condition.words)]
         outcomes: Counter[str] = Counter(entry.source.state for entry in self._all)
         return Activity(tuple(found), len(found), {"organization.create": len(self._all)}, outcomes)
-
-    def _entry(self, action: Action, known: Mapping[Action, OrganizationEntry]) -> OrganizationEntry:
-        """Parse the action's request and answer, unless the entry is known and unchanged."""
-        if (entry := known.get(action)) is None:
-            request = request_of(action)
-            if not isinstance(request, CreateOrganization):
-                raise TypeError(f"{action.action_id} is not an attempt to create an organization.")
-            made = None
-            if action.response_json is not None and action.state == "confirmed":
-                made = organization(action.response_json)
-            email = safe_text(request.email, limit=254)
-            entry = OrganizationEntry(action, email, offer_code=request.offer_code, organization=made)
-        return replace(entry, invitation=newest(self._invitations or (), action.result_id, action.subject))
 
     def extent(self, found: Activity) -> Content:
         """The number of attempts with each outcome, and of all if some are hidden."""

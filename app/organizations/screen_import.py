@@ -1,7 +1,6 @@
 """Organizations from a file: shown before they are sent, sent one after the other, resumed at any time."""
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -18,7 +17,7 @@ from app.actions.drafts import FormDraft
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.actions.second_press import SecondPress
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import PickerScreen, SheetNote, typed_path
@@ -29,10 +28,9 @@ from app.organizations.imports import (
     ImportResult,
     ImportRow,
     changed,
-    create_once,
     mistakes,
+    planned,
     read_rows,
-    standing,
 )
 from storage.errors import StorageError
 from storage.records import Action
@@ -40,10 +38,10 @@ from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
 from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import Tone
 from widgets.kit.line_table import LineTable
-from widgets.organizations.table import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState, counts
+from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState, counts
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -88,6 +86,7 @@ class OrganizationImportScreen(BaseScreen):
         self._engine = engine
         self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
         self._rows: tuple[ImportRow, ...] = ()
+        self._planned: list[ImportResult] = []
         self._lines: dict[int, ImportLine] = {}
         """The rows with their states; the key is the line in the file."""
         self._file = ""
@@ -114,7 +113,7 @@ class OrganizationImportScreen(BaseScreen):
 
     @work
     async def _resume(self) -> None:
-        self._table.say(NO_FILE)
+        self._table.notice = NO_FILE
         self._bar.file.take_focus()
         if (draft := await self._form_draft.restore()) is not None:
             self._bar.file.fill(draft.values.get("path", ""))
@@ -135,8 +134,8 @@ class OrganizationImportScreen(BaseScreen):
         return self._phase in {"sending", "stopping"}
 
     @property
-    def _to_send(self) -> tuple[ImportRow, ...]:
-        return tuple(row for row in self._rows if self._lines[row.line].state == "to_create")
+    def _to_send(self) -> list[ImportResult]:
+        return [each for each in self._planned if self._lines[each.row.line].state == "to_create"]
 
     @property
     def _most(self) -> int | None:
@@ -223,10 +222,9 @@ class OrganizationImportScreen(BaseScreen):
 
     def _fixed(self, rows: tuple[ImportRow, ...] | None) -> None:
         if rows is not None:
-            self._lines = {
-                row.line: self._lines[row.line] if row in self._rows else line(ImportResult(row, standing(())))
-                for row in rows
-            }
+            known = {row.line: self._lines[row.line] for row in rows if row in self._rows}
+            self._planned = planned(rows, ())
+            self._lines = {each.row.line: known.get(each.row.line) or line(each) for each in self._planned}
             self._rows = rows
             self._planner.ask()
 
@@ -289,13 +287,13 @@ class OrganizationImportScreen(BaseScreen):
         self._phase = "idle"
         self._stopped_by = None
         self._paused = ""
-        self._rows, self._lines = (), {}
+        self._rows, self._lines, self._planned = (), {}, []
         try:
             rows = await asyncio.to_thread(lambda: read_rows(typed_path(text)))
         except ImportFileError as error:
             self._bar.file.complain(safe_text(str(error)))
         else:
-            self._lines = {row.line: line(ImportResult(row, standing(()))) for row in rows}
+            self._lines = {each.row.line: line(each) for each in planned(rows, ())}
             self._rows = rows
             await self._form_draft.flush()
             self._table.focus()
@@ -305,14 +303,11 @@ class OrganizationImportScreen(BaseScreen):
         """Give each row its state by the ledger; a row created or rejected here stays so until its action changes."""
         if self._is_under_way:
             return
-        attempts: defaultdict[str, list[Action]] = defaultdict(list)
-        for action in await self._engine.ledger.organizations():
-            attempts[action.subject].append(action)
-        for row in self._rows:
-            before = self._lines[row.line]
-            found = line(ImportResult(row, standing(attempts[row.subject])))
+        self._planned = planned(self._rows, await self._engine.ledger.organizations())
+        for each in self._planned:
+            before, found = self._lines[each.row.line], line(each)
             if before.action != found.action or before.state not in {"created", "rejected"}:
-                self._lines[row.line] = found
+                self._lines[each.row.line] = found
         self._show()
         self._bar.say(*self._remark())
         self.refresh_bindings()
@@ -326,19 +321,20 @@ class OrganizationImportScreen(BaseScreen):
         most = self._most or MOST
         actions = self._engine.actions
         sender = BatchSender(lambda request, key: actions.submit(request, key=key), most=most)
-        rows = self._to_send
+        to_send = self._to_send
         stopped_by: ImportResult | None = None
         refused = ""
         self._bar.disabled = True
         try:
-            for row in rows:
+            for each in to_send:
                 if self._phase != "sending" or not sender.may_send:
                     break
-                self._lines[row.line] = replace(self._lines[row.line], state="sending")
+                number = each.row.line
+                self._lines[number] = replace(self._lines[number], state="sending")
                 self._show()
-                self._bar.show_progress(sender.sent, min(most, len(rows)), safe_text(row.email))
-                result = ImportResult(row, await create_once(self._engine.ledger, sender, row))
-                self._lines[row.line] = line(result)
+                self._bar.show_progress(sender.sent, min(most, len(to_send)), safe_text(each.name))
+                result = replace(each, result=await sender.send(each.row.request, each.key))
+                self._lines[number] = line(result)
                 stopped_by = result if result.result is sender.stopped_by else None
                 self._show()
         except (ActionRefusedError, StorageError) as error:

@@ -28,28 +28,3 @@ from app.profiles.settings import (
     UserCommand,
     ViewSettings,
 )
-
-__all__ = [
-    "CACHE_FILE",
-    "LEDGER_FILE",
-    "STATE_FILE",
-    "Choice",
-    "ConfigError",
-    "ConsoleSettings",
-    "HistorySettings",
-    "NotifyRoute",
-    "NotifySettings",
-    "PollSettings",
-    "Profile",
-    "RepositoryAddress",
-    "Settings",
-    "Template",
-    "UserCommand",
-    "ViewSettings",
-    "config_path",
-    "data_folder",
-    "data_root",
-    "example_text",
-    "load",
-    "mirrors_folder",
-]

@@ -79,7 +79,12 @@ def check(invocation: Invocation) -> int:
         if settings.automations or settings.notify != NotifySettings():
             known = invocation.run(lambda: _statuses(settings))
             errors += _unknown_statuses(settings, root, known)
-        warnings = list(_ignored_keys(settings, root))
+        if settings.keys:
+            from app.console.keys.keymap import unknown_actions
+
+            for said in unknown_actions(settings.keys):
+                at = line_of(root.text, _place_of_key(root, settings, said))
+                warnings.append(ConfigError(said, cure="", file=root.file, line=at))
     for warning in warnings:
         invocation.output.note(f"warning: {warning}")
     errors.sort(key=lambda each: each.line or 0)
@@ -146,16 +151,6 @@ def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) ->
         for key in ("run", "from"):
             if (status := on.values.get(key)) and status not in known | {"stuck"}:
                 yield mistake(on, key, str(status))
-
-
-def _ignored_keys(settings: Settings, root: Table) -> Iterator[ConfigError]:
-    if settings.keys:
-        from app.console.keys.keymap import unknown_actions
-
-        for text in unknown_actions(settings.keys):
-            yield ConfigError(
-                text, cure="", file=root.file, line=line_of(root.text, _place_of_key(root, settings, text))
-            )
 
 
 def _unusable(settings: Settings, root: Table) -> Iterator[ConfigError]:

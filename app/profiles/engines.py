@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import AsyncExitStack
 from datetime import datetime
 from io import StringIO
@@ -39,7 +39,14 @@ class ProfileEngines:
         self.settings = settings
         self._current = current.name
         self._clock = clock
-        self._variables = _tokens_removed(self.profiles, env)
+        tokens: dict[str, Token] = {}
+        for variable in {profile.token.variable for profile in self.profiles if isinstance(profile.token, EnvToken)}:
+            try:
+                tokens[variable] = Token(env.get(variable, "").strip())
+            except TokenError:
+                continue  # The variable stays: the engine reports the problem with it.
+            del env[variable]
+        self._variables = tokens
         self._tokens: dict[str, Token] = {}
         """Tokens read so far, by profile."""
         self._engines: dict[str, asyncio.Task[Engine]] = {}
@@ -123,15 +130,3 @@ class ProfileEngines:
                 except TokenError:
                     return None
         return self._tokens.get(profile.name)
-
-
-def _tokens_removed(profiles: tuple[Profile, ...], env: MutableMapping[str, str]) -> Mapping[str, Token]:
-    """Remove the tokens from the environment and return them by variable."""
-    tokens: dict[str, Token] = {}
-    for variable in {profile.token.variable for profile in profiles if isinstance(profile.token, EnvToken)}:
-        try:
-            tokens[variable] = Token(env.get(variable, "").strip())
-        except TokenError:
-            continue  # The variable stays: the engine reports the problem with it.
-        del env[variable]
-    return tokens

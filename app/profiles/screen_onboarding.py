@@ -335,7 +335,16 @@ class OnboardingScreen(Screen[str | None]):
 
     def _complain(self, *, everywhere: bool = False) -> Profile | None:
         """Show the problems of visited fields, or of all; return the profile if there are none."""
-        new, problems = validated(self._answers, Path.cwd())
+        new, problems = validated(
+            Answers(
+                base_url=self._field("base_url").value,
+                name=self._field("name").value,
+                origin=self._origin,
+                token=self._token,
+                read_only=self._access_choice.chosen == 1,
+            ),
+            Path.cwd(),
+        )
         first: FormField | None = None
         for key in ("base_url", "name", self._origin):
             problem = problems.get("token" if key in ORIGINS else key)
@@ -358,16 +367,6 @@ class OnboardingScreen(Screen[str | None]):
         self.query_one("#verdict", Static).update(Content.assemble((f"{mark}{text}", STYLES[tone])))
 
     @property
-    def _answers(self) -> Answers:
-        return Answers(
-            base_url=self._field("base_url").value,
-            name=self._field("name").value,
-            origin=self._origin,
-            token=self._token,
-            read_only=self._access_choice.chosen == 1,
-        )
-
-    @property
     def _origin(self) -> TokenOrigin:
         return _ORIGINS[self._origin_choice.chosen or 0]
 
@@ -376,7 +375,7 @@ class OnboardingScreen(Screen[str | None]):
         return self._field(self._origin).value.strip()
 
     def _field(self, key: str) -> FormField:
-        return self.query_one(f"#field-{key}", FormField)  # type: ignore[type-abstract]  # it is only asked whether it is one
+        return self.query_one(f"#field-{key}", FormField)
 
 
 def _labelled(label: str, choice: FormChoice, name: str) -> Horizontal:

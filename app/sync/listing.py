@@ -1,6 +1,6 @@
 """Lists of runs from the service itself, with any filter; the pages read on the way fill the cache."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -53,7 +53,9 @@ class Listing(Struct, frozen=True):
             await self.runs.judge_stuck()
             if {"failed", CANCELLED} & {*condition.statuses, *condition.not_statuses}:
                 await self.runs.learn_of_failures()
-            shown = await self._with_cancelled(stored.page.runs)
+            held = await self.runs.cache.details([run.run_id for run in stored.page.runs if run.status == "failed"])
+            cancelled = {run_id for run_id, detail in held.items() if detail.run.status == CANCELLED}
+            shown = [replace(run, status=CANCELLED) if run.run_id in cancelled else run for run in stored.page.runs]
             once = {run.run_id: run for run in shown if run.run_id not in stored.page.repeated}
             passing = (run for run in once.values() if matches(run, condition, finals))
             found = tuple(islice(passing, None if limit is None else limit - count))
@@ -84,7 +86,13 @@ class Listing(Struct, frozen=True):
                 raise FilterIgnoredError
             try:
                 async for stored in reader.read(query):
-                    if not _obeys(stored.page.runs, query):
+                    others = sum(
+                        (query.status is not None and run.status != query.status)
+                        or (query.repository is not None and run.repository.label != query.repository.label)
+                        for run in stored.page.runs
+                    )
+                    # One run may have changed just now.
+                    if 2 * others > len(stored.page.runs):
                         raise FilterIgnoredError
                     new = set(stored.changes.new)
                     yield sum(run.run_id in new and matches(run, condition, finals) for run in stored.page.runs)
@@ -93,12 +101,6 @@ class Listing(Struct, frozen=True):
                         break
             except (RejectedError, EndlessListError) as error:
                 raise FilterIgnoredError from error
-
-    async def _with_cancelled(self, runs: Sequence[Run]) -> list[Run]:
-        """The runs of a page; those that are known to be cancelled with that status, not as failed."""
-        held = await self.runs.cache.details([run.run_id for run in runs if run.status == "failed"])
-        cancelled = {run_id for run_id, detail in held.items() if detail.run.status == CANCELLED}
-        return [replace(run, status=CANCELLED) if run.run_id in cancelled else run for run in runs]
 
     async def _query(self, condition: RunFilter) -> RunQuery:
         """The part of the filter that the API has parameters for (spec 4.2); it excludes no matching run.
@@ -122,16 +124,6 @@ class Listing(Struct, frozen=True):
 def _is_before(order: Order, since: datetime | None) -> bool:
     """Whether all further runs of the list are older."""
     return since is not None and order.floor is not None and order.floor < since
-
-
-def _obeys(runs: Sequence[Run], query: RunQuery) -> bool:
-    """Whether most of the runs match the service's filter; one may have changed just now."""
-    others = sum(
-        (query.status is not None and run.status != query.status)
-        or (query.repository is not None and run.repository.label != query.repository.label)
-        for run in runs
-    )
-    return 2 * others <= len(runs)
 
 
 def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:

@@ -28,8 +28,7 @@ from app.sync.schedule import Job, JobWork, Schedule
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
-from storage.records.activity import Subject
-from storage.records.service_traits import Wait
+from storage.records.activity import Subject, Wait
 from storage.state import State
 
 POLLER: Final = "poller"

@@ -102,7 +102,18 @@ class RunSync:
         try:
             held = await self.cache.active_runs()
             await self._head(answers)
-            await self._sweeps(answers)
+            # All runs of the active statuses, and a page of each status of which it is not known whether it ends.
+            for status in (*ACTIVE_STATUSES, *await self.cache.unsettled_statuses()):
+                # No filter can request runs without a status, and a service may refuse to filter by one that it shows.
+                if not status:
+                    answers.unswept.add(status)
+                    continue
+                try:
+                    await self._sweep(status, answers)
+                except RejectedError:
+                    if status in ACTIVE_STATUSES:
+                        raise
+                    answers.unswept.add(status)
             missing = [run for run in held if run.run_id not in answers.seen and run.status not in answers.unswept]
             await self._confirm(missing, is_whole=answers.is_whole)
             await self._missed_turns([run_id for part in answers.changes for run_id in part.updated])
@@ -140,7 +151,12 @@ class RunSync:
         If it is not, a gap stays for the backfill. A list out of order completes nothing.
         """
         if walk.runs == 0:
-            await self._compare_clocks(walk, stored)
+            if await self.hear_clock():
+                walk.known = next(iter((await self.cache.coverage()).ranges), None)
+            if (ahead := self._client.budget.heard_ahead) is not None:
+                # Claim nothing while the list has runs of the future: newer ones may be listed below them.
+                present, runs = self.clock() + ahead + CLOCK_STEP, stored.page.runs
+                walk.order.is_odd = any(run.created_at is not None and run.created_at > present for run in runs)
         walk.step(stored, await self.cache.unwalked([run.run_id for run in stored.page.runs]))
         if walk.refuted:
             # It is another history.
@@ -156,16 +172,6 @@ class RunSync:
         """Take claims back if the last answer's date says that the service's clock was set back; return whether."""
         ahead = self._client.budget.heard_ahead
         return ahead is not None and await self.cache.compare_clocks(ahead)
-
-    async def _compare_clocks(self, walk: Walk, stored: StoredPage) -> None:
-        """Claim nothing while the list has runs of the future: newer ones may be listed below them."""
-        if await self.hear_clock():
-            walk.known = next(iter((await self.cache.coverage()).ranges), None)
-        ahead = self._client.budget.heard_ahead
-        if ahead is None:
-            return
-        present = self.clock() + ahead + CLOCK_STEP
-        walk.order.is_odd = any(run.created_at is not None and run.created_at > present for run in stored.page.runs)
 
     async def _head(self, answers: RefreshAnswers) -> None:
         """Read the newest page; the very first time, enough pages to fill the screen."""
@@ -185,20 +191,6 @@ class RunSync:
         answers.is_whole = walk.ended and pages == 1 and not walk.dropped
 
     # Active runs
-
-    async def _sweeps(self, answers: RefreshAnswers) -> None:
-        """Read all runs of the active statuses, and a page of each status of which it is not known whether it ends."""
-        for status in (*ACTIVE_STATUSES, *await self.cache.unsettled_statuses()):
-            # No filter can request runs without a status, and a service may refuse to filter by one that it shows.
-            if not status:
-                answers.unswept.add(status)
-                continue
-            try:
-                await self._sweep(status, answers)
-            except RejectedError:
-                if status in ACTIVE_STATUSES:
-                    raise
-                answers.unswept.add(status)
 
     async def _sweep(self, status: str, answers: RefreshAnswers) -> None:
         is_named = status in ACTIVE_STATUSES

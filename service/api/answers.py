@@ -17,7 +17,7 @@ _RUN: Final = {
 FAILURES: Final = {
     400: ("invalid_request", "instructions: Field required"),
     401: ("invalid_token", "the bearer token is unknown, revoked or expired; create another"),
-    403: ("insufficient_scope", "this needs a token with scope admin; create one with it"),
+    403: ("insufficient_scope", "this needs the scope admin: use a token with it, or ask for that role"),
     404: ("run_not_found", "there is no run 'run_x'; list the runs to find its id"),
     409: ("run_active", "the run run_x is working; continue it when it has ended"),
     410: ("log_not_kept", "the log of turn 1 is not kept any longer"),

@@ -55,7 +55,7 @@ _CONTENT: Final = (
     f"The operator limits the size of the body (413)."
 )
 _REFERENCES: Final = (
-    ("github", {"owner": f"^{SEGMENT}$", "repo": _REPOSITORY}),
+    *((name, {"owner": f"^{SEGMENT}$", "repo": _REPOSITORY}) for name, one in PLATFORMS.items() if not one.has_groups),
     ("gitlab", {"project_path": _PROJECT_PATH}),
     ("gitlab", {"group": f"^{SEGMENT}(/{SEGMENT}){{0,18}}$", "project": _REPOSITORY}),
 )

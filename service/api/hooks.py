@@ -13,7 +13,7 @@ from service.api.bodies import Reserve, read_bytes
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.forge.accounts import completed
-from service.reference import PLATFORMS
+from service.reference import ALIASES, PLATFORMS
 from service.store import repositories, turns
 from service.store.deliveries import STARTED, WAITING
 from service.triggers import events
@@ -22,15 +22,16 @@ from service.triggers.receiver import DeliveryDecision, Receiver, UnknownReposit
 router = APIRouter()
 _UNPROVEN: Final = Reserve(64 << 20)
 """Memory for large bodies of unknown senders: a signature can only be checked after the body was read."""
-_HEADERS: Final = (
-    *("x-hub-signature-256", "x-github-event", "x-github-delivery"),
-    *("x-gitlab-token", "x-gitlab-event", "x-gitlab-event-uuid", "idempotency-key"),
-)
+_HEADERS: Final = {
+    "x-gitlab-event-uuid",
+    *(name for one in PLATFORMS.values() for name in (one.event, one.delivery, one.proof)),
+}
 
 
 @router.post("/hooks/{platform}", include_in_schema=False)
 async def receive(platform: str, request: Request, context: RequestContext) -> Response:
     """Handle a delivery: 202 if it starts a run, 204 if it starts none."""
+    platform = ALIASES.get(platform, platform)
     secrets = await run_in_threadpool(_secrets, context, platform) if platform in PLATFORMS else {}
     if not secrets:
         raise HttpError(404, "not_found", f"there is nothing at {request.url.path}")

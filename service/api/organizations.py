@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends
 from pydantic import BaseModel
 
 from service.api.answers import HealthBody, OnboardingBody, OrganizationBody
-from service.api.auth import Administrator, AnyCaller, Caller
+from service.api.auth import AnyCaller, Caller, Configurer, Creator
 from service.api.bodies import OrganizationCreation, ProjectOnboarding, ReadBody, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
@@ -18,7 +18,7 @@ from service.clock import rfc3339
 from service.hosts.onboarding import Onboarding, OnboardingError, ProjectKey
 from service.mail.message import checked_address
 from service.mail.sender import MailSender
-from service.reference import checked_path
+from service.reference import PLATFORMS, checked_path
 from service.store import audit, hosts, invitations, organizations, repositories, trials
 from service.store.invitations import Invitation
 
@@ -57,11 +57,10 @@ class InvitationsBody(BaseModel):
 )
 def create_organization(
     context: RequestContext,
-    caller: AnyCaller,
+    caller: Creator,
     creation: Annotated[OrganizationCreation, Depends(ReadBody(OrganizationCreation))],
 ) -> dict[str, str]:
     """Create an organization; every successful call creates another one, even for the same email (spec 4.1)."""
-    caller.require_scope("organizations:create", "admin")
     if "CreateOrganizations" not in caller.organization.entitlements:
         raise HttpError(403, "missing_entitlement", "the organization lacks the entitlement CreateOrganizations")
     try:
@@ -114,9 +113,8 @@ def mail_sender(context: Context) -> MailSender:
 
 
 @partners.get("/external/invitations", response_model=None, responses={200: {"model": InvitationsBody}, **documented()})
-def list_invitations(context: RequestContext, caller: AnyCaller) -> dict[str, object]:
+def list_invitations(context: RequestContext, caller: Creator) -> dict[str, object]:
     """Return the newest 1,000 invitations to organizations that the caller's organization created, newest first."""
-    caller.require_scope("organizations:create", "admin")
     with context.database.read() as connection:
         newest = invitations.made_by(connection, caller.organization.id, _MOST_INVITATIONS)
     may_create = "CreateOrganizations" in caller.organization.entitlements
@@ -129,9 +127,8 @@ def list_invitations(context: RequestContext, caller: AnyCaller) -> dict[str, ob
     response_model=None,
     responses={201: {"model": InvitationBody}, **documented(404, 409)},
 )
-def resend_invitation(invitation_id: str, context: RequestContext, caller: AnyCaller) -> dict[str, object]:
+def resend_invitation(invitation_id: str, context: RequestContext, caller: Creator) -> dict[str, object]:
     """Invite the same address again, with a new code and 30 days; the old invitation is withdrawn."""
-    caller.require_scope("organizations:create", "admin")
     with context.database.write() as connection:
         old = invitations.by_id(connection, invitation_id)
         owner = None if old is None else organizations.by_id(connection, old.organization_id)
@@ -194,7 +191,7 @@ def _health(context: Context, caller: Caller) -> dict[str, object]:
     body: dict[str, dict[str, str]] = {}
     for host in connected:
         body[host.platform] = {"status": health[host.platform].status}
-        if host.platform == "gitlab":
+        if PLATFORMS[host.platform].names_host:
             body[host.platform] |= {"host": host.host} | ({"group": host.group} if host.group else {})
     return {"code_hosting": body}
 
@@ -207,7 +204,7 @@ def _health(context: Context, caller: Caller) -> dict[str, object]:
 )
 async def onboard_project(
     context: RequestContext,
-    caller: Administrator,
+    caller: Configurer,
     wanted: Annotated[ProjectOnboarding, Depends(ReadBody(ProjectOnboarding))],
 ) -> dict[str, object]:
     """Connect a project; repeating the call changes nothing and returns already_connected."""

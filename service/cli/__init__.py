@@ -14,7 +14,8 @@ _COMMANDS: Final = {
     "migrate": ("service.cli.maintenance", "Make or upgrade the tables in the database."),
     "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
     "org": ("service.cli.organizations", "Organizations."),
-    "invitation": ("service.cli.invitations", "Invitations of administrators, and the states of their mails."),
+    "invitation": ("service.cli.invitations", "Invitations of members, and the states of their mails."),
+    "member": ("service.cli.invitations", "Members, who may sign in on the page with their address."),
     "token": ("service.cli.organizations", "API tokens."),
     "offer": ("service.cli.organizations", "Offer codes."),
     "host": ("service.cli.code_hosts", "Connected code hosts."),
@@ -41,7 +42,8 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "apply": ("apply setup.toml", "apply agents.toml --elsewhere"),
     "org create": ("org create 'Acme Inc.' --slug acme --entitlement ServiceAPI",),
     "org budget": ("org budget acme --day-usd 100 --day-tokens 50000000",),
-    "invitation send": ("invitation send ada@example.com --org acme",),
+    "invitation send": ("invitation send ada@example.com --org acme --role developer",),
+    "member set": ("member set ada@example.com --org acme --role viewer",),
     "invitation retry": ("invitation retry", "invitation retry inv_01J"),
     "token create": ("token create --org acme --scope admin --alias ci --duration 90d",),
     "host connect": (
@@ -120,6 +122,13 @@ class _LazyGroup(click.Group):
 @click.option("-o", "--output", "form", type=click.Choice(["table", "json", "ndjson", "csv"]), hidden=True)
 def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # noqa: ARG001 — see `_format`
     """Run and administer the self-hosted code-review agent service."""
+    if os.environ.get("RUNWARDEN_SERVICE_ENVIRONMENT"):
+        from service import environment, settings
+
+        try:
+            environment.load()
+        except settings.SettingsError as error:
+            raise click.UsageError(str(error)) from error
     if data_dir is not None:
         from service.cli.output import DATA_DIR_VARIABLE
 

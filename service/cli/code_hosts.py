@@ -5,14 +5,15 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from service.cli.output import INLINE, AdminContext, admin_command, organization_option
 from service.clock import now_micros
+from service.hosts import rotation
 from service.hosts.health import HealthProbes
-from service.reference import PLATFORMS, without_login
+from service.reference import ALIASES, PLATFORMS, without_login
 from service.setup import (
     HostEntry,
     RepositoryEntry,
@@ -25,6 +26,13 @@ from service.setup import (
 from service.store import hosts, repositories
 from service.store.hosts import PROBES, Host
 from service.store.repositories import Repository
+
+_PLATFORM: Final = click.option(
+    "--platform",
+    type=click.Choice([*PLATFORMS, *ALIASES]),
+    required=True,
+    callback=lambda _context, _option, name: ALIASES.get(name, name),
+)
 
 
 def _document(one: Host | Repository) -> dict[str, object]:
@@ -47,11 +55,11 @@ def _host_line(one: Host) -> str:
 
 @host.command("connect")
 @organization_option
-@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@_PLATFORM
 @click.option("--host", help="Its name in repository URLs.")
 @click.option(
     "--group",
-    help="The GitLab groups or GitHub owners to accept, separated by commas; default: all of the host.",
+    help="The groups or owners to accept, separated by commas; default: all of the host.",
 )
 @click.option("--probe", type=click.Choice(PROBES), default="api", show_default=True)
 @click.option("--api-url", help="Its HTTP API; the public one if left out.")
@@ -59,6 +67,7 @@ def _host_line(one: Host) -> str:
 @click.option("--token-env", help="The service's environment variable that holds the host's token.")
 @click.option("--token-command", type=INLINE, help='Prints a token: a list in TOML, such as \'["vault", "read"]\'.')
 @click.option("--app", type=INLINE, help='A GitHub App in TOML: { id = 1, key_file = "app.pem", installation_id = 2 }.')
+@click.option("--rotate", is_flag=True, default=None, help="Rotate GitLab's token before it expires.")
 @click.option("--token-ends", help="The day on which that token expires, such as 2027-01-31.")
 @admin_command
 def connect(admin: AdminContext, slug: str, **options: Any) -> None:
@@ -80,7 +89,8 @@ def check(admin: AdminContext, slug: str) -> None:
 
     The tokens are read from this command's environment, which may differ from that of the service.
     """
-    with admin.read() as connection:
+    with admin.database() as database, database.read() as connection:
+        rotation.use(database)
         organization = find_organization(connection, slug)
         connected = hosts.of(connection, organization.id)
         known = repositories.of(connection, organization.id)
@@ -102,7 +112,7 @@ def check(admin: AdminContext, slug: str) -> None:
 
 @host.command("disconnect")
 @organization_option
-@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@_PLATFORM
 @admin_command
 def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
     """Disconnect a code host; configured repositories stay, and so does the trial that it started."""
@@ -132,7 +142,7 @@ def _repository_line(one: Repository) -> str:
 @repository.command("add")
 @click.argument("name")
 @organization_option
-@click.option("--platform", type=click.Choice(PLATFORMS), required=True)
+@_PLATFORM
 @click.option("--path", required=True, help="owner/repo or group/project.")
 @click.option("--url", help="What git clones: a URL or a folder; the connected host's clone URL if left out.")
 @click.option("--protect", "patterns", multiple=True, help="A pattern of branches no run may work on; may be repeated.")

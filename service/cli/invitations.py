@@ -1,6 +1,7 @@
-"""`invitation`: the invitations, whether their mails were sent, and how to send them again."""
+"""`invitation` and `member`: who may sign in on the page, in which role, and whether their mails were sent."""
 
 import os
+from typing import Final, get_args
 
 import click
 
@@ -8,21 +9,26 @@ from service.cli.output import AdminContext, admin_command, fields, line, missin
 from service.clock import now_micros, rfc3339
 from service.mail.message import checked_address
 from service.mail.sender import MailSender, mailer_of
+from service.settings import Role
 from service.setup import SetupError, find_organization
-from service.store import invitations
+from service.store import invitations, sessions
 from service.store.database import Database
 from service.store.invitations import Invitation
+from service.store.sessions import Member
 from service.text import plural
+
+_MEMBER: Final = "id email role added_at"
+_ROLES: Final = click.Choice(get_args(Role))
 
 
 @click.group("invitation")
 def invitation() -> None:
-    """Invitations of administrators, and the state of their mails."""
+    """Invitations of members, and the state of their mails."""
 
 
 def _show(admin: AdminContext, found: list[Invitation]) -> None:
     now = now_micros()
-    names = "id organization_id email sent_at expires_at attempts failure"
+    names = "id organization_id email role sent_at expires_at attempts failure"
     documents = []
     for one in found:
         state = one.state(now)
@@ -48,18 +54,16 @@ def list_all(admin: AdminContext, slug: str | None) -> None:
 @invitation.command("send")
 @click.argument("email")
 @organization_option
+@click.option("--role", type=_ROLES, default="admin", show_default=True)
 @admin_command
-def send(admin: AdminContext, email: str, slug: str) -> None:
-    """Invite EMAIL to administer an organization; exit status 1 if the mail is not sent yet."""
-    try:
-        address = checked_address(email)[0]
-    except ValueError as error:
-        raise SetupError(f"email: {error}") from error
+def send(admin: AdminContext, email: str, slug: str, role: Role) -> None:
+    """Invite EMAIL to an organization; exit status 1 if the mail is not sent yet."""
+    address = _address(email)
     with admin.database() as database:
         with admin.change("invitation.send", database) as change:
             now = now_micros()
             owner = change.organization_id = find_organization(change.connection, slug).id
-            made = change.target = invitations.invite(change.connection, owner, address, now)
+            made = change.target = invitations.invite(change.connection, owner, address, now, role)
         _conclude(admin, [_sender(admin, database).deliver(made)])
 
 
@@ -90,6 +94,63 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
         change.target = invitation_id
         change.organization_id = None if found is None else found.organization_id
     _show(admin, [] if found is None else [found])
+
+
+@click.group("member")
+def member() -> None:
+    """Members, who may sign in on the page with their address."""
+
+
+@member.command("list")
+@organization_option
+@admin_command
+def list_members(admin: AdminContext, slug: str) -> None:
+    """List an organization's members with their roles."""
+    with admin.read() as connection:
+        found = sessions.members_of(connection, find_organization(connection, slug).id)
+    _show_members(admin, {"members": [fields(one, _MEMBER) for one in found]}, found)
+
+
+@member.command("set")
+@click.argument("email")
+@organization_option
+@click.option("--role", type=_ROLES, required=True)
+@admin_command
+def set_member(admin: AdminContext, email: str, slug: str, role: Role) -> None:
+    """Add the member EMAIL, or change their role."""
+    address = _address(email)
+    with admin.change("member.role") as change:
+        owner = change.organization_id = find_organization(change.connection, slug).id
+        kept = sessions.put_member(change.connection, owner, address, now_micros(), role)
+        change.target, change.detail = kept.id, role
+    _show_members(admin, fields(kept, _MEMBER), [kept])
+
+
+@member.command("remove")
+@click.argument("email")
+@organization_option
+@admin_command
+def remove_member(admin: AdminContext, email: str, slug: str) -> None:
+    """Remove the member EMAIL, and end their open sessions."""
+    with admin.change("member.remove") as change:
+        owner = change.organization_id = find_organization(change.connection, slug).id
+        found = [one for one in sessions.memberships(change.connection, [email]) if one.organization_id == owner]
+        if not found:
+            raise missing("member", email, f"service member list --org {slug}")
+        change.target = found[0].id
+        sessions.remove_member(change.connection, owner, found[0].id)
+    _show_members(admin, fields(found[0], _MEMBER), found)
+
+
+def _show_members(admin: AdminContext, document: dict[str, object], found: list[Member]) -> None:
+    admin.show(document, [line(one.email, one.role, f"since {rfc3339(one.added_at)}") for one in found])
+
+
+def _address(email: str) -> str:
+    try:
+        return checked_address(email)[0]
+    except ValueError as error:
+        raise SetupError(f"email: {error}") from error
 
 
 def _sender(admin: AdminContext, database: Database) -> MailSender:

@@ -16,6 +16,7 @@ from service.setup import (
     TokenEntry,
     find_organization,
     make_token,
+    welcome,
 )
 from service.store import invitations, organizations, tokens, trials, turns
 from service.store.organizations import ENTITLEMENTS, Organization
@@ -160,16 +161,17 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
 @click.argument("code")
 @admin_command
 def accept_invitation(admin: AdminContext, code: str) -> None:
-    """Turn an invitation code from a mail into the organization's first API token."""
+    """Turn an invitation code from a mail into a member and their first API token."""
     with admin.change("invitation.accept") as change:
         organization_id = invitations.accept(change.connection, code, now_micros())
-        if organization_id is None:
+        invitation = invitations.by_code(change.connection, code)
+        if organization_id is None or invitation is None:
             raise SetupError(
                 "the invitation code is unknown, used or expired; "
                 "make another with: runwarden service invitation send EMAIL --org SLUG"
             )
         found = find_organization(change.connection, organization_id)
-        token, value = make_token(change.connection, found, TokenEntry(alias="first administrator"), now_micros())
+        _, token, value = welcome(change.connection, found, invitation, now_micros())
         change.target = token.id
         change.organization_id = found.id
         change.detail = "its first token"

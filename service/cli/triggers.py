@@ -12,7 +12,7 @@ from service.triggers.receiver import ApprovalError, approve
 
 @click.group("trigger")
 def trigger() -> None:
-    """Runs that pull requests start."""
+    """Runs that pull requests and issues start."""
 
 
 @trigger.command("list")
@@ -44,13 +44,14 @@ def log(admin: AdminContext, slug: str | None, limit: int, *, waiting: bool) -> 
         found = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
     documents = []
     lines = []
-    names = "id organization_id number event sender result detail agent run_id delivery"
+    names = "id organization_id number is_issue event sender result detail agent run_id delivery"
     for one in found:
         at = rfc3339(one.received_at)
         repository = f"{one.platform}:{one.path_key}"
         named = {"at": at, "repository": repository, "commit": one.head_sha}
         documents.append(fields(one, names) | named)
-        about = f"{repository} {one.number} {one.event} {one.head_sha[:12]} by {one.sender}"
+        number = f"issue {one.number}" if one.is_issue else one.number
+        about = f"{repository} {number} {one.event} {one.head_sha[:12]} by {one.sender}"
         lines.append(line(at, one.id, about, one.result, one.agent, one.run_id, one.detail))
     admin.show({"deliveries": documents}, lines)
 

@@ -156,7 +156,7 @@ def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str
 
 def commit_message(attempt: Attempt, given: str | None) -> str:
     """Return the commit's message, the agent's own if it gave one, with the service's trailer."""
-    first_line = " ".join(attempt.turn.instructions.split())[:_SUBJECT_LENGTH]
+    first_line = " ".join(attempt.turn.own_instructions.split())[:_SUBJECT_LENGTH]
     lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
     # Only the service may write the trailer: with one, an agent could make a later turn look done.
     text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()

@@ -9,11 +9,12 @@ from service.forge.client import ForgeError
 from service.forge.handlers import FORGES
 from service.forge.poster import forge_of
 from service.hosts.tokens import TokenError, token_of
+from service.reference import PLATFORMS
 from service.store import hosts, repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.events import REFS, PullRequestEvent
+from service.triggers.events import PullRequestEvent
 
 _KEPT_S: Final = 3600.0
 _FAILED_KEPT_S: Final = 300.0
@@ -99,7 +100,7 @@ def _looked_up(repository: Repository, connected: list[Host], event: PullRequest
     return replace(
         event,
         number=request.number,
-        ref=REFS[repository.platform].format(request.number),
+        ref=PLATFORMS[repository.platform].ref.format(request.number),
         head=request.branch,
         head_sha=request.head,
         base=request.base,

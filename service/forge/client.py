@@ -1,4 +1,4 @@
-"""What GitHub and GitLab have in common: the values that they exchange, requests, and failures.
+"""What the code hosts have in common: the values that they exchange, requests, and failures.
 
 Every method of theirs may raise `ForgeError`; repeating a change does no harm.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
 from service.errors import ServiceError
-from service.hosts.http import HostResponse, HostUnreachableError, ask
+from service.hosts.http import AnswerTooLargeError, HostResponse, HostUnreachableError, ask
 from service.text import printable
 
 State = Literal["pending", "success", "failure", "error"]
@@ -104,12 +104,13 @@ class ReviewComment:
 
 
 @dataclass(frozen=True, slots=True)
-class PostedReview:
-    """A text about the whole pull request: the body of a review (GitHub), or a note (GitLab)."""
+class PostedText:
+    """A text about a whole pull request, or a comment on an issue: the body of a review, a comment, or a note."""
 
     id: str
     body: str
     author: str
+    url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +164,21 @@ class ForgeHttp:
         Raises:
             ForgeError: A page could not be read, or the list has no last page.
         """
+        seen = 0
         for page in range(1, _MOST_PAGES + 1):
-            answer = self.answer("GET", f"{path}?{urlencode({**query, 'per_page': _PAGE, 'page': page})}")
+            # Forgejo calls the size of a page its limit.
+            asked = urlencode({**query, "per_page": _PAGE, "limit": _PAGE, "page": page})
+            answer = self.answer("GET", f"{path}?{asked}")
             if not isinstance(answer.body, list):
                 raise ForgeError(f"{self._name} answered something else than a list; check the host's API address")
             yield from (one for one in answer.body if isinstance(one, dict))
+            seen += len(answer.body)
             links = answer.headers.get("link", "")
             following = answer.headers.get("x-next-page", "")
-            if 'rel="next"' not in links and not following.isdecimal():
+            # Some of Forgejo's lists come without links.
+            total = answer.headers.get("x-total-count", "")
+            has_more = answer.body and total.isdecimal() and seen < int(total)
+            if 'rel="next"' not in links and not following.isdecimal() and not has_more:
                 return
         raise ForgeError(f"{self._name} has more than {_MOST_PAGES * _PAGE} entries under {path}", is_final=True)
 
@@ -183,6 +191,8 @@ class ForgeHttp:
         try:
             url = f"{self._base}{path}" if path.startswith("/") else path
             found = ask(url, self._timeout_s, headers=self._headers, method=method, document=document, largest=_LARGEST)
+        except AnswerTooLargeError as error:
+            raise ForgeError(str(error), is_final=True) from error
         except HostUnreachableError as error:
             raise ForgeError(f"{self._name} cannot be reached: {error}", is_away=True) from error
         if found.status not in _SUCCESS:

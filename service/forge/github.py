@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from service.forge.client import (
@@ -10,7 +10,7 @@ from service.forge.client import (
     ForgeError,
     ForgeHttp,
     NewPullRequest,
-    PostedReview,
+    PostedText,
     PullRequest,
     ReviewComment,
     Thread,
@@ -19,7 +19,6 @@ from service.forge.client import (
 
 _VERSION: Final = "2022-11-28"
 _LONGEST_DESCRIPTION: Final = 140
-_UNPROCESSABLE: Final = 422
 _MOST_PAGES: Final = 40
 _THREADS: Final = """
 query($owner: String!, $name: String!, $number: Int!, $after: String) {
@@ -39,6 +38,12 @@ _RESOLVE: Final = "mutation($id: ID!) { %sReviewThread(input: {threadId: $id}) {
 class GitHub:
     """One repository on GitHub."""
 
+    title: ClassVar = "GitHub"
+    exists_status: ClassVar = 422
+    """The answer to a second pull request of a branch."""
+    state_name: ClassVar = "state"
+    """What a listed status calls its state."""
+
     def __init__(self, api_url: str, path: str, token: str, timeout_s: float) -> None:
         self._owner, _, self._name = path.partition("/")
         headers = {
@@ -46,8 +51,8 @@ class GitHub:
             "Accept": "application/vnd.github+json",
             "X-GitHub-Api-Version": _VERSION,
         }
-        self._http = ForgeHttp("GitHub", api_url, headers, timeout_s)
-        self._repository = f"/repos/{path}"
+        self.http = ForgeHttp(self.title, api_url, headers, timeout_s)
+        self.repository = f"/repos/{path}"
         # An Enterprise Server has its two APIs at /api/v3 and /api/graphql.
         base = api_url.rstrip("/")
         root = base.removesuffix("/v3") if urlsplit(base).path.endswith("/api/v3") else base
@@ -55,26 +60,26 @@ class GitHub:
 
     def account(self) -> str:
         """Return the name of the token's account; the token of an App's installation may not ask for it."""
-        return str(self._http.document("GET", "/user").get("login"))
+        return str(self.http.document("GET", "/user").get("login"))
 
     def pull_requests(self, branch: str) -> list[PullRequest]:
         """Return the pull requests of a branch of this repository, newest first."""
         query = {"head": f"{self._owner}:{branch}", "state": "all", "sort": "created", "direction": "desc"}
-        found = self._http.pages(f"{self._repository}/pulls", **query)
+        found = self.http.pages(f"{self.repository}/pulls", **query)
         # GitHub ignores the filter if it cannot parse the head.
-        return [_pull_request(one) for one in found if self._is_of(one, branch)]
+        return [pull_request_of(one) for one in found if self.is_of(one, branch)]
 
     def pull_request(self, number: int) -> PullRequest:
         """Return the pull request with a number."""
-        return _pull_request(self._http.document("GET", f"{self._repository}/pulls/{number}"))
+        return pull_request_of(self.http.document("GET", f"{self.repository}/pulls/{number}"))
 
     def open(self, proposal: NewPullRequest) -> PullRequest:
         """Open a pull request, ready if drafts are refused; if the branch has an open one, return that."""
         document = {"title": proposal.title, "head": proposal.branch, "base": proposal.base, "body": proposal.body}
         try:
-            made = self._http.document("POST", f"{self._repository}/pulls", document | {"draft": proposal.is_draft})
+            made = self.http.document("POST", f"{self.repository}/pulls", document | {"draft": proposal.is_draft})
         except ForgeError as error:
-            if error.status != _UNPROCESSABLE:
+            if error.status != self.exists_status:
                 raise
             found = [one for one in self.pull_requests(proposal.branch) if one.state == "open"]
             if found:
@@ -82,30 +87,32 @@ class GitHub:
             if proposal.is_draft and "draft" in str(error).lower():
                 return self.open(replace(proposal, is_draft=False))
             raise
-        return _pull_request(made)
+        return pull_request_of(made)
 
     def update(self, number: int, body: str) -> None:
         """Replace a pull request's text."""
-        self._http.document("PATCH", f"{self._repository}/pulls/{number}", {"body": body})
+        self.http.document("PATCH", f"{self.repository}/pulls/{number}", {"body": body})
 
     def set_status(self, commit: str, _branch: str, status: CommitStatus) -> None:
-        """Set a commit's status, unless the newest status of its context, which GitHub shows, is equal."""
+        """Set a commit's status, unless the newest status of its context, which is the one shown, is equal."""
         document = {
             "state": status.state,
             "context": status.context,
             "description": status.description[:_LONGEST_DESCRIPTION],
         }
         url = {"target_url": status.url} if status.url else {}
-        held = self._http.pages(f"{self._repository}/commits/{commit}/statuses")
-        newest = next((one for one in held if one.get("context") == status.context), {})
+        held = self.http.pages(f"{self.repository}/commits/{commit}/statuses")
+        same = (one for one in held if one.get("context") == status.context)
+        newest = max(same, key=lambda one: int(one["id"]), default={})
+        newest = {**newest, "state": newest.get(self.state_name)}
         if all(newest.get(name) == value for name, value in (document | url).items()):
             return
-        self._http.document("POST", f"{self._repository}/statuses/{commit}", document | url)
+        self.http.document("POST", f"{self.repository}/statuses/{commit}", document | url)
 
-    def reviews(self, number: int) -> list[PostedReview]:
+    def reviews(self, number: int) -> list[PostedText]:
         """Return all reviews with their bodies."""
-        found = self._http.pages(f"{self._repository}/pulls/{number}/reviews")
-        return [PostedReview(str(one["id"]), str(one.get("body") or ""), _login(one.get("user"))) for one in found]
+        found = self.http.pages(f"{self.repository}/pulls/{number}/reviews")
+        return [posted_of(one) for one in found]
 
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
@@ -113,7 +120,7 @@ class GitHub:
 
     def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
         """Return the lines that the diff shows; of a large file GitHub shows none."""
-        files = self._http.pages(f"{self._repository}/pulls/{number}/files")
+        files = self.http.pages(f"{self.repository}/pulls/{number}/files")
         return {str(one["filename"]): shown_lines(str(one.get("patch") or ""), with_context=True) for one in files}
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
@@ -121,21 +128,30 @@ class GitHub:
         # A review of a comment's kind needs a text, even with comments.
         said = body or "More findings:"
         document = {"commit_id": commit, "event": "COMMENT", "body": said, "comments": [*map(_comment, comments)]}
-        self._http.document("POST", f"{self._repository}/pulls/{number}/reviews", document)
+        self.http.document("POST", f"{self.repository}/pulls/{number}/reviews", document)
 
-    def update_review(self, number: int, review: PostedReview, body: str) -> None:
+    def update_review(self, number: int, review: PostedText, body: str) -> None:
         """Replace the text of one of the service's reviews."""
-        self._http.document("PUT", f"{self._repository}/pulls/{number}/reviews/{review.id}", {"body": body})
+        self.http.document("PUT", f"{self.repository}/pulls/{number}/reviews/{review.id}", {"body": body})
 
-    def update_comment(self, _number: int, thread: Thread, body: str) -> None:
-        """Replace the text of a thread's first comment, which the service wrote."""
-        self._http.document("PATCH", f"{self._repository}/pulls/comments/{thread.comment_id}", {"body": body})
+    def comments(self, issue: int) -> list[PostedText]:
+        """Return the comments on an issue, oldest first."""
+        return [posted_of(one) for one in self.http.pages(f"{self.repository}/issues/{issue}/comments")]
+
+    def comment(self, issue: int, body: str) -> PostedText:
+        """Comment on an issue."""
+        return posted_of(self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body}))
+
+    def update_comment(self, _issue: int, comment: PostedText, body: str) -> None:
+        """Replace the text of one of the service's comments."""
+        self.http.document("PATCH", f"{self.repository}/issues/comments/{comment.id}", {"body": body})
 
     def resolve(self, _number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a thread as resolved, or as open again."""
         self._query(_RESOLVE % ("resolve" if is_resolved else "unresolve"), {"id": thread.id})
 
-    def _is_of(self, document: Mapping[str, Any], branch: str) -> bool:
+    def is_of(self, document: Mapping[str, Any], branch: str) -> bool:
+        """Whether a pull request's head is a branch of this repository."""
         head = document.get("head") or {}
         repository = (head.get("repo") or {}).get("full_name") or ""
         return head.get("ref") == branch and repository.lower() == f"{self._owner}/{self._name}".lower()
@@ -156,7 +172,7 @@ class GitHub:
         raise ForgeError(f"pull request {number} has more than {_MOST_PAGES * 50} threads", is_final=True)
 
     def _query(self, text: str, variables: Mapping[str, Any]) -> Mapping[str, Any]:
-        found = self._http.document("POST", self._graphql, {"query": text, "variables": variables})
+        found = self.http.document("POST", self._graphql, {"query": text, "variables": variables})
         errors = found.get("errors")
         if errors:
             first = errors[0] if isinstance(errors, list) else {}
@@ -171,7 +187,12 @@ class GitHub:
         return data if isinstance(data, dict) else {}
 
 
-def _pull_request(document: Mapping[str, Any]) -> PullRequest:
+def pull_request_of(document: Mapping[str, Any]) -> PullRequest:
+    """Return a pull request from the API's answer.
+
+    Raises:
+        ForgeError: A field is missing.
+    """
     try:
         head, base = document["head"], document.get("base") or {}
         return PullRequest(
@@ -188,7 +209,7 @@ def _pull_request(document: Mapping[str, Any]) -> PullRequest:
             labels=tuple(str(one["name"]) for one in document.get("labels") or ()),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise ForgeError(f"GitHub described a pull request without {error}") from error
+        raise ForgeError(f"the code host described a pull request without {error}") from error
 
 
 def _thread(node: Mapping[str, Any]) -> Thread:
@@ -199,9 +220,9 @@ def _thread(node: Mapping[str, Any]) -> Thread:
         path=str(node.get("path") or ""),
         line=node.get("line"),
         body=str(first.get("body") or ""),
-        author=_login(first.get("author")),
+        author=login_of(first.get("author")),
         is_resolved=bool(node.get("isResolved")),
-        resolved_by=_login(node.get("resolvedBy")) or None,
+        resolved_by=login_of(node.get("resolvedBy")) or None,
     )
 
 
@@ -212,5 +233,12 @@ def _comment(comment: ReviewComment) -> dict[str, object]:
     return document
 
 
-def _login(user: object) -> str:
+def posted_of(document: Mapping[str, Any]) -> PostedText:
+    """Return a review or comment from the API's answer."""
+    text, url = str(document.get("body") or ""), document.get("html_url")
+    return PostedText(str(document.get("id")), text, login_of(document.get("user")), str(url) if url else None)
+
+
+def login_of(user: object) -> str:
+    """Return the name of an account in an answer; empty: there is none."""
     return str(user.get("login") or "") if isinstance(user, dict) else ""

@@ -9,7 +9,7 @@ from service.forge.client import (
     ForgeError,
     ForgeHttp,
     NewPullRequest,
-    PostedReview,
+    PostedText,
     PullRequest,
     ReviewComment,
     State,
@@ -34,6 +34,7 @@ class GitLab:
 
     def __init__(self, api_url: str, path: str, token: str, timeout_s: float) -> None:
         self._http = ForgeHttp("GitLab", api_url, {"PRIVATE-TOKEN": token}, timeout_s)
+        self._site = f"{api_url.rstrip('/').removesuffix('/api/v4')}/{path}"
         self._project = f"/projects/{quote(path, safe='')}"
 
     def account(self) -> str:
@@ -93,11 +94,9 @@ class GitLab:
             if state != document["state"]:
                 raise
 
-    def reviews(self, number: int) -> list[PostedReview]:
+    def reviews(self, number: int) -> list[PostedText]:
         """Return all notes on the whole merge request, except GitLab's own."""
-        found = self._http.pages(f"{self._project}/merge_requests/{number}/notes", sort="asc", order_by="created_at")
-        own = (one for one in found if not one.get("system") and one.get("type") != "DiffNote")
-        return [PostedReview(str(one["id"]), str(one.get("body") or ""), _name(one.get("author"))) for one in own]
+        return self._notes(f"merge_requests/{number}")
 
     def threads(self, number: int) -> list[Thread]:
         """Return all discussions at lines."""
@@ -128,20 +127,36 @@ class GitLab:
         if body:
             self._http.document("POST", f"{endpoint}/notes", {"body": body})
 
-    def update_review(self, number: int, review: PostedReview, body: str) -> None:
+    def update_review(self, number: int, review: PostedText, body: str) -> None:
         """Replace the text of one of the service's notes."""
         self._http.document("PUT", f"{self._project}/merge_requests/{number}/notes/{review.id}", {"body": body})
 
-    def update_comment(self, number: int, thread: Thread, body: str) -> None:
-        """Replace the text of a discussion's first note, which the service wrote."""
-        self._http.document("PUT", f"{self._discussion(number, thread)}/notes/{thread.comment_id}", {"body": body})
+    def comments(self, issue: int) -> list[PostedText]:
+        """Return the notes on an issue, oldest first, except GitLab's own."""
+        return self._notes(f"issues/{issue}")
+
+    def comment(self, issue: int, body: str) -> PostedText:
+        """Comment on an issue."""
+        where = f"issues/{issue}"
+        return self._posted(where, self._http.document("POST", f"{self._project}/{where}/notes", {"body": body}))
+
+    def update_comment(self, issue: int, comment: PostedText, body: str) -> None:
+        """Replace the text of one of the service's notes on an issue."""
+        self._http.document("PUT", f"{self._project}/issues/{issue}/notes/{comment.id}", {"body": body})
 
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a discussion as resolved, or as open again."""
-        self._http.document("PUT", self._discussion(number, thread), {"resolved": is_resolved})
+        where = f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
+        self._http.document("PUT", where, {"resolved": is_resolved})
 
-    def _discussion(self, number: int, thread: Thread) -> str:
-        return f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
+    def _notes(self, where: str) -> list[PostedText]:
+        found = self._http.pages(f"{self._project}/{where}/notes", sort="asc", order_by="created_at")
+        own = (one for one in found if not one.get("system") and one.get("type") != "DiffNote")
+        return [self._posted(where, one) for one in own]
+
+    def _posted(self, where: str, note: Mapping[str, Any]) -> PostedText:
+        url = f"{self._site}/-/{where}#note_{note.get('id')}"
+        return PostedText(str(note.get("id")), str(note.get("body") or ""), _name(note.get("author")), url)
 
 
 def _merge_request(document: Mapping[str, Any]) -> PullRequest:

@@ -1,4 +1,4 @@
-"""Handlers post a status or a pull request; each reads first what exists, so that a repetition does no harm."""
+"""Handlers post a status, pull request or comment; each reads first what exists, so that a repetition does no harm."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, harmless
+from service.forge.forgejo import Forgejo
 from service.forge.github import GitHub
 from service.forge.gitlab import GitLab
-from service.forge.review_text import inert
+from service.forge.review_text import in_code, inert
 from service.store.postings import POSTED, Posted, Posting, SameChange
 from service.store.runs import Run
-from service.store.turns import Turn
+from service.store.turns import NEEDS_ANSWER, Turn
 from service.text import one_line
 
 Forge = GitHub | GitLab
-FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab}
+FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab, "forgejo": Forgejo}
 """By the platform's name."""
 _LONGEST_TITLE: Final = 120
 _LONGEST_SUMMARY: Final = 8000
@@ -47,6 +48,8 @@ class Subject:
     """Other runs' pull requests with the same change."""
     linked: Posting | None = None
     """The posting of the run's pull request, if there is one."""
+    issue: int | None = None
+    """The number of the issue that the run is from, if it is from one."""
 
     @property
     def turn(self) -> Turn:
@@ -55,8 +58,13 @@ class Subject:
 
     @property
     def mark(self) -> str:
-        """The line by which a pull request of this run is recognized."""
+        """The line by which a pull request or comment of this run is recognized."""
         return f"<!-- runwarden {self.run.id} -->"
+
+    @property
+    def named_run(self) -> str:
+        """The run's id, with a link to its page if there is one."""
+        return f"[{self.run.id}]({self.run_url})" if self.run_url else f"`{self.run.id}`"
 
     def shown(self, text: str | None, limit: int) -> str:
         """Return text from outside as Markdown that only shows it, at most twice as long as the limit."""
@@ -68,6 +76,16 @@ class Subject:
         """Return the first line of text from outside, harmless to the forge."""
         return harmless(one_line(self.mask(text or "").strip().partition("\n")[0]), limit)
 
+
+_STANDINGS: Final = {
+    None: "is at work",
+    "completed": "is done",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    NEEDS_ANSWER: "needs an answer: continue the run with it",
+}
+"""By the outcome of the turn."""
+_FORBIDDEN: Final = frozenset({403, 404})
 
 Handler = Callable[[Forge, Subject], Posted]
 
@@ -108,6 +126,39 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
     return Posted(current.url)
 
 
+def post_comment(forge: Forge, subject: Subject) -> Posted:
+    """Comment on the issue that a run is from how the run stands, or bring that comment up to date."""
+    turn, issue = subject.turn, int(subject.posting.wanted["issue"])
+    text = (turn.failure or turn.summary or turn.reason) if turn.outcome else None
+    parts = [subject.mark, f"{in_code(subject.run.agent)} {_STANDINGS[turn.outcome]}."]
+    parts.append(subject.shown(text, _LONGEST_SUMMARY))
+    if subject.linked is not None and subject.linked.url:
+        parts.append(f"Pull request: {subject.linked.url}")
+    body = "\n\n".join(filter(None, [*parts, f"Run {subject.named_run}, turn {turn.number}."]))
+    account = own_account(forge)
+    ours = (one for one in forge.comments(issue) if subject.mark in one.body)
+    found = next((one for one in ours if account in {None, one.author.lower()}), None)
+    if found is None:
+        found = forge.comment(issue, body)
+    elif found.body.replace("\r", "").strip() != body:
+        forge.update_comment(issue, found, body)
+    return Posted(found.url)
+
+
+def own_account(forge: Forge) -> str | None:
+    """Return the name of the token's account in lower case; None: it may not ask, and only marks identify its texts.
+
+    Raises:
+        ForgeError: The forge cannot be asked now.
+    """
+    try:
+        return forge.account().lower()
+    except ForgeError as error:
+        if error.status not in _FORBIDDEN:
+            raise
+        return None
+
+
 def _with_same_change(forge: Forge, same: Sequence[SameChange]) -> Posted | None:
     """Return the link to an open pull request that holds the same change; None: there is none."""
     for one in same:
@@ -135,20 +186,20 @@ def _proposal(subject: Subject) -> NewPullRequest:
 
 
 def _part(subject: Subject) -> str:
-    run = subject.run
-    named = f"[{run.id}]({subject.run_url})" if subject.run_url else f"`{run.id}`"
+    run, named = subject.run, subject.named_run
     latest = subject.turns[-_MOST_TURNS:]
     asked = []
     for one in latest:
         # Indented by the number's width: otherwise the item would end, and with it a block that keeps text inert.
         number = f"{one.number}. "
-        text = subject.shown(one.instructions, _LONGEST_INSTRUCTIONS).strip()
+        text = subject.shown(one.own_instructions, _LONGEST_INSTRUCTIONS).strip()
         asked.append(f"{number}{text}".replace("\n", "\n" + " " * len(number)))
     while sum(map(len, asked)) > _LONGEST_LIST:
         del asked[0]
     parts = [
         subject.mark,
         subject.shown(subject.turn.summary, _LONGEST_SUMMARY),
+        None if subject.issue is None else f"Closes #{subject.issue}",
         "#### Instructions",
         "\n".join(asked),
         f"Made by the agent `{run.agent}` in the run {named}. Review it as any other change: an agent can be misled.",

@@ -8,9 +8,9 @@ from typing import Final
 from service.clock import SECOND_MICROS, Clock
 from service.execution.secrets import Secrets, of_environment
 from service.forge.client import ForgeError
-from service.forge.handlers import FORGES, Forge, Handler, Subject, post_pull_request, post_status
+from service.forge.handlers import FORGES, Forge, Handler, Subject, post_comment, post_pull_request, post_status
 from service.forge.review import post_review
-from service.hosts.tokens import TokenError, token_of
+from service.hosts.tokens import TokenError, rotated, token_of
 from service.reference import location
 from service.settings import ForgeSettings
 from service.store import agents, hosts, postings, repositories, runs, turns
@@ -24,6 +24,7 @@ _HANDLERS: Final[Mapping[str, Handler]] = {
     "pull_request": post_pull_request,
     "review": post_review,
     "status": post_status,
+    "comment": post_comment,
 }
 _LONGEST_WAIT_S: Final = 900.0
 _logger = logging.getLogger(__name__)
@@ -58,9 +59,10 @@ class Poster:
             names += () if agent is None else agent.secret_names
             url = self._settings.run_url
             shown = None if url is None else url.replace("{run_id}", run.id)
-            linked = next((one for one in requested if one.kind == "pull_request"), None)
-            mask = Secrets(of_environment(names)).mask
-            subject = Subject(posting, run, of_run, default, shown, mask, same, linked)
+            by_kind = {one.kind: one for one in requested if one.kind != "status"}
+            issue = by_kind["comment"].wanted["issue"] if "comment" in by_kind else None
+            mask = Secrets(of_environment(names) | rotated(connected)).mask
+            subject = Subject(posting, run, of_run, default, shown, mask, same, by_kind.get("pull_request"), issue)
             try:
                 posted = _HANDLERS[posting.kind](forge_of(connected, run, self._settings.timeout_s), subject)
             except ForgeError as error:

@@ -11,15 +11,14 @@ from typing import Final
 
 from service.findings.document import IdentifiedFinding
 from service.forge import review_text
-from service.forge.client import ForgeError, PostedReview, PullRequest, ReviewComment
-from service.forge.handlers import Forge, Subject
+from service.forge.client import ForgeError, PostedText, PullRequest, ReviewComment
+from service.forge.handlers import Forge, Subject, own_account
 from service.forge.review_text import Marks
 from service.store.postings import POSTED, Posted
 from service.store.runs import Run
 
 _MOST_COMMENTS: Final = 50
 """The most comments that one push adds; further findings are listed in the review's text."""
-_FORBIDDEN: Final = frozenset({403, 404})
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _PATIENCE: Final = 6
@@ -57,9 +56,8 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
         if posting.attempts > _PATIENCE:
             return Posted(current.url, text)
         raise ForgeError(text, status=_CONFLICT)
-    named = f"[{run.id}]({subject.run_url})" if subject.run_url else f"`{run.id}`"
     found = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
-    report = Report(run.agent, commit, found, f"Run {named}, turn {posting.number}.")
+    report = Report(run.agent, commit, found, f"Run {subject.named_run}, turn {posting.number}.")
     bring_up_to_date(forge, current.number, report, is_lasting=posting.attempts >= _MOST_FAULTS)
     return Posted(current.url)
 
@@ -98,17 +96,11 @@ class _Update:
         self._number = number
         self._report = report
         self._marks = Marks(report.agent)
-        self._account: str | None = None
-        try:
-            self._account = forge.account().lower()
-        except ForgeError as error:
-            # A token that may not ask for its account: only marks identify the service's comments.
-            if error.status not in _FORBIDDEN:
-                raise
+        self._account = own_account(forge)
         found = ((self._marks.id_of(thread.body), thread) for thread in forge.threads(number))
         # A crash of the forge may have doubled a thread; the first one counts.
         self._threads = {key: one for key, one in reversed([*found]) if key is not None and self._is_ours(one.author)}
-        self._review: PostedReview | None = None
+        self._review: PostedText | None = None
         self._memory = dict[str, set[str]]()
         for review in forge.reviews(number):
             memory = self._marks.memory_of(review.body)

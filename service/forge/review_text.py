@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 from service.findings.document import SEVERITIES, IdentifiedFinding
-from service.text import printable
+from service.text import fence_of, printable
 
 MARK: Final = "<!-- runwarden:"
 """The beginning of a mark; text from outside cannot hold one where marks are read."""
@@ -18,7 +18,6 @@ _CODE: Final = re.compile(r"(?<!`)(`+)(?!`)([^\n|]+?)(?<!`)\1(?!`)")
 _SPECIAL: Final = re.compile(r"[\\\[`$~]")
 _MENTION: Final = re.compile(r"@(?=\w)|#(?=\d)|(?<!\w)!(?=\d)")
 _COMMAND: Final = re.compile(r"(?m)^([ \t]*(?:>[ \t]*)*)/(?=\w)")
-_SHORTEST: Final = "```"
 _LONGEST_LIST: Final = 30_000
 """The characters of the list; GitHub accepts 65,536 for the whole text, with the data in its mark."""
 _REMEMBERED: Final = 500
@@ -55,16 +54,16 @@ def _escaped(text: str) -> str:
 
 def fenced(text: str, kind: str = "") -> str:
     """Return a block of code that its content cannot end."""
-    if _SHORTEST in text and (disarmed := _disarmed(text)) != text:
+    if "```" in text and (disarmed := _disarmed(text)) != text:
         # GitLab ends the block at a shorter fence and obeys what follows: the text is changed, so it is no suggestion.
         text, kind = disarmed, ""
-    fence = "`" * max(len(_SHORTEST), 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    fence = fence_of(text)
     return f"{fence}{kind}\n{text}\n{fence}"
 
 
 def in_code(text: str) -> str:
     """Return text from outside as code within a line."""
-    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    fence = fence_of(text, least=1)
     padding = " " if text[:1] in "` " or text[-1:] in "` " else ""
     return f"{fence}{padding}{text}{padding}{fence}"
 

@@ -15,13 +15,11 @@ from typing import Final
 from service.execution.git import GitCommandError, GitRunner
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import HostLogin, TokenError, token_of
+from service.reference import PLATFORMS
 from service.settings import ProbingSettings
 from service.store.hosts import Host
 from service.store.repositories import Repository
 
-_GITHUB_LIMITS: Final = "/rate_limit"
-_GITHUB_VERSIONS: Final = "/versions"
-_GITLAB_VERSION: Final = "/version"
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
@@ -60,13 +58,10 @@ def probe_api(host: Host, settings: ProbingSettings) -> HostState:
     try:
         token = token_of(host)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        if host.platform == "gitlab":
-            answer = ask(base + _GITLAB_VERSION, settings.timeout_s, headers=headers)
-        else:
-            answer = ask(base + _GITHUB_LIMITS, settings.timeout_s, headers=headers)
-            if answer.status == _NOT_FOUND:
-                # A GitHub Enterprise Server without rate limits has no page for them, but it has one with its versions.
-                answer = ask(base + _GITHUB_VERSIONS, settings.timeout_s, headers=headers)
+        first, *others = PLATFORMS[host.platform].probes
+        answer = ask(base + first, settings.timeout_s, headers=headers)
+        for path in others if answer.status == _NOT_FOUND else ():
+            answer = ask(base + path, settings.timeout_s, headers=headers)
     except TokenError as error:
         return HostState("unreachable" if error.is_away else "unauthorized", str(error))
     except HostUnreachableError as error:

@@ -21,6 +21,10 @@ class HostUnreachableError(ServiceError):
     """The host gave no usable answer in time; the text says what happened."""
 
 
+class AnswerTooLargeError(HostUnreachableError):
+    """The host's answer is larger than the caller accepts."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostResponse:
     """A host's answer."""
@@ -30,6 +34,7 @@ class HostResponse:
     """Names in lower case."""
     body: Any
     """The JSON document; None when the body was not JSON."""
+    raw: bytes
     took_s: float
 
 
@@ -70,7 +75,7 @@ def ask(
                 response = connection.getresponse()
                 raw = response.read(largest + 1)
             if len(raw) > largest:
-                raise ValueError("the answer is too large")
+                raise AnswerTooLargeError(f"{without_login(url.partition('?')[0])}: the answer is too large")
             if response.length:
                 # read() with a limit does not check that the announced length arrived.
                 raise http.client.IncompleteRead(raw, response.length)
@@ -88,7 +93,7 @@ def ask(
         document = json.loads(raw)
     except (ValueError, RecursionError):
         document = None
-    return HostResponse(response.status, got, document, time.monotonic() - started)
+    return HostResponse(response.status, got, document, raw, time.monotonic() - started)
 
 
 def _connection(scheme: str, host: network.Host, port: int | None) -> http.client.HTTPConnection:

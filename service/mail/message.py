@@ -12,13 +12,14 @@ from service.clock import EPOCH
 from service.errors import ServiceError
 from service.store.invitations import Invitation
 from service.store.organizations import Organization
+from service.store.sessions import TASKS
 from service.text import one_line
 
 _TEXT = """\
 Hello,
 
-{parent} created the organization "{name}" for you on the code-review agent service and
-invites you to administer it.
+{parent} invites you to {task} the organization "{name}" on the
+code-review agent service.
 
   Organization   {name} ({slug})
   Identifier     {id}
@@ -45,8 +46,7 @@ _HTML = """\
 <!doctype html>
 <html lang="en"><body style="font:16px/1.5 sans-serif">
 <p>Hello,</p>
-<p><b>{parent}</b> created the organization <b>{name}</b> for you on the code-review agent service
-and invites you to administer it.</p>
+<p><b>{parent}</b> invites you to {task} the organization <b>{name}</b> on the code-review agent service.</p>
 <p><a href="{link}">Accept the invitation</a>, which shows you your first API token.
 The link is for you alone, until {expires}.</p>
 <p>Or enter this code there: <code>{code}</code></p>
@@ -99,7 +99,7 @@ def invitation_message(
     parent: Organization | None,
     page_url: str | None = None,
 ) -> MailMessage:
-    """Compose the mail that invites an administrator; `sender` is an address, with or without a name.
+    """Compose the mail that invites a member; `sender` is an address, with or without a name.
 
     `page_url`: the address of the page that accepts it; None: the operator does.
     """
@@ -111,25 +111,26 @@ def invitation_message(
         recipient = invitation.email
     address = parseaddr(sender)[1]
     name = one_line(organization.name)
+    facts = {
+        "parent": one_line(parent.name if parent else _OPERATOR),
+        "name": name,
+        "task": TASKS[invitation.role],
+        "slug": organization.slug,
+        "id": organization.id,
+        "expires": f"{expires:%d %B %Y, %H:%M} UTC",
+        "code": code,
+    }
     # Seven bits, because not every server on the way accepts eight.
     message = EmailMessage(policy=(SMTP if recipient.isascii() else SMTPUTF8).clone(cte_type="7bit"))
     message["From"] = sender
     message["To"] = recipient
-    message["Subject"] = f"You are invited to administer {name}"
+    message["Subject"] = f"You are invited to {facts['task']} {name}"
     message["Date"] = formatdate(usegmt=True)
     # The id is the same for each attempt, so that a duplicate is recognized.
     message["Message-ID"] = f"<{invitation.id}@{address.rpartition('@')[2]}>"
     message["Expires"] = format_datetime(expires, usegmt=True)
     message["X-Runwarden-Organization"] = organization.id
     link = None if page_url is None else f"{page_url}/invitation?code={code}"
-    facts = {
-        "parent": one_line(parent.name if parent else _OPERATOR),
-        "name": name,
-        "slug": organization.slug,
-        "id": organization.id,
-        "expires": f"{expires:%d %B %Y, %H:%M} UTC",
-        "code": code,
-    }
     message.set_content(_TEXT.format(way=_WAY.format(link=link) if link else _OTHER_WAY, **facts))
     if link:
         shown = {key: html.escape(value) for key, value in facts.items()}

@@ -7,12 +7,12 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from service.api.auth import Caller
+from service.api.auth import READ, Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
 from service.page.site import leads_to, page
 from service.page.visitor import COOKIE, Anybody, AnyForm, Writer, local_path, open_session, origin_of
-from service.setup import SetupError, TokenEntry, make_token
+from service.setup import SetupError, welcome
 from service.store import audit, invitations, organizations, sessions, tokens
 
 ATTEMPTS_A_MINUTE: Final = 30
@@ -30,7 +30,9 @@ def enter(visitor: Anybody) -> Response:
     """Lead to the first page of the person."""
     if visitor is None:
         return leads_to("/sign-in")
-    return leads_to("/runs" if visitor.caller else "/operator")
+    if visitor.caller is None:
+        return leads_to("/operator")
+    return leads_to("/runs" if visitor.may(*READ) else "/settings")
 
 
 @router.get("/sign-in")
@@ -79,7 +81,7 @@ def _caller(request: Request, context: Context, given: str) -> Caller:
     if not owner.active:
         raise HttpError(403, "organization_inactive", f"the organization {owner.slug} is not active")
     caller = Caller(owner, token)
-    caller.require_scope("admin")
+    caller.require_scope(*READ, "settings")
     return caller
 
 
@@ -102,7 +104,7 @@ def show_invitation(context: RequestContext, code: str = "") -> Response:
 
 @router.post("/invitation")
 def accept_invitation(request: Request, context: RequestContext, form: AnyForm) -> Response:
-    """Accept an invitation: show the organization's first token, once, and sign the administrator in."""
+    """Accept an invitation: show the member's first token, once, and sign them in."""
     now = context.expiry_clock()
     with context.database.read() as connection:
         invitation = invitations.by_code(connection, form.get("code"))
@@ -114,12 +116,10 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         if owner is None or invitation is None:
             return page("invitation", status=400, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
         try:
-            entry = TokenEntry(alias="first administrator")
-            token, value = make_token(connection, owner, entry, context.clock())
-        except SetupError as error:
+            member, token, value = welcome(connection, owner, invitation, context.clock())
+        except (SetupError, sessions.LastAdminError) as error:
             # The transaction is rolled back: the invitation stays open.
-            raise HttpError(403, "no_tokens", str(error)) from error
-        member = sessions.add_member(connection, owner.id, invitation.email, now)
+            raise HttpError(403, "not_acceptable", str(error)) from error
         session = sessions.begin(connection, now, organization_id=owner.id, token_id=token.id)
         who, at = f"member:{member.id}", context.clock()
         audit.record(connection, who, "invitation.accept", at, target=token.id, organization_id=owner.id)
@@ -136,7 +136,8 @@ def _invitation(context: Context, code: str) -> Response:
     is_open = is_open and invitation is not None and invitation.expires_at > context.expiry_clock()
     if code and not is_open:
         return page("invitation", status=404, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
-    return page("invitation", fault=None, invitation=invitation, owner=owner, parent=parent, code=code)
+    task = invitation and sessions.TASKS[invitation.role]
+    return page("invitation", fault=None, invitation=invitation, owner=owner, parent=parent, code=code, task=task)
 
 
 def _count_attempt(request: Request) -> None:

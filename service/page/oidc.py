@@ -126,7 +126,9 @@ def _client(request: Request, context: Context) -> tuple[Any, OidcSettings]:
     settings = context.settings.page.oidc
     if settings is None:
         raise HttpError(404, "not_found", "there is nothing here")
-    return request.app.state.oidc, settings
+    client = request.app.state.oidc
+    client.client_secret = os.environ.get(settings.client_secret_env) or client.client_secret
+    return client, settings
 
 
 def _signer(context: Context, purpose: str) -> URLSafeTimedSerializer:
@@ -144,7 +146,7 @@ def _memberships(context: Context, settings: OidcSettings, email: str) -> list[M
     with context.database.write() as connection:
         owner = None if slug is None else organizations.by_slug(connection, slug)
         if owner is not None:
-            sessions.add_member(connection, owner.id, email, context.clock())
+            sessions.add_member(connection, owner.id, email, context.clock(), settings.role)
         found = sessions.memberships(connection, [email])
         active = {one.id for one in organizations.all_of(connection) if one.active}
     return [one for one in found if one.organization_id in active]

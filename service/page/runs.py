@@ -24,8 +24,8 @@ from service.errors import first_fault
 from service.findings.document import SEVERITIES
 from service.page import text
 from service.page.site import HEADERS, between, leads_to, page
-from service.page.visitor import Anybody, Form, Member, Visitor, Writer
-from service.reference import location
+from service.page.visitor import Anybody, Form, RunReader, RunWriter, Visitor, Writer
+from service.reference import PLATFORMS, Platform, location
 from service.store import postings, repositories, runs, turn_files, turns
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import Run
@@ -80,11 +80,16 @@ class _Row:
         # A page on another port than the repository's may be anything.
         if where is None or not where.host or re.search(r"//[^/]*:\d+(/|$)", self.stored.url):
             return None
-        return f"https://{where.host}/{where.path}{'/-' if self.stored.platform == 'gitlab' else ''}"
+        return f"https://{where.host}/{where.path}{'/-' if self.platform.has_groups else ''}"
+
+    @property
+    def platform(self) -> Platform:
+        """The kind of its code host."""
+        return PLATFORMS[self.stored.platform]
 
 
 @router.get("/runs")
-def list_runs(request: Request, context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+def list_runs(request: Request, context: RequestContext, caller: RunReader, visitor: Anybody) -> Response:
     """Show the newest runs, filtered as the address says (spec 4.2); a filter that cannot be used is named."""
     filters = {name: request.query_params.get(name, "").strip() for name in _FILTERS}
     given = {name: value for name, value in filters.items() if value} | {"page_size": str(_PAGE)}
@@ -132,7 +137,7 @@ def _findings(connection: sa.Connection, turn: turns.Turn) -> str:
 @router.get("/runs/new")
 def show_new_run(
     context: RequestContext,
-    caller: Member,
+    caller: RunWriter,
     visitor: Anybody,
     agent: str = DEFAULT_NAME,
     like: str = "",
@@ -175,7 +180,7 @@ def _new_run(
 
 
 @router.post("/runs/new")
-async def start_run(context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+async def start_run(context: RequestContext, form: Writer, caller: RunWriter, visitor: Anybody) -> Response:
     """Start the chosen agent; a form that cannot be used comes back with all that was typed."""
     try:
         declared = await run_in_threadpool(_declared, context, caller, form.get("agent"))
@@ -222,7 +227,7 @@ def _value(name: str, typed: str) -> Any:
 
 
 @router.get("/runs/{run_id}")
-def show_run(run_id: str, context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+def show_run(run_id: str, context: RequestContext, caller: RunReader, visitor: Anybody) -> Response:
     """Show a run, turn by turn, with its instructions and answers."""
     return _run(run_id, context, caller, visitor)
 
@@ -251,7 +256,7 @@ def _run(
 
 
 @router.post("/runs/{run_id}/reply")
-async def reply(run_id: str, context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+async def reply(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, visitor: Anybody) -> Response:
     """Continue a run with the visitor's text (spec 4.3)."""
     run: Any = await run_in_threadpool(results.run_document, run_id, context, caller)
     words = form.get("choice") or form.fields.get(INSTRUCTIONS, "")
@@ -269,7 +274,7 @@ async def reply(run_id: str, context: RequestContext, form: Writer, caller: Memb
 
 
 @router.post("/runs/{run_id}/cancel")
-def cancel(run_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+def cancel(run_id: str, context: RequestContext, _: Writer, caller: RunWriter) -> Response:
     """Cancel a run that has not ended."""
     results.cancel_run(run_id, context, caller)
     return leads_to(f"/runs/{run_id}")
@@ -279,7 +284,7 @@ def cancel(run_id: str, context: RequestContext, _: Writer, caller: Member) -> R
 def show_changes(
     run_id: str,
     context: RequestContext,
-    caller: Member,
+    caller: RunReader,
     visitor: Anybody,
     turn: str = "",
     file: int = -1,
@@ -322,7 +327,7 @@ def show_changes(
 
 
 @router.get("/runs/{run_id}/changes.patch")
-def read_patch(run_id: str, context: RequestContext, caller: Member, turn: str = "") -> Response:
+def read_patch(run_id: str, context: RequestContext, caller: RunReader, turn: str = "") -> Response:
     """Return the change as a patch, for git apply."""
     found = (
         results.read_turn_diff(run_id, turn, context, caller)
@@ -335,7 +340,7 @@ def read_patch(run_id: str, context: RequestContext, caller: Member, turn: str =
 
 @router.get("/runs/{run_id}/log")
 def show_log(
-    run_id: str, context: RequestContext, caller: Member, visitor: Anybody, turn: str = "1", before: int = 0
+    run_id: str, context: RequestContext, caller: RunReader, visitor: Anybody, turn: str = "1", before: int = 0
 ) -> Response:
     """Show the end of a turn's log, or the part before a position in it; a live one is followed."""
     run: Any = results.run_document(run_id, context, caller)
@@ -365,7 +370,7 @@ def show_log(
 
 
 @router.get("/runs/{run_id}/log/{turn}")
-async def read_log(run_id: str, turn: str, request: Request, context: RequestContext, caller: Member) -> Response:
+async def read_log(run_id: str, turn: str, request: Request, context: RequestContext, caller: RunReader) -> Response:
     """Return a piece of the log as the API does, for the script that follows it, or all of it as text."""
     piece = await results.read_log(run_id, turn, request, context, caller)
     piece.headers.update(HEADERS)

@@ -1,26 +1,40 @@
 """An organization's settings: tokens, members, code hosts, agents, events and usage."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
+from sqlalchemy import Connection
 
 from service.api import organizations as organizations_api
 from service.api import results as results_api
 from service.api.auth import Caller
 from service.api.context import Context, RequestContext
-from service.api.errors import HttpError
+from service.api.errors import HttpError, bad_request
 from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
 from service.mail.message import checked_address
 from service.page.site import leads_to, page
-from service.page.visitor import Anybody, Form, Member, Visitor, Writer, origin_of
+from service.page.visitor import (
+    Administrator,
+    Anybody,
+    Configurer,
+    Form,
+    SettingsReader,
+    SignedIn,
+    Visitor,
+    Writer,
+    origin_of,
+)
+from service.settings import Role
 from service.setup import SetupError, TokenEntry, make_token
 from service.store import audit, events, repositories, sessions, tokens, trials, usage
+from service.store.sessions import ROLES
 from service.store.tokens import SCOPES
 from service.store.usage import UsageFilters
 from service.webhooks import addresses_of
@@ -32,13 +46,13 @@ router = APIRouter(prefix="/settings")
 
 
 @router.get("")
-def enter(_: Member) -> Response:
-    """Lead to the first of the settings."""
-    return leads_to("/settings/tokens")
+def enter(visitor: SignedIn) -> Response:
+    """Lead to the first of the settings that the visitor may see."""
+    return leads_to("/settings/tokens" if visitor.may() else "/settings/hosts")
 
 
 @router.get("/tokens")
-def show_tokens(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+def show_tokens(context: RequestContext, caller: Administrator, visitor: Anybody) -> Response:
     """Show the tokens, without their values."""
     return _tokens(context, caller, visitor)
 
@@ -63,7 +77,9 @@ def _tokens(
 
 
 @router.post("/tokens")
-def create_token(request: Request, context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+def create_token(
+    request: Request, context: RequestContext, form: Writer, caller: Administrator, visitor: Anybody
+) -> Response:
     """Create a token and show its value, which cannot be shown again (spec 5.2 to 5.5)."""
     chosen = [scope for scope in SCOPES if form.get(f"scope-{scope}")]
     typed = {"alias": form.get("alias"), "duration": form.get("duration")} | {
@@ -86,7 +102,7 @@ def create_token(request: Request, context: RequestContext, form: Writer, caller
 
 
 @router.post("/tokens/{token_id}/revoke")
-def revoke_token(token_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+def revoke_token(token_id: str, context: RequestContext, _: Writer, caller: Administrator) -> Response:
     """Revoke a token; its sessions end with it."""
     with context.database.write() as connection:
         if token_id not in {one.id for one in tokens.of(connection, caller.organization.id)}:
@@ -97,7 +113,7 @@ def revoke_token(token_id: str, context: RequestContext, _: Writer, caller: Memb
 
 
 @router.get("/members")
-def show_members(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+def show_members(context: RequestContext, caller: Administrator, visitor: Anybody) -> Response:
     """Show who may sign in with an address."""
     return _members(context, caller, visitor)
 
@@ -107,35 +123,63 @@ def _members(
 ) -> Response:
     with context.database.read() as connection:
         found = sessions.members_of(connection, caller.organization.id)
-    status = 400 if fault else 200
-    return page("members", visitor, status=status, fault=fault, members=found, own=caller.token.id, email=email)
+    own, status = caller.token.id, 400 if fault else 200
+    return page("members", visitor, status=status, fault=fault, members=found, own=own, email=email, roles=ROLES)
 
 
 @router.post("/members")
-def add_member(context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+def add_member(context: RequestContext, form: Writer, caller: Administrator, visitor: Anybody) -> Response:
     """Let a user sign in with an address."""
     try:
         email = checked_address(form.get("email"))[0]
     except ValueError as error:
         return _members(context, caller, visitor, f"the address cannot be used: {error}", form.get("email"))
-    with context.database.write() as connection:
-        made = sessions.add_member(connection, caller.organization.id, email, context.clock())
-        _record(connection, context, caller, "member.add", made.id)
+    with _members_changing(context) as connection:
+        role = _role(form)
+        made = sessions.put_member(connection, caller.organization.id, email, context.clock(), role)
+        _record(connection, context, caller, "member.add", made.id, role)
+    return leads_to("/settings/members")
+
+
+@router.post("/members/{member_id}/role")
+def change_role(member_id: str, context: RequestContext, form: Writer, caller: Administrator) -> Response:
+    """Give a member another role, which also holds in open sessions."""
+    with _members_changing(context) as connection:
+        role = _role(form)
+        if not sessions.set_role(connection, caller.organization.id, member_id, role):
+            raise HttpError(404, "member_not_found", "there is no such member")
+        _record(connection, context, caller, "member.role", member_id, role)
     return leads_to("/settings/members")
 
 
 @router.post("/members/{member_id}/remove")
-def remove_member(member_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+def remove_member(member_id: str, context: RequestContext, _: Writer, caller: Administrator) -> Response:
     """Let a user sign in no longer; open sessions are closed."""
-    with context.database.write() as connection:
+    with _members_changing(context) as connection:
         if not sessions.remove_member(connection, caller.organization.id, member_id):
             raise HttpError(404, "member_not_found", "there is no such member")
         _record(connection, context, caller, "member.remove", member_id)
     return leads_to("/settings/members")
 
 
+@contextmanager
+def _members_changing(context: Context) -> Iterator[Connection]:
+    try:
+        with context.database.write() as connection:
+            yield connection
+    except sessions.LastAdminError as error:
+        raise HttpError(409, "last_admin", str(error)) from error
+
+
+def _role(form: Form) -> Role:
+    role = form.get("role") or "admin"
+    if role not in ROLES:
+        raise bad_request("invalid_role", f"role must be one of {', '.join(ROLES)}")
+    return cast("Role", role)
+
+
 @router.get("/hosts")
-async def show_hosts(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+async def show_hosts(context: RequestContext, caller: SettingsReader, visitor: Anybody) -> Response:
     """Show the code hosts with their health (spec 4.5), and the repositories."""
     try:
         health: Any = (await organizations_api.installation_health(context, caller))["code_hosting"]
@@ -153,13 +197,13 @@ def _repositories(context: Context, caller: Caller) -> list[repositories.Reposit
 
 
 @router.get("/agents")
-def show_agents(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+def show_agents(context: RequestContext, caller: SettingsReader, visitor: Anybody) -> Response:
     """Show the agents with the inputs that they take."""
     return page("agents", visitor, agents=results_api.list_agents(context, caller)["agents"])
 
 
 @router.get("/events")
-def show_events(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+def show_events(context: RequestContext, caller: Configurer, visitor: Anybody) -> Response:
     """Show the endpoints, and the newest events with their deliveries."""
     return _events(context, caller, visitor, types=events.TYPES)
 
@@ -191,7 +235,7 @@ def _events(
 
 
 @router.post("/events/endpoints")
-async def add_endpoint(context: RequestContext, form: Writer, caller: Member, visitor: Anybody) -> Response:
+async def add_endpoint(context: RequestContext, form: Writer, caller: Configurer, visitor: Anybody) -> Response:
     """Add an endpoint and show its secret, which cannot be shown again."""
     # Its name is looked up, which may take long.
     return await context.outgoing.run(partial(_add_endpoint, context, form, caller, visitor), caller.organization.id)
@@ -210,7 +254,9 @@ def _add_endpoint(context: Context, form: Form, caller: Caller, visitor: Visitor
 
 
 @router.post("/events/endpoints/{endpoint_id}/rotate")
-def rotate_secret(endpoint_id: str, context: RequestContext, _: Writer, caller: Member, visitor: Anybody) -> Response:
+def rotate_secret(
+    endpoint_id: str, context: RequestContext, _: Writer, caller: Configurer, visitor: Anybody
+) -> Response:
     """Give an endpoint a new secret and show it; for a day the old one signs as well."""
     with context.database.write() as connection:
         old = _endpoint(connection, endpoint_id, caller)
@@ -220,7 +266,7 @@ def rotate_secret(endpoint_id: str, context: RequestContext, _: Writer, caller: 
 
 
 @router.post("/events/endpoints/{endpoint_id}/remove")
-def remove_endpoint(endpoint_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+def remove_endpoint(endpoint_id: str, context: RequestContext, _: Writer, caller: Configurer) -> Response:
     """Remove an endpoint with its events."""
     with context.database.write() as connection:
         events.remove_endpoint(connection, _endpoint(connection, endpoint_id, caller).id)
@@ -228,7 +274,7 @@ def remove_endpoint(endpoint_id: str, context: RequestContext, _: Writer, caller
     return leads_to("/settings/events")
 
 
-def _endpoint(connection: Any, endpoint_id: str, caller: Caller) -> events.Endpoint:
+def _endpoint(connection: Connection, endpoint_id: str, caller: Caller) -> events.Endpoint:
     found = events.endpoint(connection, endpoint_id, caller.organization.id)
     if found is None:
         raise HttpError(404, "endpoint_not_found", "there is no such endpoint")
@@ -236,7 +282,7 @@ def _endpoint(connection: Any, endpoint_id: str, caller: Caller) -> events.Endpo
 
 
 @router.post("/events/{event_id}/replay")
-def replay_event(event_id: str, context: RequestContext, _: Writer, caller: Member) -> Response:
+def replay_event(event_id: str, context: RequestContext, _: Writer, caller: Configurer) -> Response:
     """Deliver an event again, whatever became of it."""
     with context.database.write() as connection:
         found = events.by_id(connection, event_id, caller.organization.id)
@@ -249,7 +295,7 @@ def replay_event(event_id: str, context: RequestContext, _: Writer, caller: Memb
 
 
 @router.get("/usage")
-def show_usage(context: RequestContext, caller: Member, visitor: Anybody) -> Response:
+def show_usage(context: RequestContext, caller: SettingsReader, visitor: Anybody) -> Response:
     """Show the usage of the last thirty days, by day, agent and repository, and the trial."""
     today = context.clock() // DAY_MICROS
     days = range(today - _DAYS + 1, today + 1)
@@ -275,7 +321,7 @@ def show_usage(context: RequestContext, caller: Member, visitor: Anybody) -> Res
 
 
 def _record(
-    connection: Any, context: Context, caller: Caller, action: str, target: str, detail: str | None = None
+    connection: Connection, context: Context, caller: Caller, action: str, target: str, detail: str | None = None
 ) -> None:
     owner = caller.organization.id
     audit.record(connection, caller.actor, action, context.clock(), target=target, organization_id=owner, detail=detail)

@@ -159,8 +159,8 @@ class Doors:
     )
 
     def __init__(self, api: ASGIApp, rooms: ASGIApp) -> None:
-        self._api = api
-        self._rooms = rooms
+        self.api = api
+        self.rooms = rooms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -169,7 +169,7 @@ class Doors:
             and scope["path"].split("/", 2)[1:2]
             and (scope["path"].split("/", 2)[1] in self._ROOMS)
         )
-        await (self._rooms if is_page else self._api)(scope, receive, send)
+        await (self.rooms if is_page else self.api)(scope, receive, send)
 
 
 def _check_address(request: Request) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fastapi import Depends, Request, Response
 
-from service.api.auth import Caller
+from service.api.auth import READ, Caller, scoped
 from service.api.bodies import Reserve, read_bytes
 from service.api.context import Context, RequestContext, context_of
 from service.api.errors import HttpError, bad_request
@@ -69,6 +69,10 @@ class Visitor:
         if self.caller is None:
             return "operator"
         return self.caller.token.alias or self.caller.token.id
+
+    def may(self, *accepted: str) -> bool:
+        """Whether a page or form for these scopes is of use to the visitor; without any, for `admin`."""
+        return self.caller is not None and self.caller.has_scope(*accepted)
 
 
 def open_session(response: Response, value: str) -> Response:
@@ -133,8 +137,8 @@ def _session(context: Context, value: str, csrf: str) -> Visitor | None:
     if session.organization_id is None:
         return Visitor(session, csrf)
     if member is not None:
-        # An administrator's rights, for as long as the session lasts.
-        token = TokenRecord(member.id, member.organization_id, member.email, tokens.SCOPES, now, now + 1, None)
+        scopes = sessions.ROLES[member.role]
+        token = TokenRecord(member.id, member.organization_id, member.email, scopes, now, now + 1, None)
     if owner is None or token is None or not token.is_valid(now):
         return None
     if not owner.active:
@@ -163,20 +167,19 @@ def anybody(request: Request, context: RequestContext) -> Visitor | None:
     return _find(request, context)
 
 
-def _reader(visitor: Annotated[Visitor | None, Depends(anybody)]) -> Visitor:
+def _signed_in(visitor: Annotated[Visitor | None, Depends(anybody)]) -> Visitor:
     if visitor is None:
         raise NotSignedInError
     return visitor
 
 
-def _member(visitor: Annotated[Visitor, Depends(_reader)]) -> Caller:
+def _member(visitor: Annotated[Visitor, Depends(_signed_in)]) -> Caller:
     if visitor.caller is None:
         raise HttpError(403, "no_organization", "the operator has no organization here: sign in with a token of it")
-    visitor.caller.require_scope("admin")
     return visitor.caller
 
 
-def _operator(visitor: Annotated[Visitor, Depends(_reader)]) -> Visitor:
+def _operator(visitor: Annotated[Visitor, Depends(_signed_in)]) -> Visitor:
     if visitor.caller is not None:
         raise HttpError(404, "not_found", "there is nothing here")
     return visitor
@@ -191,9 +194,14 @@ def _writer(visitor: Annotated[Visitor | None, Depends(anybody)], form: AnyForm)
 
 
 Anybody = Annotated[Visitor | None, Depends(anybody)]
-Member = Annotated[Caller, Depends(_member)]
-"""The caller that the session represents, with the rights of a token of scope `admin`."""
+# The caller that the session represents, if it has one of the scopes.
+RunReader = Annotated[Caller, Depends(scoped(_member, *READ))]
+RunWriter = Annotated[Caller, Depends(scoped(_member, "runs:write"))]
+Configurer = Annotated[Caller, Depends(scoped(_member, "settings"))]
+SettingsReader = Annotated[Caller, Depends(scoped(_member, "settings", *READ))]
+Administrator = Annotated[Caller, Depends(scoped(_member))]
 Operator = Annotated[Visitor, Depends(_operator)]
+SignedIn = Annotated[Visitor, Depends(_signed_in)]
 Writer = Annotated[Form, Depends(_writer)]
 """A form that the signed-in person sent from a page of this session."""
 
@@ -206,7 +214,7 @@ def origin_of(request: Request) -> str:
 
 def local_path(text: str) -> str:
     """Return where a sign-in leads to: a path of this site, and nowhere else."""
-    return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/runs"
+    return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/"
 
 
 def address(path: str, /, **query: object) -> str:

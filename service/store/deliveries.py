@@ -15,13 +15,15 @@ SUPERSEDED: Final = "superseded"
 
 
 @dataclass(frozen=True, slots=True)
-class PullRequestKey:
-    """A pull request, for one of the organizations that configured its repository."""
+class SubjectKey:
+    """A pull request or an issue, for one of the organizations that configured its repository."""
 
     organization_id: str
     platform: str
     path_key: str
     number: int
+    is_issue: bool = False
+    """GitLab counts issues and merge requests separately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class DeliveryEntry:
     number: int
     head_sha: str
     cause: str
-    """A commit, a comment, or a check of a commit: a rule starts at most one run for each."""
+    """A commit, a comment, a check of a commit, or a change of an issue: a rule starts at most one run for each."""
     sender: str
     detail: str
     agent: str | None
@@ -49,11 +51,12 @@ class DeliveryEntry:
     """The run to start after approval."""
     changed_at: int
     received_at: int
+    is_issue: bool = False
 
     @property
-    def subject(self) -> PullRequestKey:
-        """The pull request that the delivery is about."""
-        return PullRequestKey(self.organization_id, self.platform, self.path_key, self.number)
+    def subject(self) -> SubjectKey:
+        """The pull request or issue that the delivery is about."""
+        return SubjectKey(self.organization_id, self.platform, self.path_key, self.number, self.is_issue)
 
 
 def is_known(connection: sa.Connection, organization_id: str, platform: str, delivery: str) -> bool:
@@ -71,26 +74,24 @@ def record(connection: sa.Connection, entry: DeliveryEntry) -> None:
     connection.execute(sa.insert(deliveries).values(asdict(entry)))
 
 
-def latest_change(connection: sa.Connection, subject: PullRequestKey) -> int:
-    """Return when the pull request last changed among the changes that started a run or wait; 0 if there is none."""
+def latest_change(connection: sa.Connection, subject: SubjectKey) -> int:
+    """Return when the latest change that started a run or waits was made; 0 if there is none."""
     has_run = deliveries.c.result.in_((STARTED, WAITING, SUPERSEDED))
     query = sa.select(sa.func.max(deliveries.c.changed_at)).where(*_about(subject), has_run)
     query = query.where(deliveries.c.event.not_in(NO_CHANGES))
     return connection.execute(query).scalar() or 0
 
 
-def started_since(
-    connection: sa.Connection, subject: PullRequestKey, since: int, *, in_repository: bool = False
-) -> int:
-    """Return how many runs were started since an instant for a pull request, or for its whole repository."""
+def started_since(connection: sa.Connection, subject: SubjectKey, since: int, *, in_repository: bool = False) -> int:
+    """Return how many runs were started since an instant for a pull request or issue, or for its whole repository."""
     about = _about(subject)[:3] if in_repository else _about(subject)
     query = sa.select(sa.func.count()).select_from(deliveries)
     recent = (deliveries.c.received_at > since, deliveries.c.result == STARTED)
     return connection.execute(query.where(*about, *recent)).scalar_one()
 
 
-def acted_on(connection: sa.Connection, subject: PullRequestKey) -> list[DeliveryEntry]:
-    """Return the decisions that started a run for a pull request, or wait to start one, newest first."""
+def acted_on(connection: sa.Connection, subject: SubjectKey) -> list[DeliveryEntry]:
+    """Return the decisions that started a run for a pull request or issue, or wait to start one, newest first."""
     return _entries(connection, *_about(subject), deliveries.c.result.in_((STARTED, WAITING)))
 
 
@@ -120,7 +121,7 @@ def remove(connection: sa.Connection, before: int) -> int:
     return connection.execute(sa.delete(deliveries).where(deliveries.c.received_at < before)).rowcount
 
 
-def _about(subject: PullRequestKey) -> list[sa.ColumnElement[bool]]:
+def _about(subject: SubjectKey) -> list[sa.ColumnElement[bool]]:
     return [deliveries.c[name] == value for name, value in asdict(subject).items()]
 
 

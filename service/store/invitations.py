@@ -1,4 +1,4 @@
-"""Invitations, each open to one administrator for 30 days, and their mails, stored until sent (spec 3, 4.1)."""
+"""Invitations, each open to one member for 30 days, and their mails, stored until sent (spec 3, 4.1)."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS
+from service.settings import Role
 from service.store import audit, events
 from service.store.schema import invitations, mails, organizations
 
@@ -22,6 +23,7 @@ class Invitation:
     id: str
     organization_id: str
     email: str
+    role: Role
     sent_at: int | None
     expires_at: int
     accepted_at: int | None
@@ -42,7 +44,7 @@ class Invitation:
         return "expired" if self.expires_at <= now else self.mail
 
 
-def invite(connection: sa.Connection, organization_id: str, email: str, now: int) -> str:
+def invite(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role = "admin") -> str:
     """Record an invitation and its mail, which the caller sends next; return the invitation's id.
 
     If the caller dies, a worker sends the mail after ten minutes.
@@ -54,6 +56,7 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
             id=invitation_id,
             organization_id=organization_id,
             email=email,
+            role=role,
             code_digest=ids.digest(code),
             expires_at=now + LIFE_MICROS,
         )
@@ -98,7 +101,7 @@ def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: in
     if old.state(now) in {"accepted", "withdrawn"}:
         return None
     withdraw(connection, old.id, now)
-    made = invite(connection, old.organization_id, old.email, now)
+    made = invite(connection, old.organization_id, old.email, now, old.role)
     for action, target in (("invitation.withdraw", old.id), ("invitation.send", made)):
         audit.record(connection, actor, action, now, target=target, organization_id=old.organization_id)
     return made

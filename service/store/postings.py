@@ -24,7 +24,7 @@ from service.store.turn_files import Key
 if TYPE_CHECKING:
     from service.store.turns import TurnOutcome
 
-Kind = Literal["pull_request", "review", "status"]
+Kind = Literal["pull_request", "review", "status", "comment"]
 WAITING: Final = "waiting"
 POSTED: Final = "posted"
 REFUSED: Final = "refused"
@@ -120,10 +120,11 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
 
     `state`: `success`, `failure` or `error`.
     """
-    run_id, _ = turn
+    run_id, number = turn
     run = runs.by_id(connection, run_id)
     agent = None if run is None else agents.by_name(connection, run.organization_id, run.agent)
     plan = None if agent is None else agent.options.on_completion
+    renew_comment(connection, run_id, now, number)
     commits = {one.subject for one in of_run(connection, run_id) if one.wanted.get("state") == "pending"}
     if plan is not None and plan.status and outcome.commit_sha:
         commits.add(outcome.commit_sha)
@@ -154,12 +155,19 @@ def at_end(connection: sa.Connection, turn: Key, outcome: "TurnOutcome", state: 
 def want(connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any], now: int, subject: str = "") -> None:
     """Request a posting, replacing an earlier request; one that is being posted is posted again afterwards."""
     run_id, number = turn
-    news = {"number": number, "wanted": wanted, "state": WAITING, "attempts": 0}
-    news |= {"wanted_at": now, "due_at": now}
     key = {"run_id": run_id, "kind": kind, "subject": subject}
-    if not insert_new(connection, postings, key | news | {"version": 1}):
-        changed = news | {"version": postings.c.version + 1, "failure": None}
-        connection.execute(sa.update(postings).where(*_is(run_id, kind, subject)).values(changed))
+    news = {"number": number, "wanted": wanted}
+    if not insert_new(connection, postings, key | news | _waiting(now) | {"version": 1}):
+        connection.execute(sa.update(postings).where(*_is(run_id, kind, subject)).values(news | _again(now)))
+
+
+def renew_comment(connection: sa.Connection, run_id: str, now: int, number: int | None = None) -> None:
+    """Post the comment on a run's issue again, since its content changed; `number`: the turn that it is about now.
+
+    A run that is not from an issue has none.
+    """
+    news = _again(now) | ({} if number is None else {"number": number})
+    connection.execute(sa.update(postings).where(*_is(run_id, "comment", "")).values(news))
 
 
 def pull_requests(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, str]:
@@ -175,8 +183,8 @@ def due_runs(connection: sa.Connection, now: int, limit: int) -> list[str]:
 
 
 def first_due(connection: sa.Connection, run_id: str, now: int) -> Posting | None:
-    """Return a run's first due posting; a pull request comes before its review, which needs it."""
-    order = [postings.c.wanted_at, postings.c.kind]
+    """Return a run's first due posting; a pull request comes before its review and the comment, which need it."""
+    order = [postings.c.wanted_at, postings.c.kind != "pull_request", postings.c.kind]
     return first(connection, Posting, postings, postings.c.run_id == run_id, *_due(now), order=order)
 
 
@@ -196,6 +204,8 @@ def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now
     connection.execute(update.values(shown | {"attempts": postings.c.attempts + 1}))
     same = update.where(postings.c.version == posting.version)
     connection.execute(same.values(state=POSTED, failure=posted.note))
+    if posting.kind == "pull_request" and posted.url != posting.url:
+        renew_comment(connection, posting.run_id, now)
     if posting.kind != "status" and posting.posted_at is None:
         # Clients that already read the run's results must notice the change.
         runs.touch(connection, posting.run_id, now)
@@ -226,6 +236,14 @@ def refused(connection: sa.Connection, limit: int) -> list[Posting]:
     """Return the latest postings that were given up."""
     order = [postings.c.wanted_at.desc()]
     return found(connection, Posting, postings, postings.c.state == REFUSED, order=order, limit=limit)
+
+
+def _waiting(now: int) -> dict[str, Any]:
+    return {"state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now}
+
+
+def _again(now: int) -> dict[str, Any]:
+    return _waiting(now) | {"version": postings.c.version + 1, "failure": None}
 
 
 def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:

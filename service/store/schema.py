@@ -148,7 +148,7 @@ invitations = _table(
     "invitations",
     *_texts("id", key=True),
     _owner(),
-    *_texts("email"),
+    *_texts("email", "role"),
     sa.Column("code_digest", sa.Text, nullable=False, unique=True),
     *_large("expires_at"),
     *_large("sent_at", "accepted_at", nullable=True),
@@ -181,7 +181,7 @@ members = _table(
     "members",
     *_texts("id", key=True),
     _owner(),
-    *_texts("email"),
+    *_texts("email", "role"),
     *_large("added_at"),
     sa.UniqueConstraint("organization_id", "email"),
     sa.Index("members_by_email", "email"),
@@ -225,10 +225,19 @@ hosts = _table(
     *_texts("token_ends", "token_told", nullable=True),
     sa.Column("token_command", _TEXTS),
     sa.Column("app", _Json(GitHubApp)),
+    sa.Column("rotate", sa.Boolean, nullable=False, default=False),
     # At the last check; NULL means never checked, or `ok`.
     *_texts("status", nullable=True),
     *_large("connected_at"),
     sa.UniqueConstraint("organization_id", "platform"),
+)
+
+host_tokens = _table(
+    "host_tokens",
+    *_texts("digest", key=True),
+    *_texts("sealed", "fault", nullable=True),
+    *_large("asked_at", nullable=True),
+    sa.Column("is_lost", sa.Boolean, nullable=False),
 )
 
 repositories = _table(
@@ -275,6 +284,9 @@ runs = _table(
     sa.Column("is_restricted", sa.Boolean),
     sa.Index("runs_newest", "organization_id", "created_at", "id"),
     sa.Index("runs_by_status", "organization_id", "status", "created_at", "id"),
+    # For the operator.
+    sa.Index("runs_newest_of_all", "created_at", "id"),
+    sa.Index("runs_of_all_by_status", "status", "created_at", "id"),
     sa.Index("runs_by_repository", "organization_id", "path_key", "created_at", "id"),
 )
 
@@ -362,6 +374,7 @@ deliveries = _table(
     *_texts("platform", "path_key", "delivery", "event", "result", "head_sha", "cause", "sender", "detail"),
     # The rule consulted, counted from 0; -1 for none.
     *_numbers("rule", "number"),
+    sa.Column("is_issue", sa.Boolean, nullable=False),
     *_texts("agent", "run_id", nullable=True),
     # The run to start after the operator's approval.
     sa.Column("request", sa.JSON(none_as_null=True)),

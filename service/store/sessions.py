@@ -1,17 +1,28 @@
 """Sessions of the web page, and the members of organizations who may sign in to it."""
 
 import secrets
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS
-from service.store.database import insert_new
+from service.errors import ServiceError
+from service.settings import Role
+from service.store.database import insert_new, one_at_a_time
 from service.store.schema import first, found, members, sessions
+from service.store.tokens import SCOPES, Scope
 
+ROLES: Final[Mapping[str, tuple[Scope, ...]]] = {
+    "viewer": ("runs:read",),
+    "developer": ("runs:read", "runs:write"),
+    "admin": SCOPES,
+}
+"""The roles of members, with their scopes."""
+TASKS: Final = {"viewer": "view", "developer": "work in", "admin": "administer"}
+"""What an invitation to a role is for."""
 IDLE_MICROS: Final = 12 * 3600 * SECOND_MICROS
 LIFE_MICROS: Final = 7 * DAY_MICROS
 _SEEN_MICROS: Final = 60 * SECOND_MICROS
@@ -37,7 +48,15 @@ class Member:
     id: str
     organization_id: str
     email: str
+    role: Role
     added_at: int
+
+
+class LastAdminError(ServiceError):
+    """Nobody would be left who may change members and tokens."""
+
+    def __init__(self) -> None:
+        super().__init__("this is the last admin: make another member an admin first")
 
 
 def begin(
@@ -99,15 +118,52 @@ def memberships(connection: sa.Connection, emails: Iterable[str]) -> list[Member
     return found(connection, Member, members, members.c.email.in_([one.lower() for one in emails]))
 
 
-def add_member(connection: sa.Connection, organization_id: str, email: str, now: int) -> Member:
-    """Return the member with an address, adding it if the organization does not have it yet."""
-    row = {"id": f"mem_{ids.ulid(now)}", "organization_id": organization_id, "email": email.lower(), "added_at": now}
-    insert_new(connection, members, row)
-    same = (members.c.organization_id == organization_id, members.c.email == email.lower())
+def add_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role = "admin") -> Member:
+    """Return the member with an address, adding it with a role if the organization does not have it yet."""
+    made = Member(f"mem_{ids.ulid(now)}", organization_id, email.lower(), role, now)
+    insert_new(connection, members, asdict(made))
+    same = (members.c.organization_id == organization_id, members.c.email == made.email)
     return found(connection, Member, members, *same)[0]
 
 
+def put_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role) -> Member:
+    """Add a member with a role, or give the one with this address that role.
+
+    Raises:
+        LastAdminError: It is the last admin, and the role is another one.
+    """
+    kept = add_member(connection, organization_id, email, now, role)
+    if kept.role != role:
+        set_role(connection, organization_id, kept.id, role)
+    return replace(kept, role=role)
+
+
+def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role) -> bool:
+    """Give a member a role, which open sessions have at once; False if there is no such member.
+
+    Raises:
+        LastAdminError: It is the last admin, and the role is another one.
+    """
+    _keep_an_admin(connection, organization_id, member_id, role)
+    same = (members.c.organization_id == organization_id, members.c.id == member_id)
+    return connection.execute(sa.update(members).where(*same).values(role=role)).rowcount > 0
+
+
 def remove_member(connection: sa.Connection, organization_id: str, member_id: str) -> bool:
-    """Remove a member and their open sessions; False if there is none."""
+    """Remove a member and their open sessions; False if there is none.
+
+    Raises:
+        LastAdminError: It is the last admin, and there are other members.
+    """
+    _keep_an_admin(connection, organization_id, member_id, None)
     same = (members.c.organization_id == organization_id, members.c.id == member_id)
     return connection.execute(sa.delete(members).where(*same)).rowcount > 0
+
+
+def _keep_an_admin(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None) -> None:
+    """Refuse a role for the last admin, or their removal (None) while there are other members."""
+    one_at_a_time(connection, "members", organization_id)
+    others = {one.id: one.role for one in members_of(connection, organization_id)}
+    was_admin = others.pop(member_id, None) == "admin"
+    if was_admin and role != "admin" and "admin" not in others.values() and (role or others):
+        raise LastAdminError

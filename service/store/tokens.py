@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, Literal, get_args
 
 import sqlalchemy as sa
 
@@ -11,7 +11,8 @@ from service import ids
 from service.clock import DAY_MICROS
 from service.store.schema import by_owner, first, found, tokens
 
-SCOPES: Final = ("admin", "organizations:create", "runs:read", "runs:write")
+Scope = Literal["admin", "organizations:create", "runs:read", "runs:write", "settings"]
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
 _USED_MICROS: Final = DAY_MICROS // 24
 

@@ -6,9 +6,11 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.store import events, postings, turn_files
+from service.clock import Clock
+from service.store import audit, events, postings, turn_files
 from service.store import runs as run_store
 from service.store.schema import UNDER_WAY, first, found, runs, turns
+from service.triggers.events import ISSUE_TEXT
 
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery started."""
@@ -66,6 +68,11 @@ class Turn:
     """The commit that an attempt pushed, or was about to push."""
     waiting_since: int | None
     """Since when its code host has not answered; None if the last attempt did not fail for that."""
+
+    @property
+    def own_instructions(self) -> str:
+        """The instructions without an issue's text, which anyone wrote, maybe for fewer readers than a commit has."""
+        return self.instructions.partition(f"\n\n{ISSUE_TEXT}\n")[0]
 
     @property
     def is_unpushed(self) -> bool:
@@ -169,6 +176,8 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     run_store.set_status(connection, run_id, "working", now)
     turn = by_number(connection, run_id, number)
     if turn is not None and turn.attempt == 1:
+        if number > 1:
+            postings.renew_comment(connection, run_id, now, number)
         _record_event(connection, "run.started", turn, {}, now)
     return turn
 
@@ -275,6 +284,13 @@ def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> boo
     query = sa.select(turns.c.number).where(turns.c.run_id == run_id, turns.c.status.notin_(run_store.FINAL))
     number = connection.execute(query).scalar()
     return number is not None and end(connection, run_id, number, TurnOutcome("failed", failure=reason), now)
+
+
+def cancel_each(connection: sa.Connection, chosen: Sequence[run_store.Run], actor: str, clock: Clock) -> list[str]:
+    """Cancel those of some runs that are active, as the operator, with entries in the audit trail; return their ids."""
+    done = [one for one in chosen if cancel(connection, one.id, f"{CANCELLED} by the operator", clock())]
+    audit.record_each(connection, actor, [("run.cancel", one.id, one.organization_id) for one in done], clock)
+    return [one.id for one in done]
 
 
 def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: int) -> int:

@@ -3,25 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Final
 
 import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS, Clock
 from service.errors import ServiceError
-from service.reference import branch_fault
+from service.reference import PLATFORMS, branch_fault
 from service.settings import Settings
-from service.store import agents, audit, deliveries, organizations, repositories, runs, turns
+from service.store import agents, audit, deliveries, organizations, postings, repositories, runs, turns
 from service.store.database import Database, one_at_a_time
-from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, PullRequestKey
+from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, SubjectKey
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
-from service.text import one_line, plural
-from service.triggers.events import CLOSED, COMMENT, FAILED, PullRequestEvent
+from service.text import fence_of, one_line, plural
+from service.triggers.events import CLOSED, COMMENT, FAILED, ISSUE, ISSUE_TEXT, PullRequestEvent
 from service.triggers.rules import TriggerRule
-
-_MARKS: Final = {"github": "#", "gitlab": "!"}
 
 
 class UnknownRepositoryError(ServiceError):
@@ -37,7 +34,7 @@ class ApprovalError(ServiceError):
 
 @dataclass(frozen=True, slots=True)
 class WebhookDelivery:
-    """An authentic delivery about a pull request."""
+    """An authentic delivery about a pull request or an issue."""
 
     platform: str
     id: str
@@ -97,7 +94,8 @@ class Receiver:
             return [DeliveryDecision("duplicate")]
         event = delivery.events.get(organization_id, delivery.event)
         delivery = replace(delivery, event=event)
-        subject = PullRequestKey(organization_id, delivery.platform, repository.path.lower(), event.number)
+        about = (repository.path.lower(), event.number, event.issue is not None)
+        subject = SubjectKey(organization_id, delivery.platform, *about)
         note = partial(self._note, connection, subject, delivery)
         if event.kind == CLOSED:
             return [note(-1, None, self._close(connection, subject, event))]
@@ -132,7 +130,7 @@ class Receiver:
     def _decide(
         self,
         connection: sa.Connection,
-        subject: PullRequestKey,
+        subject: SubjectKey,
         repository: Repository,
         index: int,
         delivery: WebhookDelivery,
@@ -142,10 +140,13 @@ class Receiver:
         now = self._clock()
         past = deliveries.acted_on(connection, subject)
         if any((one.cause, one.rule, one.agent) == (event.cause, index, rule.agent) for one in past):
-            what = {COMMENT: "comment", FAILED: "check of this commit"}.get(event.kind, "commit")
+            what = {COMMENT: "comment", FAILED: "check of this commit", ISSUE: "request"}.get(event.kind, "commit")
             return DeliveryDecision("repeated", f"{rule.agent} has had this {what} by this rule")
-        if event.kind == FAILED and (reason := self._after_itself(connection, rule, event, past)):
+        mine = [one for one in past if (one.event, one.agent) == (event.kind, rule.agent)]
+        if event.kind == FAILED and (reason := self._after_itself(connection, rule, event, mine)):
             return DeliveryDecision("own", reason)
+        if event.kind == ISSUE and turns.open_runs(connection, [one.run_id for one in mine if one.run_id]):
+            return DeliveryDecision("refused", f"{rule.agent} is at work on this issue")
         if reason := self._late(connection, subject, event, now):
             return DeliveryDecision("stale", reason)
         if refusal := _refusal(connection, subject, repository, rule, event):
@@ -159,13 +160,15 @@ class Receiver:
         request = _request(subject, repository, rule, delivery)
         if event.is_fork and rule.forks == "approve":
             return DeliveryDecision(WAITING, "the head is in a fork", request=request)
-        return _start(connection, request, self._settings.limits.active_runs, now)
+        decision = _start(connection, request, self._settings.limits.active_runs, now)
+        if decision.run_id and event.issue is not None:
+            postings.want(connection, (decision.run_id, 1), "comment", {"issue": event.number}, now)
+        return decision
 
     def _after_itself(
-        self, connection: sa.Connection, rule: TriggerRule, event: PullRequestEvent, past: Sequence[DeliveryEntry]
+        self, connection: sa.Connection, rule: TriggerRule, event: PullRequestEvent, mine: Sequence[DeliveryEntry]
     ) -> str | None:
         """Return why a failed check starts no agent, which works on it or made the commit; None: it may start."""
-        mine = [one for one in past if (one.event, one.agent) == (FAILED, rule.agent)]
         here = [one.run_id for one in mine if one.run_id and one.head_sha == event.head_sha]
         if turns.open_runs(connection, here):
             return f"{rule.agent} is at work on this commit"
@@ -174,11 +177,9 @@ class Receiver:
         used = sum(turns.is_own_commit(connection, one.head_sha) for one in mine)
         return None if used < rule.own_commits else f"the service pushed this commit (own_commits = {rule.own_commits})"
 
-    def _late(
-        self, connection: sa.Connection, subject: PullRequestKey, event: PullRequestEvent, now: int
-    ) -> str | None:
+    def _late(self, connection: sa.Connection, subject: SubjectKey, event: PullRequestEvent, now: int) -> str | None:
         """Return why a change comes too late; None: it comes in time."""
-        if event.kind != COMMENT and event.changed_at < deliveries.latest_change(connection, subject):
+        if event.kind not in {COMMENT, ISSUE} and event.changed_at < deliveries.latest_change(connection, subject):
             return "a later change came first"
         # Older decisions are deleted, so a repetition of an older delivery would not be recognized.
         kept = int(self._settings.retention.deliveries_days * DAY_MICROS)
@@ -188,10 +189,11 @@ class Receiver:
             else None
         )
 
-    def _limit(self, connection: sa.Connection, subject: PullRequestKey, now: int) -> str | None:
+    def _limit(self, connection: sa.Connection, subject: SubjectKey, now: int) -> str | None:
         settings = self._settings.triggers
         if deliveries.started_since(connection, subject, now - DAY_MICROS) >= settings.pull_request_runs_a_day:
-            return f"pull_request_runs_a_day: {plural(settings.pull_request_runs_a_day, 'run')} for one pull request"
+            what = "issue" if subject.is_issue else "pull request"
+            return f"pull_request_runs_a_day: {plural(settings.pull_request_runs_a_day, 'run')} for one {what}"
         hour_ago = now - DAY_MICROS // 24
         if (
             deliveries.started_since(connection, subject, hour_ago, in_repository=True)
@@ -200,13 +202,14 @@ class Receiver:
             return f"repository_runs_an_hour: {plural(settings.repository_runs_an_hour, 'run')} for one repository"
         return None
 
-    def _close(self, connection: sa.Connection, subject: PullRequestKey, event: PullRequestEvent) -> DeliveryDecision:
-        """Decide on a pull request that was closed or merged: its runs have nothing to work for."""
+    def _close(self, connection: sa.Connection, subject: SubjectKey, event: PullRequestEvent) -> DeliveryDecision:
+        """Decide on the end of a pull request or an issue: its runs have nothing to work for."""
         now = self._clock()
         if reason := self._late(connection, subject, event, now):
             return DeliveryDecision("stale", reason)
         past = deliveries.acted_on(connection, subject)
-        ended = self._end(connection, past, f"pull request {event.number} was closed", now)
+        what = "issue" if subject.is_issue else "pull request"
+        ended = self._end(connection, past, f"{what} {event.number} was closed", now)
         return DeliveryDecision(CLOSED, f"ended {plural(ended, 'run')}")
 
     def _end(self, connection: sa.Connection, past: Sequence[DeliveryEntry], reason: str, now: int) -> int:
@@ -226,7 +229,7 @@ class Receiver:
     def _note(
         self,
         connection: sa.Connection,
-        subject: PullRequestKey,
+        subject: SubjectKey,
         delivery: WebhookDelivery,
         index: int,
         agent: str | None,
@@ -276,7 +279,7 @@ def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str,
 
 def _refusal(
     connection: sa.Connection,
-    subject: PullRequestKey,
+    subject: SubjectKey,
     repository: Repository,
     rule: TriggerRule,
     event: PullRequestEvent,
@@ -287,7 +290,7 @@ def _refusal(
         return "the organization is not active"
     if agents.by_name(connection, subject.organization_id, rule.agent) is None:
         return f"the agent {rule.agent} is not configured"
-    if event.is_fork:
+    if event.is_fork or event.issue is not None:
         return None
     default = event.default_branch or repositories.default_branch(connection, repository.url)
     if repositories.is_protected(event.head, default, repository.protected):
@@ -295,29 +298,34 @@ def _refusal(
     return branch_fault(event.head)
 
 
-def _request(
-    subject: PullRequestKey, repository: Repository, rule: TriggerRule, delivery: WebhookDelivery
-) -> TurnRequest:
+def _request(subject: SubjectKey, repository: Repository, rule: TriggerRule, delivery: WebhookDelivery) -> TurnRequest:
     event = delivery.event
-    named = f"pull request {_MARKS[subject.platform]}{event.number}, commit {event.head_sha}"
-    about = {"number": event.number, "head": event.head, "base": event.base, "commit": event.head_sha}
-    origin: dict[str, object] = {"event": event.kind, "delivery": delivery.id} | about
+    about: dict[str, object] = {"number": event.number}
     parts = [rule.instructions]
-    inputs: dict[str, object] = {"pull_request": about}
-    if event.kind == COMMENT:
+    inputs: dict[str, object] = {}
+    if event.command:
         inputs["comment"] = {"author": event.sender, "command": event.command, "words": event.words}
         parts += [f"{event.sender} asks: {event.words}"] if event.words else []
     if event.kind == FAILED:
         inputs["check"] = {"name": event.check}
         parts.append(f"What failed: {one_line(event.check)}")
+    if event.issue is None:
+        about |= {"head": event.head, "base": event.base, "commit": event.head_sha}
+        inputs["pull_request"] = about
+        parts.append(f"(pull request {PLATFORMS[subject.platform].mark}{event.number}, commit {event.head_sha})")
+    else:
+        text = f"{event.issue.title}\n\n{event.issue.text}".strip()
+        inputs["issue"] = about | asdict(event.issue)
+        parts += [f"(issue #{event.number})", ISSUE_TEXT, f"{fence_of(text)}\n{text}\n{fence_of(text)}"]
+    origin = {"event": event.kind, "delivery": delivery.id} | about
     return TurnRequest(
         organization_id=subject.organization_id,
         agent=rule.agent,
         platform=subject.platform,
         path=repository.path,
         url=repository.url,
-        branch=event.ref.removeprefix("refs/") if event.is_fork else event.head,
-        instructions="\n\n".join([*parts, f"({named})"]),
+        branch=event.ref.removeprefix("refs/") if event.is_fork else event.head or None,
+        instructions="\n\n".join(parts),
         inputs=inputs,
         metadata={"trigger": origin},
         trace_parent=delivery.trace_parent,

@@ -1,13 +1,13 @@
-"""Rules: which changes, comments and failed checks of a pull request start which agent; without rules none does."""
+"""Rules: which changes, comments and failed checks of pull requests, and which issues, start which agent."""
 
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from service.triggers.events import COMMENT, FAILED, PullRequestEvent
+from service.triggers.events import COMMENT, FAILED, ISSUE, PullRequestEvent
 
-Kind = Literal["opened", "ready", "pushed", "reopened", "labeled", "comment", "failed"]
+Kind = Literal["opened", "ready", "pushed", "reopened", "labeled", "comment", "failed", "issue"]
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -18,12 +18,14 @@ class TriggerRule(BaseModel):
 
     agent: _Text
     instructions: Annotated[str, Field(min_length=1, max_length=20_000, pattern=r"\S")]
-    """The agent's task. Of foreign text, only a comment's words by an allowed author are added to it."""
+    """The agent's task. A comment's words by an allowed author are added to it, and an issue's text, as data."""
     on: Annotated[tuple[Kind, ...], Field(min_length=1)] = ("opened", "ready", "pushed")
     branches: Annotated[tuple[_Text, ...], Field(min_length=1)] = ("*",)
     """Patterns of the branch that the pull request is to be merged into."""
     labels: tuple[_Text, ...] = ()
-    """The pull request has one of them; without any, labels do not matter."""
+    """The pull request has one of them; without any, labels do not matter. Setting one on an issue starts it."""
+    assignees: tuple[_Text, ...] = ()
+    """Assigning one of these accounts to an issue starts it."""
     drafts: bool = False
     bots: bool = False
     """Whether changes made by bots start it, too."""
@@ -31,7 +33,7 @@ class TriggerRule(BaseModel):
     """Of heads in a fork: start nothing, wait for the operator, or start it without secrets and a way out."""
 
     authors: tuple[_Text, ...] = ()
-    """The accounts whose comments start it."""
+    """The accounts whose comments, and whose labels, assignments and mentions on issues, start it."""
     command: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,99}$")] = "review"
     """The word after the mention in a comment that starts it."""
     checks: Annotated[tuple[_Text, ...], Field(min_length=1)] = ("*",)
@@ -40,18 +42,29 @@ class TriggerRule(BaseModel):
     """How often, in one pull request, it also starts when a check of a commit by the service failed."""
 
     @model_validator(mode="after")
-    def _names_authors(self) -> Self:
-        if COMMENT in self.on and not self.authors:
-            raise ValueError('a rule on comments needs their authors, such as authors = ["dora"]')
+    def _is_complete(self) -> Self:
+        for kind, what in ((COMMENT, "comments"), (ISSUE, "issues")):
+            if kind in self.on and not self.authors:
+                raise ValueError(f'a rule on {what} needs their authors, such as authors = ["dora"]')
+        if self.assignees and ISSUE not in self.on:
+            raise ValueError('assignees need on = ["issue"]')
         return self
 
     def mismatch(self, event: PullRequestEvent) -> str | None:
         """The reason why an event starts no run by this rule; None: it starts one."""
+        by_author = event.kind in {COMMENT, ISSUE}
+        has_label = bool({*self.labels} & {*event.labels})
+        assigned = {name.lower() for name in self.assignees} & {name.lower() for name in event.assignees}
+        is_command = event.command == self.command
         reasons = (
             (event.kind not in self.on, f"not on {event.kind}"),
-            (event.kind == COMMENT and event.command != self.command, f"not for the command {event.command!r}"),
+            (event.kind == COMMENT and not is_command, f"not for the command {event.command!r}"),
             (
-                event.kind == COMMENT and event.sender.lower() not in {name.lower() for name in self.authors},
+                event.kind == ISSUE and not (has_label or assigned or is_command),
+                f"not for the command {event.command!r}" if event.command else "without its label or assignee",
+            ),
+            (
+                by_author and event.sender.lower() not in {name.lower() for name in self.authors},
                 f"{event.sender} is not among its authors",
             ),
             (
@@ -63,7 +76,7 @@ class TriggerRule(BaseModel):
                 bool(event.base) and not any(fnmatchcase(event.base, one) for one in self.branches),
                 f"not for the branch {event.base}",
             ),
-            (bool(self.labels) and not {*self.labels} & {*event.labels}, "without its label"),
+            (bool(self.labels) and not has_label and event.issue is None, "without its label"),
             (event.is_draft and not self.drafts, "a draft"),
             (event.is_bot and not self.bots, "done by a bot"),
             (event.is_fork and self.forks == "no", "the head is in a fork"),

@@ -37,15 +37,14 @@ class Cache(ThreadedStore):
     def __init__(
         self, writer: DatabaseThread, reader: DatabaseThread, *, clock: Clock, set_aside: SetAside | None
     ) -> None:
-        super().__init__(writer, reader)
-        self.clock = clock
+        super().__init__(writer, reader, clock)
         self.set_aside = set_aside
         """The unusable cache that was moved aside when this one was opened. None: there was none."""
         self.process = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         """Distinguishes this process from others with the file open."""
         self.opened = 0
         """How many files this object has opened. A place in one file's order means nothing in the next."""
-        self.following = FollowStore(writer, reader)
+        self.following = FollowStore(writer, reader, clock)
         """Followed runs, and their reported changes."""
         self.store_runs = run_writes.AnswerQueue(writer).store
         self._begin()

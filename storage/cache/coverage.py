@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
-from storage.database import immediate, snapshot
+from storage.database import snapshot
 from storage.records import CLOCK_STEP, Coverage, CoverageRange
 from storage.records.coverage import BackfillProgress, ListPlace
 from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
@@ -42,20 +42,19 @@ def record_walk(
         is_odd: The list is out of order.
         ended: The list was read to its end.
     """
-    with immediate(connection):
-        if found is not None:
-            _extend(connection, to_sortable_us(found.start), to_sortable_us(found.end), to_us(as_of))
-        if found is not None or ended:
-            connection.execute("DELETE FROM places WHERE bottom_us = ?", (NO_TIME_US,))
-        if token is not None:
-            _leave(connection, to_sortable_us(found.start if found else None), token, total)
-        if is_odd != is_disordered(connection):
-            if is_odd:
-                note(connection, "out_of_order", 1)
-            else:
-                connection.execute("DELETE FROM notes WHERE name = 'out_of_order'")
-        last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
-        note(connection, "walked", last[0] if last else 0)
+    if found is not None:
+        _extend(connection, to_sortable_us(found.start), to_sortable_us(found.end), to_us(as_of))
+    if found is not None or ended:
+        connection.execute("DELETE FROM places WHERE bottom_us = ?", (NO_TIME_US,))
+    if token is not None:
+        _leave(connection, to_sortable_us(found.start if found else None), token, total)
+    if is_odd != is_disordered(connection):
+        if is_odd:
+            note(connection, "out_of_order", 1)
+        else:
+            connection.execute("DELETE FROM notes WHERE name = 'out_of_order'")
+    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
+    note(connection, "walked", last[0] if last else 0)
 
 
 def unwalked(connection: sqlite3.Connection, run_ids: Collection[str]) -> set[str]:
@@ -90,9 +89,8 @@ def extend(
     """
     if to_sortable_us(start) > to_sortable_us(end):
         raise ValueError(f"A range cannot start at {start} and end before it, at {end}.")
-    with immediate(connection):
-        _extend(connection, to_sortable_us(start), to_sortable_us(end), to_sortable_us(as_of))
-        return _coverage(connection)
+    _extend(connection, to_sortable_us(start), to_sortable_us(end), to_sortable_us(as_of))
+    return _coverage(connection)
 
 
 def _extend(connection: sqlite3.Connection, start_us: int, end_us: int, as_of_us: int) -> None:
@@ -122,24 +120,22 @@ def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
     before = noted(connection, "clock_ahead_us")
     if before is not None and abs(ahead_us - before) <= step_us:
         return False
-    with immediate(connection):
-        note(connection, "clock_ahead_us", ahead_us)
-        newest = connection.execute("SELECT as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
-        if before is None or ahead_us > before or newest is None:
-            return False
-        # Times from before the clock was set back order nothing.
-        connection.execute("DELETE FROM written")
-        present_us = newest[0] + ahead_us - step_us
-        connection.execute("DELETE FROM coverage WHERE start_us > ?", (present_us,))
-        connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (present_us,))
+    note(connection, "clock_ahead_us", ahead_us)
+    newest = connection.execute("SELECT as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
+    if before is None or ahead_us > before or newest is None:
+        return False
+    # Times from before the clock was set back order nothing.
+    connection.execute("DELETE FROM written")
+    present_us = newest[0] + ahead_us - step_us
+    connection.execute("DELETE FROM coverage WHERE start_us > ?", (present_us,))
+    connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (present_us,))
     return True
 
 
 def forget(connection: sqlite3.Connection) -> None:
     """Withdraw all claims: the service shows another history."""
-    with immediate(connection):
-        connection.execute("DELETE FROM coverage")
-        connection.execute("DELETE FROM places")
+    connection.execute("DELETE FROM coverage")
+    connection.execute("DELETE FROM places")
 
 
 def coverage(connection: sqlite3.Connection) -> Coverage:
@@ -201,10 +197,9 @@ def leave_place(
 
     No bottom: the list's order proves nothing.
     """
-    with immediate(connection):
-        connection.execute("DELETE FROM places WHERE bottom_us = ?", (to_sortable_us(bottom),))
-        if token is not None:
-            _leave(connection, to_sortable_us(bottom), token, total)
+    connection.execute("DELETE FROM places WHERE bottom_us = ?", (to_sortable_us(bottom),))
+    if token is not None:
+        _leave(connection, to_sortable_us(bottom), token, total)
 
 
 def _leave(connection: sqlite3.Connection, bottom_us: int, token: str, total: int | None) -> None:
@@ -223,8 +218,7 @@ def _leave(connection: sqlite3.Connection, bottom_us: int, token: str, total: in
 
 def note_no_results(connection: sqlite3.Connection, at: datetime) -> None:
     """Remember that the service offers no results (docs/dev/api.md)."""
-    with immediate(connection):
-        note(connection, "no_results_us", to_us(at))
+    note(connection, "no_results_us", to_us(at))
 
 
 def has_no_results(connection: sqlite3.Connection, now: datetime) -> bool:
@@ -259,19 +253,17 @@ def is_backfill_paused(connection: sqlite3.Connection) -> bool:
 
 def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:
     """Pause the backfill of all processes, or resume it."""
-    with immediate(connection):
-        note(connection, "is_backfill_paused", int(paused))
+    note(connection, "is_backfill_paused", int(paused))
 
 
 def store_progress(connection: sqlite3.Connection, progress: BackfillProgress, at: datetime) -> None:
     """Store the backfill's progress for other processes."""
     until_us = None if progress.until is None else to_us(progress.until)
     how_far = (progress.phase, progress.done_runs, progress.estimated_runs, progress.seconds_left)
-    with immediate(connection):
-        connection.execute(
-            "INSERT OR REPLACE INTO backfill_progress VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
-            (*how_far, until_us, progress.why, to_us(at)),
-        )
+    connection.execute(
+        "INSERT OR REPLACE INTO backfill_progress VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+        (*how_far, until_us, progress.why, to_us(at)),
+    )
 
 
 def backfill_progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress | None:

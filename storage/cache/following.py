@@ -9,7 +9,7 @@ from storage.cache.polls import run_clock_ahead
 from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
-from storage.database import immediate, snapshot
+from storage.database import snapshot
 from storage.records.following import (
     PinnedRun,
     StatusChange,
@@ -29,43 +29,40 @@ _RUN: Final = "r.run_id, r.repository, r.branch"
 _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
 
 
-def _pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
+def pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
     """Follow a run until it ends; nothing changes if it is followed already."""
     at_us = to_us(at)
-    with immediate(connection):
-        # A followed run is shown with the figures of its repository.
-        make_index(connection, "repository")
-        connection.execute(
-            "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(run_id), at_us)
-        )
-        connection.execute(
-            "DELETE FROM pins WHERE pinned_us < :before AND run_id IN"
-            " (SELECT run_id FROM runs WHERE is_final AND updated_us < :before)",
-            {"before": at_us - PIN_KEPT // timedelta(microseconds=1)},
-        )
-        connection.execute(
-            "DELETE FROM pins WHERE run_id NOT IN (SELECT run_id FROM pins ORDER BY pinned_us DESC LIMIT ?)", (PIN_CAP,)
-        )
+    # A followed run is shown with the figures of its repository.
+    make_index(connection, "repository")
+    connection.execute(
+        "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(run_id), at_us)
+    )
+    connection.execute(
+        "DELETE FROM pins WHERE pinned_us < :before AND run_id IN"
+        " (SELECT run_id FROM runs WHERE is_final AND updated_us < :before)",
+        {"before": at_us - PIN_KEPT // timedelta(microseconds=1)},
+    )
+    connection.execute(
+        "DELETE FROM pins WHERE run_id NOT IN (SELECT run_id FROM pins ORDER BY pinned_us DESC LIMIT ?)", (PIN_CAP,)
+    )
 
 
-def _unpin(connection: sqlite3.Connection, run_id: str) -> bool:
+def unpin(connection: sqlite3.Connection, run_id: str) -> bool:
     """Unfollow a run; return whether it was followed."""
-    with immediate(connection):
-        gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
+    gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
     return gone.rowcount > 0
 
 
-def _unpin_ended(connection: sqlite3.Connection) -> int:
+def unpin_ended(connection: sqlite3.Connection) -> int:
     """Unfollow runs that have ended or are gone; return their number."""
-    with immediate(connection):
-        gone = connection.execute(
-            "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
-            " AND NOT r.is_final AND r.presence <> 'lost')"
-        )
+    gone = connection.execute(
+        "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
+        " AND NOT r.is_final AND r.presence <> 'lost')"
+    )
     return gone.rowcount
 
 
-def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
+def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     """The followed runs: active ones first, each group by when it was followed."""
     with snapshot(connection):
         pins = connection.execute(
@@ -82,7 +79,7 @@ def _pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     return tuple(sorted(runs, key=lambda pinned: pinned.row is None or pinned.row.is_final))
 
 
-def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
+def saved_watermark(connection: sqlite3.Connection) -> Watermark:
     """The stored watermark; without one, everything held now counts as reported."""
     with snapshot(connection):
         kept = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
@@ -92,19 +89,18 @@ def _saved_watermark(connection: sqlite3.Connection) -> Watermark:
         return Watermark(transition, run, from_us(kept_us))
 
 
-def _save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:
+def save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:
     """Store the watermark for the next report, of any process; it never goes back."""
-    with immediate(connection):
-        connection.execute(
-            "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
-            " transition_id = max(transition_id, excluded.transition_id), run = max(run, excluded.run),"
-            " kept_us = max(kept_us, excluded.kept_us)"
-            " WHERE excluded.transition_id > transition_id OR excluded.run > mark.run",
-            (here.transition, here.run, to_us(at)),
-        )
+    connection.execute(
+        "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
+        " transition_id = max(transition_id, excluded.transition_id), run = max(run, excluded.run),"
+        " kept_us = max(kept_us, excluded.kept_us)"
+        " WHERE excluded.transition_id > transition_id OR excluded.run > mark.run",
+        (here.transition, here.run, to_us(at)),
+    )
 
 
-def _changes(
+def changes(
     connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = CHANGES_CAP
 ) -> StatusChanges:
     """Changes of status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
@@ -132,7 +128,7 @@ def _changes(
     return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here)
 
 
-def _newest_creation(connection: sqlite3.Connection) -> datetime | None:
+def newest_creation(connection: sqlite3.Connection) -> datetime | None:
     """The creation of the newest run, by the service's clock; None: no run with a time was ever held."""
     (newest_us,) = connection.execute("SELECT max(newest_us) FROM repositories").fetchone()
     return None if newest_us in {None, NO_TIME_US} else from_us(newest_us)
@@ -147,13 +143,13 @@ def _watermark(connection: sqlite3.Connection) -> Watermark:
 class FollowStore(ThreadedStore):
     """Pins and the watermark, in the cache's file; every method may raise `StorageError`."""
 
-    pin = writes(_pin)
-    unpin = writes(_unpin)
-    unpin_ended = writes(_unpin_ended)
-    pins = reads(_pins)
-    watermark = reads(_saved_watermark)
-    save_watermark = writes(_save_watermark)
-    changes = reads(_changes)
-    newest_creation = reads(_newest_creation)
+    pin = writes(pin)
+    unpin = writes(unpin)
+    unpin_ended = writes(unpin_ended)
+    pins = reads(pins)
+    watermark = reads(saved_watermark)
+    save_watermark = writes(save_watermark)
+    changes = reads(changes)
+    newest_creation = reads(newest_creation)
     past_stuck = reads(stuck.past_stuck)
     stuck_runs = reads(stuck.stuck_runs)

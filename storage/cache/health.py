@@ -6,7 +6,6 @@ from typing import Final
 
 from msgspec.structs import asdict
 
-from storage.database import immediate
 from storage.records import HealthChange, HealthReport, PlatformHealth
 from storage.records.health import HealthSpan
 from storage.values import from_us, sqlite_text, sqlite_text_or_none, to_us
@@ -35,28 +34,27 @@ def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) ->
     A platform that the report omits is no longer connected: a change to None.
     """
     at_us = to_us(at)
-    with immediate(connection):
-        before = dict(connection.execute("SELECT platform, status FROM platforms WHERE connected").fetchall())
-        for sample in report.samples:
-            # Host and group may be missing.
-            texts = {name: sqlite_text_or_none(value) for name, value in asdict(sample).items()}
-            connection.execute(_KEEP, {**texts, "at_us": at_us})
-            _extend_span(connection, sqlite_text(sample.platform), sqlite_text(sample.status), at_us)
-        after = {sqlite_text(sample.platform): sqlite_text(sample.status) for sample in report.samples}
-        for platform in before.keys() - after.keys():
-            connection.execute(
-                "UPDATE platforms SET connected = 0, since_us = ?, checked_us = ? WHERE platform = ?",
-                (at_us, at_us, platform),
-            )
-        changes = tuple(
-            HealthChange(platform, before.get(platform), after.get(platform), from_us(at_us))
-            for platform in sorted(before.keys() | after.keys())
-            if before.get(platform) != after.get(platform)
+    before = dict(connection.execute("SELECT platform, status FROM platforms WHERE connected").fetchall())
+    for sample in report.samples:
+        # Host and group may be missing.
+        texts = {name: sqlite_text_or_none(value) for name, value in asdict(sample).items()}
+        connection.execute(_KEEP, {**texts, "at_us": at_us})
+        _extend_span(connection, sqlite_text(sample.platform), sqlite_text(sample.status), at_us)
+    after = {sqlite_text(sample.platform): sqlite_text(sample.status) for sample in report.samples}
+    for platform in before.keys() - after.keys():
+        connection.execute(
+            "UPDATE platforms SET connected = 0, since_us = ?, checked_us = ? WHERE platform = ?",
+            (at_us, at_us, platform),
         )
-        if changes:
-            # In whole days, so that the start of a very long incident moves once a day, not with every sample.
-            before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
-            connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))
+    changes = tuple(
+        HealthChange(platform, before.get(platform), after.get(platform), from_us(at_us))
+        for platform in sorted(before.keys() | after.keys())
+        if before.get(platform) != after.get(platform)
+    )
+    if changes:
+        # In whole days, so that the start of a very long incident moves once a day, not with every sample.
+        before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
+        connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))
     return changes
 
 

@@ -8,10 +8,9 @@ from typing import Final, get_args
 from msgspec.structs import asdict
 
 from storage.cache.coverage import is_disordered
-from storage.database import immediate, snapshot
+from storage.database import snapshot
 from storage.records import LinkState, PollOutcome, RunClock
-from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, PollSpan, Subject
-from storage.records.service_traits import BudgetState
+from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, BudgetState, PollSpan, Subject
 from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_us
 
 CAP: Final = 5_000
@@ -71,13 +70,12 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         "dropped": outcome.dropped,
         "gap_us": LONGEST_GAP // timedelta(microseconds=1),
     }
-    with immediate(connection):
-        if connection.execute(_EXTEND, bound).rowcount == 0:
-            connection.execute(_BEGIN, bound)
-            connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
-        if not outcome.is_own:
-            connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
-        return _link(connection, outcome.subject)
+    if connection.execute(_EXTEND, bound).rowcount == 0:
+        connection.execute(_BEGIN, bound)
+        connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
+    if not outcome.is_own:
+        connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
+    return _link(connection, outcome.subject)
 
 
 def links(connection: sqlite3.Connection) -> tuple[LinkState, ...]:
@@ -114,11 +112,10 @@ def budget(connection: sqlite3.Connection) -> BudgetState:
 
 def change_budget(connection: sqlite3.Connection, change: Callable[[BudgetState], BudgetState]) -> BudgetState:
     """Change it in one transaction; return it as it is then."""
-    with immediate(connection):
-        before = budget(connection)
-        after = change(before)
-        changed = asdict(after).items() - asdict(before).items()
-        connection.executemany("INSERT OR REPLACE INTO budget (name, value) VALUES (?, ?)", list(changed))
+    before = budget(connection)
+    after = change(before)
+    changed = asdict(after).items() - asdict(before).items()
+    connection.executemany("INSERT OR REPLACE INTO budget (name, value) VALUES (?, ?)", list(changed))
     return after
 
 

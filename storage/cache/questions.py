@@ -7,7 +7,6 @@ from typing import Final
 
 from storage.cache.coverage import noted
 from storage.cache.run_sql import RANK
-from storage.database import immediate
 from storage.records import CANCELLED
 from storage.records.results import FailureFacts, OpenQuestion
 from storage.values import sqlite_text
@@ -26,11 +25,10 @@ def store(connection: sqlite3.Connection, told: FailureFacts, asked_for: int) ->
     Returns: the ids of the runs that became `cancelled`.
     """
     rows = [(sqlite_text(one.run_id), sqlite_text(one.question), json.dumps(one.choices)) for one in told.questions]
-    with immediate(connection):
-        connection.execute("DELETE FROM questions")
-        connection.executemany("INSERT OR REPLACE INTO questions VALUES (?, ?, ?)", rows)
-        connection.execute("DELETE FROM notes WHERE name = ? AND value = ?", (DUE, asked_for))
-        return mark_cancelled(connection, told.cancelled)
+    connection.execute("DELETE FROM questions")
+    connection.executemany("INSERT OR REPLACE INTO questions VALUES (?, ?, ?)", rows)
+    connection.execute("DELETE FROM notes WHERE name = ? AND value = ?", (DUE, asked_for))
+    return mark_cancelled(connection, told.cancelled)
 
 
 def of_failed_runs(connection: sqlite3.Connection) -> dict[str, OpenQuestion]:

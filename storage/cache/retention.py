@@ -3,13 +3,12 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Final
 
 from storage.cache.coverage import note, noted
 from storage.cache.schema import make_index
-from storage.database import immediate
 from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
 
 STEP: Final = 500
@@ -57,49 +56,41 @@ def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: C
         before: Only those created before then. None: any, those without a readable time first.
         kept: Ids of runs that stay; followed runs stay in any case.
     """
-    with immediate(connection):
-        oldest = connection.execute(
-            _OLDEST,
-            {
-                "after_us": NO_TIME_US - 1 if before is None else NO_TIME_US,
-                "before_us": 2**62 if before is None else to_us(before),
-                "kept": _json(kept),
-                "step": STEP,
-            },
-        ).fetchall()
-        if oldest:
-            _drop(connection, oldest)
-    return len(oldest)
-
-
-def _drop(connection: sqlite3.Connection, oldest: Sequence[tuple[int, str, int]]) -> None:
-    gone = {"gone": _json([number for number, _, _ in oldest])}
-    for table, column in _ROWS.items():
-        connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(:gone))", gone)
-    connection.executemany(
-        "UPDATE statuses SET runs = runs - ? WHERE status = ?",
-        [(count, status) for status, count in Counter(status for _, status, _ in oldest).items()],
-    )
-    make_index(connection, "repository")
-    connection.execute(
-        "DELETE FROM repositories WHERE NOT EXISTS (SELECT 1 FROM runs WHERE repository = repositories.label)"
-    )
-    _claim_less(connection, max(created_us for _, _, created_us in oldest))
-
-
-def _claim_less(connection: sqlite3.Connection, until_us: int) -> None:
-    bound = {"until": until_us, "no_time": NO_TIME_US}
-    if until_us == NO_TIME_US:
-        # Runs without a readable time sort first: some were dropped, so coverage no longer reaches down to them.
-        connection.execute(
-            "UPDATE coverage SET start_us = coalesce((SELECT min(created_us) FROM runs WHERE created_us > :no_time),"
-            " end_us) WHERE start_us = :no_time",
-            bound,
+    oldest = connection.execute(
+        _OLDEST,
+        {
+            "after_us": NO_TIME_US - 1 if before is None else NO_TIME_US,
+            "before_us": 2**62 if before is None else to_us(before),
+            "kept": _json(kept),
+            "step": STEP,
+        },
+    ).fetchall()
+    if oldest:
+        gone = {"gone": _json([number for number, _, _ in oldest])}
+        for table, column in _ROWS.items():
+            connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(:gone))", gone)
+        connection.executemany(
+            "UPDATE statuses SET runs = runs - ? WHERE status = ?",
+            [(count, status) for status, count in Counter(status for _, status, _ in oldest).items()],
         )
-    else:
-        connection.execute("DELETE FROM coverage WHERE end_us <= :until", bound)
-        connection.execute("UPDATE coverage SET start_us = :until + 1 WHERE start_us <= :until", bound)
-    note(connection, "dropped_until_us", max(until_us, noted(connection, "dropped_until_us") or until_us))
+        make_index(connection, "repository")
+        connection.execute(
+            "DELETE FROM repositories WHERE NOT EXISTS (SELECT 1 FROM runs WHERE repository = repositories.label)"
+        )
+        until_us = max(created_us for _, _, created_us in oldest)
+        bound = {"until": until_us, "no_time": NO_TIME_US}
+        if until_us == NO_TIME_US:
+            # Runs without a readable time sort first: some were dropped, and coverage no longer reaches them.
+            connection.execute(
+                "UPDATE coverage SET start_us = coalesce((SELECT min(created_us) FROM runs"
+                " WHERE created_us > :no_time), end_us) WHERE start_us = :no_time",
+                bound,
+            )
+        else:
+            connection.execute("DELETE FROM coverage WHERE end_us <= :until", bound)
+            connection.execute("UPDATE coverage SET start_us = :until + 1 WHERE start_us <= :until", bound)
+        note(connection, "dropped_until_us", max(until_us, noted(connection, "dropped_until_us") or until_us))
+    return len(oldest)
 
 
 def _json(values: Iterable[str | int]) -> str:

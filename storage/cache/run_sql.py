@@ -1,7 +1,6 @@
 """Filters and orders of runs as SQL; user input is bound, never spliced."""
 
 import re
-from collections.abc import Iterator
 from operator import itemgetter
 from typing import Final, TypeVar
 
@@ -92,7 +91,9 @@ def where(condition: RunFilter) -> Where:
         _negated(_matching("repository", condition.not_repositories)),
         _matching("branch", condition.branches),
         _negated(_matching("branch", condition.not_branches)),
-        *_agents(condition),
+        Where("agent <> ''") if condition.not_agents or (condition.agents and "" not in condition.agents) else None,
+        _matching("agent", condition.agents),
+        _negated(_matching("agent", condition.not_agents)),
         _findings(condition.findings),
         _findings(condition.not_findings, is_excluded=True),
         Where("created_us BETWEEN ? AND ?", (since_us, until_us)) if condition.since or condition.until else None,
@@ -128,13 +129,6 @@ def packed(findings: FindingCounts | None) -> int:
     if findings is None:
         return -1
     return sum(min(count, _MOST_FINDINGS) << _SHIFTS[name] for name, count in findings.each)
-
-
-def _agents(condition: RunFilter) -> Iterator[Where | None]:
-    if condition.not_agents or (condition.agents and "" not in condition.agents):
-        yield Where("agent <> ''")
-    yield _matching("agent", condition.agents)
-    yield _negated(_matching("agent", condition.not_agents))
 
 
 def _findings(values: tuple[str, ...], *, is_excluded: bool = False) -> Where | None:

@@ -187,12 +187,11 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
 def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
     """Record whether the service still shows these runs; return how many changed."""
     rows = [{"presence": presence, "run_id": sqlite_text(run_id)} for run_id in run_ids]
-    with immediate(connection):
-        changed = connection.executemany(
-            "UPDATE runs SET presence = :presence WHERE run_id = :run_id AND presence <> :presence", rows
-        )
-        sql = f"UPDATE sightings SET digest = {_OUT_OF_SIGHT} WHERE id = (SELECT id FROM runs WHERE run_id = :run_id)"
-        connection.executemany(sql, rows)
+    changed = connection.executemany(
+        "UPDATE runs SET presence = :presence WHERE run_id = :run_id AND presence <> :presence", rows
+    )
+    sql = f"UPDATE sightings SET digest = {_OUT_OF_SIGHT} WHERE id = (SELECT id FROM runs WHERE run_id = :run_id)"
+    connection.executemany(sql, rows)
     return max(0, changed.rowcount)
 
 
@@ -200,28 +199,26 @@ def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSumma
     """Replace the known subject and result of a held run."""
     asked, result, agent = sqlite_text(summary.asked), sqlite_text(summary.result), sqlite_text_or_none(summary.agent)
     summary = replace(summary, asked=asked, result=result, agent=agent)
-    with immediate(connection):
-        found = connection.execute(
-            "SELECT id, status = ? AND updated_us = ?, run_id, repository, branch FROM runs WHERE run_id = ?",
-            (sqlite_text(summary.status), to_sortable_us(summary.updated_at), sqlite_text(run_id)),
-        ).fetchone()
-        if found is None:
-            return
-        number, is_current, run_id, repository, branch = found
-        findings = packed(summary.findings if is_current else None)
-        search = search_text(run_id, repository, branch, asked, agent, result if is_current else "")
-        sql = "UPDATE runs SET agent = ?, findings = ?, search = ? WHERE id = ?"
-        connection.execute(sql, (agent or "", findings, search, number))
-        sql = "INSERT OR REPLACE INTO summaries VALUES (?, ?)"
-        connection.execute(sql, (number, msgspec.json.encode(summary).decode()))
+    found = connection.execute(
+        "SELECT id, status = ? AND updated_us = ?, run_id, repository, branch FROM runs WHERE run_id = ?",
+        (sqlite_text(summary.status), to_sortable_us(summary.updated_at), sqlite_text(run_id)),
+    ).fetchone()
+    if found is None:
+        return
+    number, is_current, run_id, repository, branch = found
+    findings = packed(summary.findings if is_current else None)
+    search = search_text(run_id, repository, branch, asked, agent, result if is_current else "")
+    sql = "UPDATE runs SET agent = ?, findings = ?, search = ? WHERE id = ?"
+    connection.execute(sql, (agent or "", findings, search, number))
+    sql = "INSERT OR REPLACE INTO summaries VALUES (?, ?)"
+    connection.execute(sql, (number, msgspec.json.encode(summary).decode()))
 
 
 def mark_final(connection: sqlite3.Connection, status: str) -> None:
     """Count a status as final from now on."""
     bound = {"status": sqlite_text(status)}
-    with immediate(connection):
-        connection.execute("UPDATE statuses SET is_final = 1 WHERE status = :status", bound)
-        connection.execute(_END, bound)
+    connection.execute("UPDATE statuses SET is_final = 1 WHERE status = :status", bound)
+    connection.execute(_END, bound)
 
 
 class _Columns(NamedTuple):
@@ -353,7 +350,15 @@ class RunMerge(Struct, frozen=True):
         self, changed: Mapping[int, ArrivedRun], seen_at_us: Mapping[int, int], asked_us: int
     ) -> tuple[tuple[StatusTransition, ...], tuple[str, ...]]:
         """Merge changed runs; return the changes of status, and the ids of the others."""
-        held = self._held(list(changed))
+        held = {
+            number: _Held(status, created_us, updated_us, TurnTimes(*turns))
+            for some in _chunks(list(changed))
+            for number, status, created_us, updated_us, *turns in self.connection.execute(
+                "SELECT id, status, created_us, updated_us, active_since_us, worked_us, took_us FROM runs"
+                f" WHERE id IN ({_marks(some)})",
+                some,
+            ).fetchall()
+        }
         columns = {number: _columns(run, updated_us) for number, (run, updated_us, _) in changed.items()}
         for number, row in columns.items():
             before = held[number]
@@ -416,17 +421,6 @@ class RunMerge(Struct, frozen=True):
     def _note_newest(self, repository: str, created_us: int) -> None:
         if created_us > self.newest.get(repository, NO_TIME_US - 1):
             self.newest[repository] = created_us
-
-    def _held(self, numbers: Sequence[int]) -> dict[int, _Held]:
-        return {
-            number: _Held(status, created_us, updated_us, TurnTimes(*turns))
-            for some in _chunks(numbers)
-            for number, status, created_us, updated_us, *turns in self.connection.execute(
-                "SELECT id, status, created_us, updated_us, active_since_us, worked_us, took_us FROM runs"
-                f" WHERE id IN ({_marks(some)})",
-                some,
-            ).fetchall()
-        }
 
     def _keep(self, numbered: Iterable[tuple[int, ArrivedRun]], asked_us: int) -> None:
         bodies: list[str | int] = []

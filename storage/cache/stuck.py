@@ -10,7 +10,7 @@ from storage.cache.polls import run_clock_ahead
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import FINAL_SQL, RANK, where
 from storage.cache.schema import make_index
-from storage.database import immediate, snapshot
+from storage.database import snapshot
 from storage.records import RunFilter
 from storage.records.following import PastStuck, RunDurations, StuckRun
 from storage.values import NO_TIME_US, from_us, to_us
@@ -90,40 +90,39 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
     Stuck: seen active by polls for more than 30 minutes and twice the 95th percentile of its repository's finished
     runs. Time without polls does not count. A flag stays until the turn ends, or its time is clearly below the limit.
     """
-    with immediate(connection):
-        flagged: dict[int, str] = dict(
-            connection.execute(
-                "SELECT s.run, coalesce(r.run_id, '') FROM stuck AS s LEFT JOIN runs AS r ON r.id = s.run"
-            ).fetchall()
-        )
-        condition = where(RunFilter(active=True))
-        ahead_us = run_clock_ahead(connection) // _US
-        seen = f"runs WHERE {condition.sql} AND presence = 'current'"
-        connection.execute(f"DELETE FROM watched WHERE run NOT IN (SELECT id FROM {seen})", condition.parameters)
-        connection.execute(_WATCH.format(active=condition.sql, ahead_us=ahead_us), condition.parameters)
-        taken = f"w.last_us + {ahead_us} - max(r.active_since_us, w.since_us + {ahead_us})"
-        found = connection.execute(
-            f"SELECT r.id, r.run_id, r.repository, r.active_since_us, {taken},"
-            # A flag counts only if it was set in this turn: a continued run starts over.
-            " coalesce(s.active_since_us = r.active_since_us, 0)"
-            " FROM watched AS w JOIN runs AS r ON r.id = w.run LEFT JOIN stuck AS s ON s.run = r.id"
-            f" WHERE {taken} > ?",
-            (round(FLOOR_US * HOLD),),
-        )
-        candidates = [_Candidate(*values) for values in found.fetchall()]
-        if candidates:
-            make_index(connection, "repository")
-        limits = durations(connection, (candidate.repository for candidate in candidates))
-        p95_us = {label: round(figures.p95_s * SECOND_US) for label, figures in limits.items()}
-        stuck = {each.run: each for each in candidates if each.is_stuck(p95_us.get(each.repository, 0))}
-        freed = flagged.keys() - stuck.keys()
-        new = stuck.keys() - flagged.keys()
-        connection.executemany("DELETE FROM stuck WHERE run = ?", [(run,) for run in freed])
-        connection.executemany(
-            "INSERT INTO stuck (run, active_since_us, p95_us) VALUES (?, ?, ?)",
-            [(run, stuck[run].active_since_us, p95_us.get(stuck[run].repository, 0)) for run in new],
-        )
-        connection.executemany(RANK, [(run,) for run in freed | new])
+    flagged: dict[int, str] = dict(
+        connection.execute(
+            "SELECT s.run, coalesce(r.run_id, '') FROM stuck AS s LEFT JOIN runs AS r ON r.id = s.run"
+        ).fetchall()
+    )
+    condition = where(RunFilter(active=True))
+    ahead_us = run_clock_ahead(connection) // _US
+    seen = f"runs WHERE {condition.sql} AND presence = 'current'"
+    connection.execute(f"DELETE FROM watched WHERE run NOT IN (SELECT id FROM {seen})", condition.parameters)
+    connection.execute(_WATCH.format(active=condition.sql, ahead_us=ahead_us), condition.parameters)
+    taken = f"w.last_us + {ahead_us} - max(r.active_since_us, w.since_us + {ahead_us})"
+    found = connection.execute(
+        f"SELECT r.id, r.run_id, r.repository, r.active_since_us, {taken},"
+        # A flag counts only if it was set in this turn: a continued run starts over.
+        " coalesce(s.active_since_us = r.active_since_us, 0)"
+        " FROM watched AS w JOIN runs AS r ON r.id = w.run LEFT JOIN stuck AS s ON s.run = r.id"
+        f" WHERE {taken} > ?",
+        (round(FLOOR_US * HOLD),),
+    )
+    candidates = [_Candidate(*values) for values in found.fetchall()]
+    if candidates:
+        make_index(connection, "repository")
+    limits = durations(connection, (candidate.repository for candidate in candidates))
+    p95_us = {label: round(figures.p95_s * SECOND_US) for label, figures in limits.items()}
+    stuck = {each.run: each for each in candidates if each.is_stuck(p95_us.get(each.repository, 0))}
+    freed = flagged.keys() - stuck.keys()
+    new = stuck.keys() - flagged.keys()
+    connection.executemany("DELETE FROM stuck WHERE run = ?", [(run,) for run in freed])
+    connection.executemany(
+        "INSERT INTO stuck (run, active_since_us, p95_us) VALUES (?, ?, ?)",
+        [(run, stuck[run].active_since_us, p95_us.get(stuck[run].repository, 0)) for run in new],
+    )
+    connection.executemany(RANK, [(run,) for run in freed | new])
     return frozenset({flagged[run] for run in freed} | {stuck[run].run_id for run in new})
 
 

@@ -25,18 +25,6 @@ from storage.records import Action, ActionFailure, ActionKind, Author
 from storage.thread import DatabaseThread, ThreadedStore, reads
 from storage.values import Clock, utc_now
 
-__all__ = [
-    "AlreadyDoneError",
-    "AmbiguousActionError",
-    "KeyTakenError",
-    "Ledger",
-    "LedgerRefusedError",
-    "NoSuchActionError",
-    "SubjectBlockedError",
-    "WrongStateError",
-    "new_action_id",
-]
-
 MOVED_CURE: Final = "Put it back, or end Runwarden and start it again: a write in a lost ledger could be sent twice."
 NOT_RECORDED: Final = Author()
 T = TypeVar("T")
@@ -51,11 +39,10 @@ class Ledger(ThreadedStore):
     def __init__(
         self, thread: DatabaseThread, *, author: Author, clock: Clock, problem: StorageError | None = None
     ) -> None:
-        super().__init__(thread, thread)
+        super().__init__(thread, thread, clock)
         self.problem = problem
         """Why it can only be read: it is damaged, or another version of Runwarden wrote it. None: it can be written."""
         self._author = author
-        self._clock = clock
 
     @classmethod
     async def open(cls, path: Path, *, author: Author = NOT_RECORDED, clock: Clock = utc_now) -> Self:
@@ -110,7 +97,7 @@ class Ledger(ThreadedStore):
             AlreadyDoneError: An action of the same kind and subject was confirmed, and this one may not follow it.
             DatabaseUnopenableError: The file was moved or deleted under this process.
         """
-        at = self._clock()
+        at = self.clock()
         new = action_id or new_action_id(at)
         entry = transitions.Entry(new, kind, subject, key, path, body_json, actor, base_url, self._author, again)
 
@@ -174,7 +161,7 @@ class Ledger(ThreadedStore):
         """Settle and return the actions of dead processes: `prepared` was not sent, `sending` is unknown."""
         if self.problem is not None:
             return ()
-        return await self._write(partial(transitions.adopt, author=self._author, at=self._clock()))
+        return await self._write(partial(transitions.adopt, author=self._author, at=self.clock()))
 
     # Reading
 
@@ -199,7 +186,7 @@ class Ledger(ThreadedStore):
         transition: transitions.Transition,
         outcome: transitions.TransitionOutcome = transitions.NOTHING,
     ) -> Action:
-        step = transitions.StateChange(transition, self._author, self._clock(), outcome)
+        step = transitions.StateChange(transition, self._author, self.clock(), outcome)
         return await self._write(partial(transitions.apply, action_id=action_id, step=step))
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:

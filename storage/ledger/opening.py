@@ -69,22 +69,20 @@ def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
         migrate(copy, SCHEMA, path)
         with closing(connection):
             for table in ("actions", "audit"):
-                _salvage(connection, copy, table)
+                known = [name for _, name, *_ in copy.execute(f"PRAGMA table_info({table})").fetchall()]
+                there = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall()}
+                names = [name for name in known if name in there]
+                insert = f"INSERT OR IGNORE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+                # Reading from both ends saves the most: each walk stops at the first page that cannot be read.
+                for order in ("ASC", "DESC"):
+                    with suppress(sqlite3.Error):
+                        for row in connection.execute(
+                            f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY seq {order}"
+                        ):
+                            with suppress(sqlite3.IntegrityError):
+                                copy.execute(insert, row)
         if copy.execute("SELECT 1 FROM actions").fetchone() is None:
             raise problem
     except sqlite3.Error as error:
         raise problem from error
     return copy
-
-
-def _salvage(damaged: sqlite3.Connection, copy: sqlite3.Connection, table: str) -> None:
-    known = [name for _, name, *_ in copy.execute(f"PRAGMA table_info({table})").fetchall()]
-    there = {name for _, name, *_ in damaged.execute(f"PRAGMA table_info({table})").fetchall()}
-    names = [name for name in known if name in there]
-    insert = f"INSERT OR IGNORE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-    # Reading from both ends saves the most: each walk stops at the first page that cannot be read.
-    for order in ("ASC", "DESC"):
-        with suppress(sqlite3.Error):
-            for row in damaged.execute(f"SELECT {', '.join(names)} FROM {table} NOT INDEXED ORDER BY seq {order}"):
-                with suppress(sqlite3.IntegrityError):
-                    copy.execute(insert, row)

@@ -19,7 +19,7 @@ from storage.records.action import (
     Resolution,
     Surface,
 )
-from storage.records.activity import LinkState, PollOutcome
+from storage.records.activity import LinkState, PollOutcome, RunClock
 from storage.records.coverage import CLOCK_STEP, Coverage, CoverageGap, CoverageRange
 from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
@@ -40,4 +40,3 @@ from storage.records.run_fields import (
     RunStatus,
     Tone,
 )
-from storage.records.service_traits import RunClock

@@ -6,6 +6,7 @@ from typing import Final, Self
 from msgspec import Struct
 
 DEFAULT_PLATFORM: Final = "github"
+_WITHOUT_GROUPS: Final = {"github": "GitHub", "forgejo": "Forgejo"}
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 """Made once: `json.dumps` with options makes one a call."""
 _NONE: Final = frozenset({"null", '""', "{}"})
@@ -37,9 +38,9 @@ class Repository(Struct, frozen=True):
         owner, slash, name = path.rpartition("/")
         if not (slash and owner and name and platform) or path.startswith("/") or any(c.isspace() for c in path):
             raise ValueError(f"{text!r} is not a repository: write owner/repo, or gitlab:group/project.")
-        if platform == "github":
+        if platform in _WITHOUT_GROUPS:
             if "/" in owner:
-                raise ValueError(f"{text!r} has too many parts for GitHub: write owner/repo.")
+                raise ValueError(f"{text!r} has too many parts for {_WITHOUT_GROUPS[platform]}: write owner/repo.")
             return cls.of(platform, {"owner": owner, "repo": name})
         return cls.of(platform, {"project_path": path})
 

@@ -139,7 +139,7 @@ class PostingStatus(Struct, frozen=True):
     """Something that the run's code host shows, or is about to."""
 
     kind: str = ""
-    """`pull_request`, `review` or `status`; others as the service names them."""
+    """`pull_request`, `review`, `status` or `comment`; others as the service names them."""
     state: str = ""
     """`waiting`, `posted` or `refused`; others as the service names them."""
     url: str | None = None

@@ -4,16 +4,15 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 from storage import claims
 from storage.database import Schema, make_fleeting, open_precious
 from storage.private_file import check_locks
-from storage.records import Author
-from storage.records.decision import Answer, Decision, Occurrence, Outcome, RuleHistory, Verdict
+from storage.records.decision import Decision, Occurrence, RuleHistory, Verdict
 from storage.state import decisions, deliveries
 from storage.state.decisions import AT_WORK, OWN
-from storage.thread import DatabaseThread, ThreadedStore, reads, writes
+from storage.thread import DatabaseThread, ThreadedStore, reads, writes, writes_now
 from storage.values import Clock, utc_now
 
 _TABLES: Final = (
@@ -80,7 +79,7 @@ _CURE: Final = "Put it back, or end Runwarden and start it again: then every aut
 Decide = Callable[[RuleHistory], Verdict]
 
 
-def _version(connection: sqlite3.Connection) -> int:
+def version(connection: sqlite3.Connection) -> int:
     """Return a number that changes whenever anything that a screen shows of this file changes; leases are not shown."""
     found = connection.execute(
         "SELECT (SELECT count(*) FROM inbox), (SELECT max(marked_us) FROM inbox), (SELECT max(step) FROM inbox_undo),"
@@ -94,10 +93,6 @@ def _version(connection: sqlite3.Connection) -> int:
 class State(ThreadedStore):
     """One profile's automations, in one SQLite file; every method may raise `StorageError`."""
 
-    def __init__(self, thread: DatabaseThread, clock: Clock) -> None:
-        super().__init__(thread, thread)
-        self.clock = clock
-
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
         """Open the state, and create or migrate it if needed.
@@ -108,7 +103,7 @@ class State(ThreadedStore):
         check_locks(path)
         connect = partial(open_precious, path, SCHEMA)
         thread = await DatabaseThread.start(path, connect, name="state", damage_cure=SCHEMA.damage_cure)
-        return cls(thread, clock)
+        return cls(thread, thread, clock)
 
     async def decide(
         self,
@@ -125,12 +120,7 @@ class State(ThreadedStore):
             The decision; None: it was claimed before, by any process.
         """
         self.check_place()
-        now = self.clock()
-
-        def job(connection: sqlite3.Connection) -> Decision | None:
-            return decisions.enter(connection, rule, occurrence, decide, active_run, now, request_json)
-
-        return await self.writer.run(job)
+        return await self._enter(rule, occurrence, decide, active_run, request_json)
 
     def check_place(self) -> None:
         """Check that the file was not moved or deleted.
@@ -140,35 +130,23 @@ class State(ThreadedStore):
         """
         self.writer.check_place(_CURE)
 
-    async def take(self, decision_id: int, expected: Outcome, outcome: Outcome, reason: str) -> bool:
-        """Change an open decision, if it is still as expected; return whether this process did."""
-        now = self.clock()
-        return await self.writer.run(lambda held: decisions.take(held, decision_id, expected, outcome, reason, now))
-
-    async def answer(self, decision_id: int, word: Literal["approved", "rejected"], author: Author) -> bool:
-        """Record the user's answer to a waiting decision; return whether it still waited."""
-        given = Answer(word, author.name, self.clock())
-        return await self.writer.run(partial(decisions.answer, decision_id=decision_id, given=given))
-
     async def decide_again(
         self, decision: Decision, decide: Decide, *, active_run: str | None = None
     ) -> Decision | None:
         """Decide again on an approved or queued decision, and take it; None: another process was faster."""
         self.check_place()
-        now = self.clock()
-        return await self.writer.run(lambda held: decisions.decide_again(held, decision, decide, active_run, now))
+        return await self._decide_again(decision, decide, active_run)
 
-    async def settle(self, decision: Decision) -> Decision:
-        """Store a decision's end: its outcome, reason, `action_id` and `result_id`."""
-        return await self.writer.run(partial(decisions.settle, decision=decision, at=self.clock()))
+    async def make_fleeting(self) -> None:
+        """See `storage.database.make_fleeting`."""
+        await self.writer.run(make_fleeting)
 
-    async def acquire_lease(self, name: str, owner: str, ttl_s: float) -> bool:
-        """Take the lease for `ttl_s` seconds; return whether it was free, expired, or the owner's."""
-        return await self.writer.run(
-            partial(claims.acquire_lease, name=name, owner=owner, ttl_s=ttl_s, clock=self.clock),
-        )
-
-    make_fleeting = writes(make_fleeting)
+    _enter = writes_now(decisions.enter)
+    _decide_again = writes_now(decisions.decide_again)
+    take = writes_now(decisions.take)
+    answer = writes_now(decisions.answer)
+    settle = writes_now(decisions.settle)
+    acquire_lease = writes_now(claims.acquire_lease)
     begin_rule = writes(decisions.begin_rule)
     retire_rules = writes(decisions.retire_rules)
     mark_looked = writes(decisions.mark_looked)
@@ -189,7 +167,7 @@ class State(ThreadedStore):
     marks = reads(deliveries.marks)
     mark = writes(deliveries.mark)
     undo = writes(deliveries.undo)
-    data_version = reads(_version)
+    data_version = reads(version)
     lease_until = reads(claims.lease_until)
     lease_owner = reads(claims.lease_owner)
     release_lease = writes(claims.release_lease)
@@ -212,6 +190,3 @@ class State(ThreadedStore):
     delivery = reads(deliveries.delivery)
     delivery_counts = reads(deliveries.delivery_counts)
     forget_reported = writes(deliveries.forget_reported)
-
-
-__all__ = ["AT_WORK", "OWN", "Decide", "State"]

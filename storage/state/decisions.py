@@ -4,10 +4,11 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from storage.claims import Claims, this_process
-from storage.database import immediate, snapshot
+from storage.database import snapshot
+from storage.records import Author
 from storage.records.decision import (
     ACTED_OUTCOMES,
     BY_HAND,
@@ -41,38 +42,37 @@ _RULE: Final = "rule, fingerprint, since_us, failures, paused, news_from_us"
 
 def enter(
     connection: sqlite3.Connection,
+    now: datetime,
     rule: str,
     occurrence: Occurrence,
     decide: Callable[[RuleHistory], Verdict],
     active_run: str | None,
-    now: datetime,
-    request_json: str | None = None,
+    request_json: str | None,
 ) -> Decision | None:
     """Decide on an occurrence and enter it, with its request if that is known; None: it was entered before."""
     name = sqlite_text(rule)
     identity = sqlite_text(occurrence.identity)
-    with immediate(connection):
-        held = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
-        if held.fetchone() is not None:
-            return None
-        # The counts are read under the claim's lock, so that two processes together do not pass a limit.
-        verdict = decide(_past(connection, name, occurrence.conversation, active_run, now))
-        is_final = verdict.outcome not in OPEN_OUTCOMES
-        entered = connection.execute(
-            "INSERT INTO decisions (rule, identity, at_us, decided_us, settled_us, outcome, reason, conversation,"
-            " facts_json, owner_json, owned_us, request_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                *(name, identity, to_us(occurrence.at), to_us(now), to_us(now) if is_final else None),
-                *(verdict.outcome, sqlite_text(verdict.reason), sqlite_text(occurrence.conversation)),
-                *(
-                    sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False)),
-                    this_process().as_json(),
-                    to_us(now),
-                    sqlite_text_or_none(request_json),
-                ),
+    held = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
+    if held.fetchone() is not None:
+        return None
+    # The counts are read under the claim's lock, so that two processes together do not pass a limit.
+    verdict = decide(_past(connection, name, occurrence.conversation, active_run, now))
+    is_final = verdict.outcome not in OPEN_OUTCOMES
+    entered = connection.execute(
+        "INSERT INTO decisions (rule, identity, at_us, decided_us, settled_us, outcome, reason, conversation,"
+        " facts_json, owner_json, owned_us, request_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(name, identity, to_us(occurrence.at), to_us(now), to_us(now) if is_final else None),
+            *(verdict.outcome, sqlite_text(verdict.reason), sqlite_text(occurrence.conversation)),
+            *(
+                sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False)),
+                this_process().as_json(),
+                to_us(now),
+                sqlite_text_or_none(request_json),
             ),
-        )
-        row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (entered.lastrowid,)).fetchone()
+        ),
+    )
+    row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (entered.lastrowid,)).fetchone()
     return _decision(row)
 
 
@@ -99,82 +99,72 @@ def _past(
 
 
 def take(
-    connection: sqlite3.Connection, decision_id: int, expected: Outcome, outcome: Outcome, reason: str, now: datetime
+    connection: sqlite3.Connection, now: datetime, decision_id: int, expected: Outcome, outcome: Outcome, reason: str
 ) -> bool:
-    """Change an open decision, if it is still as expected: one process wins."""
-    with immediate(connection):
-        return _move(connection, decision_id, expected, outcome, reason, now)
+    """Change an open decision, if it is still as expected: one process wins. Return whether this one did."""
+    settled_us = None if outcome in OPEN_OUTCOMES else to_us(now)
+    change = {"outcome": outcome, "reason": sqlite_text(reason), "settled_us": settled_us}
+    return CLAIMS.claim(connection, decision_id, now, expected={"outcome": expected}, change=change)
 
 
-def answer(connection: sqlite3.Connection, decision_id: int, given: Answer) -> bool:
+def answer(
+    connection: sqlite3.Connection,
+    now: datetime,
+    decision_id: int,
+    word: Literal["approved", "rejected"],
+    author: Author,
+) -> bool:
     """Record the user's answer to a waiting decision; return whether it still waited."""
-    outcome: Outcome = "approved" if given.word == "approved" else "skipped"
-    with immediate(connection):
-        if not _move(connection, decision_id, "waiting", outcome, given.text, given.at):
-            return False
-        connection.execute(
-            "UPDATE decisions SET answer = ?, answered_by = ?, answered_us = ? WHERE id = ?",
-            (given.word, sqlite_text(given.by), to_us(given.at), decision_id),
-        )
+    given = Answer(word, author.name, now)
+    if not take(connection, now, decision_id, "waiting", "approved" if word == "approved" else "skipped", given.text):
+        return False
+    connection.execute(
+        "UPDATE decisions SET answer = ?, answered_by = ?, answered_us = ? WHERE id = ?",
+        (word, sqlite_text(given.by), to_us(now), decision_id),
+    )
     return True
 
 
 def decide_again(
     connection: sqlite3.Connection,
+    now: datetime,
     decision: Decision,
     decide: Callable[[RuleHistory], Verdict],
     active_run: str | None,
-    now: datetime,
 ) -> Decision | None:
     """Decide an approved or queued decision again, given the rule's later actions; None: another process was faster."""
-    number = decision.decision_id
-    expected = decision.outcome
-    conversation_id = decision.occurrence.conversation
-    with immediate(connection):
-        verdict = decide(_past(connection, sqlite_text(decision.rule), conversation_id, active_run, now))
-        if not _move(connection, number, expected, verdict.outcome, verdict.reason, now):
-            return None
-        if expected == "queued":
-            # It counts towards the limits of the hour in which it acts.
-            connection.execute("UPDATE decisions SET decided_us = ? WHERE id = ?", (to_us(now), number))
+    number, expected = decision.decision_id, decision.outcome
+    verdict = decide(_past(connection, sqlite_text(decision.rule), decision.occurrence.conversation, active_run, now))
+    if not take(connection, now, number, expected, verdict.outcome, verdict.reason):
+        return None
+    if expected == "queued":
+        # It counts towards the limits of the hour in which it acts.
+        connection.execute("UPDATE decisions SET decided_us = ? WHERE id = ?", (to_us(now), number))
     return one(connection, number)
-
-
-def _move(
-    connection: sqlite3.Connection, number: int, expected: Outcome, outcome: Outcome, reason: str, now: datetime
-) -> bool:
-    settled_us = None if outcome in OPEN_OUTCOMES else to_us(now)
-    change = {"outcome": outcome, "reason": sqlite_text(reason), "settled_us": settled_us}
-    return CLAIMS.claim(connection, number, now, expected={"outcome": expected}, change=change)
 
 
 def adopt(connection: sqlite3.Connection, decision_id: int, now: datetime) -> bool:
     """Take over a decision of an ended process; False: the process may still run."""
-    with immediate(connection):
-        return CLAIMS.adopt(connection, decision_id, now)
+    return CLAIMS.adopt(connection, decision_id, now)
 
 
-def settle(connection: sqlite3.Connection, decision: Decision, at: datetime) -> Decision:
-    """Store a decision's end."""
-    with immediate(connection):
-        connection.execute(
-            "UPDATE decisions SET outcome = ?, reason = ?, settled_us = ?, action_id = ?, result_id = ? WHERE id = ?",
-            (
-                *(decision.outcome, sqlite_text(decision.reason), to_us(at)),
-                *(sqlite_text_or_none(decision.action_id), sqlite_text_or_none(decision.result_id)),
-                decision.decision_id,
-            ),
-        )
-        row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (decision.decision_id,)).fetchone()
+def settle(connection: sqlite3.Connection, now: datetime, decision: Decision) -> Decision:
+    """Store a decision's end: its outcome, reason, `action_id` and `result_id`."""
+    connection.execute(
+        "UPDATE decisions SET outcome = ?, reason = ?, settled_us = ?, action_id = ?, result_id = ? WHERE id = ?",
+        (
+            *(decision.outcome, sqlite_text(decision.reason), to_us(now)),
+            *(sqlite_text_or_none(decision.action_id), sqlite_text_or_none(decision.result_id)),
+            decision.decision_id,
+        ),
+    )
+    row = connection.execute(f"SELECT {_COLUMNS} FROM decisions WHERE id = ?", (decision.decision_id,)).fetchone()
     return _decision(row)
 
 
 def keep_request(connection: sqlite3.Connection, decision_id: int, request_json: str) -> None:
     """Store the request, once the user has approved it."""
-    with immediate(connection):
-        connection.execute(
-            "UPDATE decisions SET request_json = ? WHERE id = ?", (sqlite_text(request_json), decision_id)
-        )
+    connection.execute("UPDATE decisions SET request_json = ? WHERE id = ?", (sqlite_text(request_json), decision_id))
 
 
 def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[str]) -> frozenset[str]:
@@ -270,10 +260,9 @@ def conversation(connection: sqlite3.Connection, run_id: str) -> str:
 
 def forget(connection: sqlite3.Connection, now: datetime) -> int:
     """Delete settled decisions older than `KEPT`; return their number."""
-    with immediate(connection):
-        gone = connection.execute(
-            "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL", (to_us(now - KEPT),)
-        )
+    gone = connection.execute(
+        "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL", (to_us(now - KEPT),)
+    )
     return gone.rowcount
 
 
@@ -294,54 +283,48 @@ def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now:
 
     An edit counts as the fix of a rule that paused itself; one that the user paused stays so.
     """
-    with immediate(connection):
-        held = connection.execute(f"SELECT {_RULE} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
-        # A rule that began in the future, by a wrong clock, begins now instead of waiting for that time.
-        if held is not None and held[1] == fingerprint and held[2] <= to_us(now + AHEAD):
-            return _rule_state(held)
-        stays = held is not None and (held[1] == fingerprint or (held[4] or "").startswith(BY_HAND))
-        paused = held[4] if held is not None and stays else None
-        connection.execute(
-            f"INSERT OR REPLACE INTO rules ({_RULE}) VALUES (?, ?, ?, 0, ?, NULL)",
-            (sqlite_text(rule), fingerprint, to_us(now), paused),
-        )
+    held = connection.execute(f"SELECT {_RULE} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
+    # A rule that began in the future, by a wrong clock, begins now instead of waiting for that time.
+    if held is not None and held[1] == fingerprint and held[2] <= to_us(now + AHEAD):
+        return _rule_state(held)
+    stays = held is not None and (held[1] == fingerprint or (held[4] or "").startswith(BY_HAND))
+    paused = held[4] if held is not None and stays else None
+    connection.execute(
+        f"INSERT OR REPLACE INTO rules ({_RULE}) VALUES (?, ?, ?, 0, ?, NULL)",
+        (sqlite_text(rule), fingerprint, to_us(now), paused),
+    )
     return RuleState(rule, fingerprint, now, paused=paused)
 
 
 def retire_rules(connection: sqlite3.Connection, names: Collection[str]) -> None:
     """Forget the state of removed rules: one that comes back begins as a new one."""
     query = "UPDATE rules SET fingerprint = '' WHERE rule NOT IN (SELECT value FROM json_each(?))"
-    with immediate(connection):
-        connection.execute(query, (json.dumps([*map(sqlite_text, names), OWN, AT_WORK]),))
+    connection.execute(query, (json.dumps([*map(sqlite_text, names), OWN, AT_WORK]),))
 
 
 def mark_looked(connection: sqlite3.Connection, rule: str, news_from: datetime) -> None:
     """Note that the rule has seen everything older than itself: anything that the service dates later is news."""
-    with immediate(connection):
-        connection.execute("UPDATE rules SET news_from_us = ? WHERE rule = ?", (to_us(news_from), sqlite_text(rule)))
+    connection.execute("UPDATE rules SET news_from_us = ? WHERE rule = ?", (to_us(news_from), sqlite_text(rule)))
 
 
 def pause(connection: sqlite3.Connection, rule: str, why: str) -> bool:
     """Pause the rule; return whether it is known and was not paused."""
     query = "UPDATE rules SET paused = ? WHERE rule = ? AND paused IS NULL"
-    with immediate(connection):
-        return connection.execute(query, (sqlite_text(why), sqlite_text(rule))).rowcount > 0
+    return connection.execute(query, (sqlite_text(why), sqlite_text(rule))).rowcount > 0
 
 
 def resume(connection: sqlite3.Connection, rule: str) -> bool:
     """Resume the rule; return whether it was paused. Occurrences in between stay undone."""
     query = "UPDATE rules SET paused = NULL, failures = 0 WHERE rule = ? AND paused IS NOT NULL"
-    with immediate(connection):
-        return connection.execute(query, (sqlite_text(rule),)).rowcount > 0
+    return connection.execute(query, (sqlite_text(rule),)).rowcount > 0
 
 
 def count_failure(connection: sqlite3.Connection, rule: str, *, has_failed: bool) -> int:
     """Count failures in a row; a success resets them. Return their number."""
-    with immediate(connection):
-        connection.execute(
-            f"UPDATE rules SET failures = {'failures + 1' if has_failed else '0'} WHERE rule = ?", (sqlite_text(rule),)
-        )
-        found = connection.execute("SELECT failures FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
+    connection.execute(
+        f"UPDATE rules SET failures = {'failures + 1' if has_failed else '0'} WHERE rule = ?", (sqlite_text(rule),)
+    )
+    found = connection.execute("SELECT failures FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
     return 0 if found is None else int(found[0])
 
 

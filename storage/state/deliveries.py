@@ -9,7 +9,6 @@ from typing import Any, Final
 from msgspec.structs import asdict, replace
 
 from storage.claims import Claims
-from storage.database import immediate
 from storage.records.alert import Alert, Delivery, Message, Plan, ReportedProblem, Settled
 from storage.records.inbox import Mark
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us
@@ -34,8 +33,7 @@ _ENTER: Final = f"INSERT INTO alerts ({_ALERT}, outcome) VALUES ({', '.join('?' 
 
 def enter_alerts(connection: sqlite3.Connection, alerts: Sequence[Alert], now: datetime) -> None:
     """Enter alerts, each once, however often it is noticed."""
-    with immediate(connection):
-        connection.executemany(f"{_ENTER} DO NOTHING", [_row(each, now) for each in alerts])
+    connection.executemany(f"{_ENTER} DO NOTHING", [_row(each, now) for each in alerts])
 
 
 def claim_alerts(
@@ -45,27 +43,23 @@ def claim_alerts(
 
     A console reports the end of a state if a console reported its beginning. `apart`: regardless of bots.
     """
-    won: set[str] = set()
-    with immediate(connection):
-        _forget_alerts(connection, now)
-        for each in alerts:
-            begun = [_here(key, apart=apart) for key in each.after]
-            if begun and not any(_outcome(connection, key) == "shown" for key in begun):
-                continue
-            row = _row(replace(each, key=_here(each.key, apart=apart)), now, "shown")
-            claimed = connection.execute(f"{_ENTER} DO UPDATE SET outcome = 'shown' WHERE outcome IS NULL", row)
-            if claimed.rowcount == 1:
-                won.add(each.key)
+    won, here = set[str](), "console:" if apart else ""
+    _forget_alerts(connection, now)
+    for each in alerts:
+        begun = [f"{here}{key}" for key in each.after]
+        if begun and not any(_outcome(connection, key) == "shown" for key in begun):
+            continue
+        row = _row(replace(each, key=f"{here}{each.key}"), now, "shown")
+        claimed = connection.execute(f"{_ENTER} DO UPDATE SET outcome = 'shown' WHERE outcome IS NULL", row)
+        if claimed.rowcount == 1:
+            won.add(each.key)
     return frozenset(won)
 
 
 def reported_alerts(connection: sqlite3.Connection, keys: Sequence[str], *, apart: bool) -> frozenset[str]:
     """The keys whose alerts have an outcome: sent, shown or suppressed."""
-    return frozenset(key for key in keys if _outcome(connection, _here(key, apart=apart)) is not None)
-
-
-def _here(key: str, *, apart: bool) -> str:
-    return f"console:{key}" if apart else key
+    here = "console:" if apart else ""
+    return frozenset(key for key in keys if _outcome(connection, f"{here}{key}") is not None)
 
 
 def _outcome(connection: sqlite3.Connection, key: str) -> str | None:
@@ -107,25 +101,24 @@ def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis:
     `basis` is the newest delivery from before the plan. Returns False, and does nothing, if another process made one
     since, or settled an alert.
     """
-    with immediate(connection):
-        waiting = {key for (key,) in connection.execute("SELECT key FROM alerts WHERE outcome IS NULL")}
-        if newest_delivery(connection) != basis or not waiting.issuperset(map(sqlite_text, plan.settled)):
-            return False
-        for message in plan.messages:
-            _insert(connection, message, now)
-        settled = [(outcome, sqlite_text(key)) for key, outcome in plan.settled.items()]
-        connection.executemany("UPDATE alerts SET outcome = ? WHERE key = ?", settled)
-        for each in plan.told:
-            values = (
-                *map(sqlite_text, (each.group, each.source, each.route, each.level, each.title)),
-                *(sqlite_text(json.dumps(dict(each.about))), to_us(each.first_at), to_us(each.last_at)),
-                *(to_us(each.newest_at), each.count),
-            )
-            connection.execute(f"INSERT OR REPLACE INTO told ({_TOLD}) VALUES ({', '.join('?' * 10)})", values)
-        connection.executemany(
-            "DELETE FROM told WHERE grp = ? AND source = ? AND route = ?",
-            [tuple(map(sqlite_text, (each.group, each.source, each.route))) for each in plan.over],
+    waiting = {key for (key,) in connection.execute("SELECT key FROM alerts WHERE outcome IS NULL")}
+    if newest_delivery(connection) != basis or not waiting.issuperset(map(sqlite_text, plan.settled)):
+        return False
+    for message in plan.messages:
+        _insert(connection, message, now)
+    settled = [(outcome, sqlite_text(key)) for key, outcome in plan.settled.items()]
+    connection.executemany("UPDATE alerts SET outcome = ? WHERE key = ?", settled)
+    for each in plan.told:
+        values = (
+            *map(sqlite_text, (each.group, each.source, each.route, each.level, each.title)),
+            *(sqlite_text(json.dumps(dict(each.about))), to_us(each.first_at), to_us(each.last_at)),
+            *(to_us(each.newest_at), each.count),
         )
+        connection.execute(f"INSERT OR REPLACE INTO told ({_TOLD}) VALUES ({', '.join('?' * 10)})", values)
+    connection.executemany(
+        "DELETE FROM told WHERE grp = ? AND source = ? AND route = ?",
+        [tuple(map(sqlite_text, (each.group, each.source, each.route))) for each in plan.over],
+    )
     return True
 
 
@@ -140,12 +133,9 @@ def _insert(connection: sqlite3.Connection, message: Message, now: datetime, ori
 
 def release_orphans(connection: sqlite3.Connection, now: datetime) -> int:
     """Make an ended process's deliveries due at once: they may not have arrived. Return their number."""
-    if not CLAIMS.abandoned(connection, now):
-        return 0
-    with immediate(connection):
-        orphans = CLAIMS.abandoned(connection, now)
-        change = "UPDATE deliveries SET due_us = ?, owner_json = NULL WHERE id = ?"
-        connection.executemany(change, [(to_us(now), number) for number in orphans])
+    orphans = CLAIMS.abandoned(connection, now)
+    change = "UPDATE deliveries SET due_us = ?, owner_json = NULL WHERE id = ?"
+    connection.executemany(change, [(to_us(now), number) for number in orphans])
     return len(orphans)
 
 
@@ -159,8 +149,7 @@ def claim_delivery(connection: sqlite3.Connection, delivery: Delivery, now: date
     """Claim an attempt, so that no other process makes it before `until`; return whether that succeeded."""
     expected = {"attempts": delivery.attempts, "outcome": None}
     change = {"attempts": delivery.attempts + 1, "due_us": to_us(until)}
-    with immediate(connection):
-        return CLAIMS.claim(connection, delivery.delivery_id, now, expected=expected, change=change)
+    return CLAIMS.claim(connection, delivery.delivery_id, now, expected=expected, change=change)
 
 
 def settle_delivery(
@@ -174,18 +163,17 @@ def settle_delivery(
     fallback: str = "",
 ) -> None:
     """Store an attempt's outcome: settled, or due again; with a fallback it continues over another route."""
-    with immediate(connection):
-        connection.execute(
-            "UPDATE deliveries SET outcome = ?, settled_us = ?, error = ?, due_us = ?, owner_json = NULL WHERE id = ?",
-            (
-                *(outcome, None if outcome is None else to_us(now), sqlite_text(error)),
-                *(to_us(due or now), delivery.delivery_id),
-            ),
-        )
-        if fallback:
-            message = delivery.message
-            body = f"{message.body} · route {message.route} did not take it"
-            _insert(connection, replace(message, route=fallback, body=body), now, delivery.number)
+    connection.execute(
+        "UPDATE deliveries SET outcome = ?, settled_us = ?, error = ?, due_us = ?, owner_json = NULL WHERE id = ?",
+        (
+            *(outcome, None if outcome is None else to_us(now), sqlite_text(error)),
+            *(to_us(due or now), delivery.delivery_id),
+        ),
+    )
+    if fallback:
+        message = delivery.message
+        body = f"{message.body} · route {message.route} did not take it"
+        _insert(connection, replace(message, route=fallback, body=body), now, delivery.number)
 
 
 def recent_deliveries(
@@ -211,10 +199,9 @@ def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int
 def forget_reported(connection: sqlite3.Connection, now: datetime) -> None:
     """Delete settled alerts, and reported ones without an end, when they are older than `KEPT`."""
     before = to_us(now - KEPT)
-    with immediate(connection):
-        _forget_alerts(connection, now)
-        connection.execute("DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL", (before,))
-        connection.execute("DELETE FROM told WHERE last_us < ?", (before,))
+    _forget_alerts(connection, now)
+    connection.execute("DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL", (before,))
+    connection.execute("DELETE FROM told WHERE last_us < ?", (before,))
 
 
 def _forget_alerts(connection: sqlite3.Connection, now: datetime) -> None:
@@ -252,31 +239,27 @@ def marks(connection: sqlite3.Connection) -> dict[str, Mark]:
 
 def mark(connection: sqlite3.Connection, marked: Mapping[str, Mark], at: datetime) -> None:
     """Mark items, and keep their earlier marks for `undo`."""
-    if not marked:
-        return
-    with immediate(connection):
-        (last,) = connection.execute("SELECT coalesce(max(step), 0) FROM inbox_undo").fetchone()
-        connection.execute("DELETE FROM inbox_undo WHERE step <= ?", (last + 1 - LEVELS,))
-        connection.execute("DELETE FROM inbox WHERE marked_us < ? AND NOT muted", (to_us(at - MARK_KEPT),))
-        for key, one in marked.items():
-            name = sqlite_text(key)
-            before = connection.execute(f"SELECT {_MARK} FROM inbox WHERE key = ?", (name,)).fetchone()
-            values = (last + 1, name, *(before or (None, None, 0, None)))
-            connection.execute(f"INSERT INTO inbox_undo (step, key, {_MARK}) VALUES (?, ?, ?, ?, ?, ?)", values)
-            done, snoozed, seen = (
-                None if when is None else to_us(when) for when in (one.done_until, one.snoozed_until, one.seen_until)
-            )
-            _set(connection, name, (done, snoozed, int(one.is_muted), seen), at)
+    (last,) = connection.execute("SELECT coalesce(max(step), 0) FROM inbox_undo").fetchone()
+    connection.execute("DELETE FROM inbox_undo WHERE step <= ?", (last + 1 - LEVELS,))
+    connection.execute("DELETE FROM inbox WHERE marked_us < ? AND NOT muted", (to_us(at - MARK_KEPT),))
+    for key, one in marked.items():
+        name = sqlite_text(key)
+        before = connection.execute(f"SELECT {_MARK} FROM inbox WHERE key = ?", (name,)).fetchone()
+        values = (last + 1, name, *(before or (None, None, 0, None)))
+        connection.execute(f"INSERT INTO inbox_undo (step, key, {_MARK}) VALUES (?, ?, ?, ?, ?, ?)", values)
+        done, snoozed, seen = (
+            None if when is None else to_us(when) for when in (one.done_until, one.snoozed_until, one.seen_until)
+        )
+        _set(connection, name, (done, snoozed, int(one.is_muted), seen), at)
 
 
 def undo(connection: sqlite3.Connection, at: datetime) -> tuple[str, ...]:
     """Undo the last change that was not undone yet; return its keys."""
-    with immediate(connection):
-        rows = connection.execute(
-            f"DELETE FROM inbox_undo WHERE step = (SELECT max(step) FROM inbox_undo) RETURNING key, {_MARK}"
-        ).fetchall()
-        for key, *before in rows:
-            _set(connection, key, tuple(before), at)
+    rows = connection.execute(
+        f"DELETE FROM inbox_undo WHERE step = (SELECT max(step) FROM inbox_undo) RETURNING key, {_MARK}"
+    ).fetchall()
+    for key, *before in rows:
+        _set(connection, key, tuple(before), at)
     return tuple(key for key, *_ in rows)
 
 

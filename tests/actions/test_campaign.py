@@ -17,13 +17,12 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from ssl import SSLContext
-from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
 from app.actions.actions import Actions
-from app.actions.command_writes import carry_out, exit_of
+from app.actions.command_writes import exit_of, sent_once, settled
 from app.api.client import Client
 from app.api.requests import StartRun
 from app.cli.documents import unsent_document, write_document
@@ -308,7 +307,8 @@ class Storm:
     async def write(self, mark: str) -> None:
         """One command: sent, perhaps interrupted, and reported as the command line reports it."""
         desk = self.rng.choice(self.desks)
-        sending = asyncio.create_task(carry_out(SimpleNamespace(actions=desk), StartRun(mark, API), key=mark))
+        request = StartRun(mark, API)
+        sending = asyncio.create_task(sent_once(settled(desk.submit(request, key=mark)), request, mark))
         if self.rng.random() < 0.1:
             asyncio.get_running_loop().call_later(self.rng.uniform(0, 0.2), sending.cancel)
         document: dict[str, Any] = unsent_document("run.start")

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -200,17 +201,17 @@ def test_an_import_that_is_killed_twice_makes_each_organization_once(own: Runnin
 def test_an_import_whose_ledger_fails_tells_the_rows_that_were_done(
     faulty: CommandLine, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the error: what was sent is not forgotten because the next row could not be looked up."""
+    """Beside the error: what was sent is not forgotten because the next row could not be entered."""
     server.otherwise = creating
-    look, looked = Ledger.organizations, []
+    prepare, prepared = Ledger.prepare, []
 
-    async def failing(ledger: Ledger, subject: str) -> tuple[Action, ...]:
-        looked.append(subject)
-        if len(looked) > 1:
+    async def failing(ledger: Ledger, **entry: Any) -> Action:
+        prepared.append(entry)
+        if len(prepared) > 1:
             raise StorageError("The disk is gone.", path=file)
-        return await look(ledger, subject=subject)
+        return await prepare(ledger, **entry)
 
-    monkeypatch.setattr(Ledger, "organizations", failing)
+    monkeypatch.setattr(Ledger, "prepare", failing)
 
     result = faulty("orgs", "import", str(file), "--json")
 
@@ -225,7 +226,7 @@ def test_an_email_that_another_process_takes_in_the_middle_is_passed_over(
     server.otherwise = creating
     faulty("orgs", "create", "a@example.com")
 
-    async def unaware(_: Ledger, subject: str) -> tuple[Action, ...]:
+    async def unaware(_: Ledger) -> tuple[Action, ...]:
         return ()
 
     monkeypatch.setattr(Ledger, "organizations", unaware)

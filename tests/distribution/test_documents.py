@@ -1,11 +1,7 @@
 """What documents and deployment files tell people to type: each command exists, with its options."""
 
 import contextlib
-import json
-import os
 import re
-import shlex
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,14 +11,8 @@ import pytest
 
 from app.cli.main import root
 from service.cli import main as service_root
-from tests import program
 from tests.distribution.test_container_files import COMPOSE
 from tests.program import ROOT
-from tests.service.conftest import NEEDS_SANDBOX
-from tests.service.forge.forges import GitHubServer
-from tests.service.git_hosts import GitHttpHost
-from tests.service_process import make_repository
-from tests.waiting import COLD_START_S, eventually
 
 DOCUMENTS: Final = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "AGENTS")),
@@ -33,9 +23,6 @@ FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CALL: Final = re.compile(r"(?:^|[\s(:`]|/bin/)runwarden(?! -- )((?: +(?![#|&;<>])[^\s`]+)+)")
 IN_CONTAINER: Final = re.compile(r"docker compose (?:run|exec) .*\bapi((?: +[^\s`]+)+)")
 SHELL: Final = {"", "console"}
-INSTALL: Final = (ROOT / "docs" / "run" / "install.md").read_text("utf-8")
-GUIDE: Final = INSTALL.partition("## Quick start")[2].partition("\n## Deploying")[0]
-COMMANDS: Final = [shlex.split(line[2:], comments=True) for line in GUIDE.splitlines() if line.startswith("$ ")]
 
 
 def calls(text: str) -> Iterator[str]:
@@ -136,68 +123,3 @@ def test_every_path_of_the_source_exists() -> None:
 
     assert len(named) > 50
     assert sorted(each for each in named if not (ROOT / each[1]).exists()) == []
-
-
-@NEEDS_SANDBOX
-def test_the_page_on_installation_ends_with_a_pull_request(tmp_path: Path) -> None:
-    """It works as it stands, except for addresses, the port, a run's id and what is installed.
-
-    First a commit on a branch; then, with an agent and a code host's address from the page, a draft on that host.
-    """
-    repository = make_repository(tmp_path / "acme" / "api", {"app.py": "password = 'hunter2'\n"})
-    setup, agent, host = re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
-    setup = setup.replace("https://github.com/acme/api.git", str(repository))
-    (file := tmp_path / "setup.toml").write_text(setup, "utf-8")
-    install, apply, serve, _export, *rest = COMMANDS
-    first, (_apply, propose, newest, look) = rest[:-4], rest[-4:]
-    environment = {**os.environ, "HOME": str(tmp_path), "GITHUB_TOKEN": "bot-token", "BROWSER": "true"}
-
-    def run(words: list[str]) -> subprocess.CompletedProcess[str]:
-        done = program.run(words[1:], environment, stdin="", cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done
-
-    def branches() -> dict[str, str]:
-        command = ["git", "-C", repository, "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads"]
-        listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        return dict(line.split() for line in listed.splitlines())
-
-    assert install[:2] == ["pipx", "install"]
-    token = re.search(r"rwt_[\w-]+", run(apply).stdout)
-    assert token is not None
-    serving = program.Program([*serve[1:-1], "0"], environment, cwd=tmp_path)
-    with (
-        contextlib.closing(GitHubServer()) as forge,
-        contextlib.closing(GitHttpHost(tmp_path, "bot-token")) as served,
-    ):
-        forge.before = lambda _: forge.branches.update(branches())
-        try:
-            assert serving.stdout is not None
-            environment["RUNWARDEN_BASE_URL"] = json.loads(serving.stdout.readline())["base_url"]
-            environment["RUNWARDEN_TOKEN"] = token[0]
-            said = [run(words).stdout for words in first]
-
-            assert "completed" in said[0] + said[1]
-            assert any(name.startswith("agent/review-what-is-there") for name in branches())
-
-            for address, real in (
-                ("https://git.acme.example/api/v3", forge.url),
-                ("https://git.acme.example/acme/api.git", f"{served.url}/acme/api"),
-                ("git.acme.example", "127.0.0.1"),
-            ):
-                host = host.replace(address, real)
-            kept = re.sub(r"(?m)^(hosts|repositories) = .*\n", "", setup)
-            file.write_text(kept + host + agent, "utf-8")
-            run(apply)
-            run(propose)
-            eventually(lambda: forge.changes and forge.statuses, "the pull request is opened", COLD_START_S)
-            run_id = re.search(r"run_\w+", run(newest).stdout)
-            assert run_id is not None
-            opened = run([*look[:-1], run_id[0]])
-        finally:
-            serving.terminate()
-            serving.communicate()
-    (change,) = forge.changes
-
-    assert (change.draft, change.base) == (True, "main")
-    assert change.url in opened.stdout

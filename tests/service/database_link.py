@@ -1,6 +1,7 @@
 """A TCP proxy in front of a database: a network that can hold bytes back, or lose them."""
 
 import asyncio
+import socket
 import threading
 from contextlib import suppress
 from typing import Literal, Self
@@ -13,8 +14,9 @@ Kind = Literal["carries", "holds", "loses"]
 class DatabaseLink:
     """Carries connections to a port. `holds`: bytes wait. `loses`: a connection that sends is silent for ever."""
 
-    def __init__(self, target: int) -> None:
-        self.port = free_port()
+    def __init__(self, target: int, listener: socket.socket | None = None) -> None:
+        self._listener = listener or socket.create_server(("127.0.0.1", free_port()))
+        self.port: int = self._listener.getsockname()[1]
         self._target = target
         self._kind: Kind = "carries"
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="link", daemon=True)
@@ -43,7 +45,7 @@ class DatabaseLink:
     async def _serve(self) -> None:
         self._loop, self._over, self._flows = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         self._flows.set()
-        await asyncio.start_server(self._connect, "127.0.0.1", self.port)
+        await asyncio.start_server(self._connect, sock=self._listener)
         self._ready.set()
         await self._over.wait()
 

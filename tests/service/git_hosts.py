@@ -2,6 +2,7 @@
 
 import base64
 import os
+import socket
 import ssl
 import subprocess
 from pathlib import Path
@@ -16,14 +17,20 @@ if TYPE_CHECKING:
 class GitHttpHost:
     """Serves the bare repositories under a folder over HTTP; with a token, only to clients that send it."""
 
-    def __init__(self, folder: Path, token: str | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        listener: socket.socket | None = None,
+    ) -> None:
         self.seen: list[str | None] = []
         """The Authorization of each request."""
         self.fault: Callable[[Received], Step | None] = lambda _: None
         """Returns what to answer instead, if anything."""
         self._folder = folder
         self.accept(token)
-        self.server = Server(tls=tls).start()
+        self.server = Server(tls=tls, listener=listener).start()
         self.server.otherwise = self.serve
         self.url = self.server.origin
 

@@ -1,4 +1,7 @@
-"""What GitHub and GitLab deliver about a pull request, by the field names that they document, and how they sign it."""
+"""What code hosts deliver about a pull request, by the field names that they document, and how they sign it.
+
+Forgejo's follows the payloads of Forgejo 16.0.
+"""
 
 import hashlib
 import hmac
@@ -41,6 +44,34 @@ def github(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
     }
 
 
+def forgejo(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
+    """Forgejo's pull_request event: its accounts have no type, and it also names what was edited."""
+    whole = github(action, sha, **given)
+    for user in (whole["pull_request"]["user"], whole["sender"]):
+        del user["type"]
+        user["username"] = user["login"]
+    old = given.get("old_title")
+    return (
+        whole
+        | {"changes": {"title": {"from": old}}, "commit_id": "", "review": None}
+        | ({} if old else {"changes": {}})
+    )
+
+
+def forgejo_comment(words: str, sha: str, **given: Any) -> dict[str, Any]:
+    """Forgejo's issue_comment event, which names the whole pull request; not with `plain`: of an issue."""
+    whole = github_comment(words, **given)
+    linked = None if given.get("plain") else forgejo("opened", sha, **given)["pull_request"]
+    return whole | {"is_pull": linked is not None, "changes": None} | ({"pull_request": linked} if linked else {})
+
+
+def forgejo_run(sha: str, ref: str, status: str = "failure") -> dict[str, Any]:
+    """Forgejo's action_run_failure event; of a pull request's workflow, the ref is `#` and its number."""
+    run = {"id": 5, "title": "Fix", "repository": github("opened", sha)["repository"], "workflow_id": "ci.yml"}
+    run |= {"prettyref": ref, "commit_sha": sha, "status": status, "stopped": f"{_DAY}T11:00:00Z"}
+    return {"action": "failure", "run": run, "prior_status": "running"}
+
+
 def gitlab(action: str, sha: str, /, **given: Any) -> dict[str, Any]:
     """A merge request event."""
     at = given.get("at", 0)
@@ -81,9 +112,24 @@ def github_comment(words: str, sha: str = "", **given: Any) -> dict[str, Any]:
     about = {name: whole[name] for name in ("repository", "sender")} | {"action": given.get("action", "created")}
     if sha:
         return about | {"pull_request": whole["pull_request"], "comment": comment | {"path": "src/app.py", "line": 3}}
-    issue = {"number": whole["number"], "state": given.get("state", "open"), "labels": [], "title": "Login"}
+    issue = github_issue("created", **given)["issue"]
     linked = {} if given.get("plain") else {"pull_request": {"url": "https://api.example/pulls/7"}}
     return about | {"issue": issue | linked, "comment": comment}
+
+
+def github_issue(action: str, /, **given: Any) -> dict[str, Any]:
+    """An issues event."""
+    whole, at = github("opened", "0" * 40, **given), given.get("at", 0)
+    issue = {
+        "number": whole["number"],
+        "title": given.get("title", "The login fails"),
+        "body": given.get("body", "Always."),
+    }
+    issue |= {"state": given.get("state", "open"), "locked": given.get("locked", False), "labels": [{"name": "old"}]}
+    issue |= {"user": {"login": given.get("author", "mallory"), "type": "User"}, "assignees": []}
+    issue |= {"updated_at": f"{_DAY}T13:{at // 60:02}:{at % 60:02}Z"}
+    new = {name: {key: given[name]} for name, key in (("label", "name"), ("assignee", "login")) if name in given}
+    return {name: whole[name] for name in ("repository", "sender")} | {"action": action, "issue": issue} | new
 
 
 def github_check(sha: str, name: str = "test", **given: Any) -> dict[str, Any]:
@@ -105,13 +151,40 @@ def gitlab_note(words: str, sha: str, **given: Any) -> dict[str, Any]:
     note = {"id": 601, "note": words, "noteable_type": given.get("noteable", "MergeRequest"), "author_id": 1}
     note |= {"created_at": at, "updated_at": given.get("updated_at", at), "system": False}
     note |= {"action": given["action"]} if "action" in given else {}
-    return {
-        "object_kind": "note",
-        "user": whole["user"],
-        "project": whole["project"],
-        "object_attributes": note,
-        "merge_request": whole["object_attributes"] | {"labels": []},
-    }
+    about = {"merge_request": whole["object_attributes"] | {"labels": []}}
+    if note["noteable_type"] == "Issue":
+        about = {"issue": gitlab_issue("", **given)["object_attributes"]}
+    named = {name: whole[name] for name in ("user", "project")}
+    return {"object_kind": "note", "object_attributes": note} | named | about
+
+
+def forgejo_issue(action: str, /, **given: Any) -> dict[str, Any]:
+    """Forgejo's issues event: it has all labels and assignees, and does not say which are new."""
+    whole = github_issue(action, **given)
+    issue, new = whole["issue"], {name: whole.pop(name, None) for name in ("label", "assignee")}
+    issue |= {"is_locked": issue.pop("locked"), "pull_request": None}
+    issue |= {"labels": [*issue["labels"], *filter(None, [new["label"]])]}
+    return whole | {"issue": issue | {"assignees": [new["assignee"]] if new["assignee"] else None}}
+
+
+def gitlab_issue(action: str, /, **given: Any) -> dict[str, Any]:
+    """An issue event; `labels` and `assignees` are set just now."""
+    whole, at = gitlab("open", "0" * 40, **given), given.get("at", 0)
+    issue = {"iid": whole["object_attributes"]["iid"], "title": given.get("title", "The login fails")}
+    issue |= {"description": given.get("body", "Always."), "state": given.get("state", "opened"), "action": action}
+    issue |= {"confidential": given.get("confidential", False), "discussion_locked": given.get("locked")}
+    issue |= {"author_id": given.get("author_id", 2), "updated_at": f"{_DAY} 13:{at // 60:02}:{at % 60:02} UTC"}
+    labels, users = given.get("labels", ()), given.get("assignees", ())
+    lists = {"labels": [{"id": 2, "title": one} for one in labels]}
+    lists |= {"assignees": [{"name": "B", "username": one} for one in users]}
+    old = {"labels": [{"id": 1, "title": "old"}], "assignees": []}
+    changes = {name: {"previous": old[name], "current": old[name] + new} for name, new in lists.items() if new}
+    about = {"object_kind": "issue", "object_attributes": issue, "changes": {} if action == "open" else changes}
+    return (
+        about
+        | {name: old[name] + new for name, new in lists.items()}
+        | {name: whole[name] for name in ("user", "project")}
+    )
 
 
 def gitlab_pipeline(sha: str, ref: str, status: str = "failed", name: str | None = None) -> dict[str, Any]:

@@ -40,6 +40,8 @@ def refusal(data: Path, *arguments: str) -> str:
 
 GITHUB, GITLAB = ("--org", "acme", "--platform", "github"), ("--org", "acme", "--platform", "gitlab")
 
+FORGEJO = ("--org", "acme", "--platform", "gitea")
+
 
 REFUSALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("org create Acme", (), "--slug"),
@@ -52,6 +54,9 @@ REFUSALS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("token revoke tok_none", (), "token list"),
     ("offer add X --kind secret", (), "partner"),
     ("host connect --host git.acme.example", GITLAB, "--api-url"),
+    ("host connect", FORGEJO, "such as https://git.example/api/v1"),
+    ("host connect --api-url https://example.com/git/", FORGEJO, "write https://example.com/git/api/v1"),
+    ("host connect --probe git --clone-url '/srv/{path}.git'", FORGEJO, "--host"),
     ("host connect", (*GITHUB, "--token-env", "not a name"), "token_env"),
     ("host disconnect", GITHUB, "host list"),
     ("repository add x --path a", GITHUB, "owner/repo"),

@@ -7,14 +7,8 @@ import pytest
 from fastapi import FastAPI
 
 from service.api import errors
-from service.clock import now_micros
 from service.execution.git import GitCommandError
-from service.settings import DataFolder
-from service.store import organizations, tokens
-from service.store.database import Database
-from service.store.tokens import SCOPES
 from tests.service.conftest import BARE, OPERATIONS, Make
-from tests.waiting import present
 
 BODIES = {path: document for method, path, document, _ in OPERATIONS.values() if method == "POST"}
 ENDPOINTS = [(method, path) for method, path, *_ in OPERATIONS.values()]
@@ -36,32 +30,6 @@ def test_without_a_valid_token_every_endpoint_answers_401(idle: Any, given: str 
         assert answer.headers["www-authenticate"].startswith("Bearer")
         assert answer.json()["error_code"] in {"missing_token", "invalid_token"}
         assert "bearer" in answer.json()["message"].lower()
-
-
-@pytest.mark.parametrize(
-    "scopes", [(), ("admin",), ("organizations:create",), ("runs:read",), ("runs:write",)], ids=lambda one: one[:1]
-)
-def test_each_endpoint_knows_its_scopes(idle: Any, scopes: tuple[str, ...]) -> None:
-    """Health: any valid token; the others: admin (spec 5.6), and beside it the scopes made for one purpose."""
-    database = Database(DataFolder(idle.service.data_dir).database_url)
-    with database.write() as connection:
-        owner = present(organizations.by_slug(connection, "acme"))
-        # The command line would refuse a token without any scope.
-        _, value = tokens.create(connection, owner.id, scopes=scopes, alias=None, now=now_micros())
-    database.close()
-    for method, path in ENDPOINTS:
-        runs_scopes = {"runs:write"} if method == "POST" else {"runs:read", "runs:write"}
-        accepted = {"admin"} | {
-            "/external/organizations": {"organizations:create"},
-            "/external/installation/health": {*SCOPES, None},
-            "/external/gitlab/projects": set(),
-        }.get(path, runs_scopes)
-        answer = ask(idle, method, path, value)
-        expected = bool(set(scopes or [None]) & accepted)
-
-        assert answer.is_success is expected, answer.text
-        if not expected:
-            assert (answer.status_code, answer.json()["error_code"]) == (403, "insufficient_scope")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
             issuer = provider.stdout.readline().strip()
             settings = (
                 f'[page]\nurl = "{url}"\n[page.oidc]\nissuer = "{issuer}"\nclient_id = "runwarden"\n'
-                'name = "Acme"\ndomains = { "acme.example" = "acme" }\n'
+                'name = "Acme"\ndomains = { "acme.example" = "acme" }\nrole = "developer"\n'
             )
             secret, arguments = {"RUNWARDEN_OIDC_SECRET": SECRET}, ["--port", str(port)]
             folder = tmp_path_factory.mktemp("oidc")
@@ -77,6 +77,9 @@ def test_a_verified_address_signs_in_where_it_is_known(world: Api) -> None:
 
     browser, answer = sign_in(world, "Joe@acme.example")
     assert answer.headers["location"] == "/settings/members"
+    assert browser.get("/settings/members").status_code == 403
+    assert browser.get("/runs/new").status_code == 200
+    world.service.admin("member", "set", "joe@acme.example", "--role", "admin", "--org", "acme")
     members = browser.get("/settings/members")
     assert "joe@acme.example (you)" in text_of(members)
     assert browser.post("/settings/members", email="jane@stranger.example").status_code == 303

@@ -23,7 +23,7 @@ from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookD
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond, Server
 from tests.service.conftest import BOTH, organization
-from tests.service.payloads import SECRET, github, gitlab, signed, with_token
+from tests.service.payloads import SECRET, forgejo, github, gitlab, signed, with_token
 from tests.waiting import present
 
 FIRST: Final = TriggerRule(agent="reviewer", instructions="nothing to do")
@@ -236,6 +236,7 @@ def test_large_bodies_that_nothing_is_known_of_share_a_reserve() -> None:
 
 SHA: Final = "a1b2c3d4" * 5
 GITHUB: Final = ("github", {"x-github-event": "pull_request"}, github)
+FORGEJO: Final = ("forgejo", {"x-github-event": "pull_request"}, forgejo)
 GITLAB: Final = ("gitlab", {"x-gitlab-event": "Merge Request Hook"}, gitlab)
 
 
@@ -247,7 +248,7 @@ def event(host: Any, action: str, **given: Any) -> PullRequestEvent | None:
     return found
 
 
-def test_both_code_hosts_say_what_happened() -> None:
+def test_all_code_hosts_say_what_happened() -> None:
     """In one language; what no rule can be about is nothing."""
     draft, ready = ({"draft": {"previous": not now, "current": now}} for now in (True, False))
     for host, action, given, kind in (
@@ -259,6 +260,15 @@ def test_both_code_hosts_say_what_happened() -> None:
         (GITHUB, "closed", {"state": "closed"}, "closed"),
         (GITHUB, "edited", {}, None),
         (GITHUB, "synchronize", {"state": "closed"}, None),
+        (FORGEJO, "opened", {}, "opened"),
+        (FORGEJO, "synchronized", {}, "pushed"),
+        (FORGEJO, "label_updated", {}, "labeled"),
+        (FORGEJO, "edited", {"old_title": "WIP: Fix"}, "ready"),
+        (FORGEJO, "edited", {"old_title": "WIP: Fix", "draft": True}, None),
+        (FORGEJO, "edited", {"old_title": "Fix"}, None),
+        (FORGEJO, "edited", {}, None),
+        (FORGEJO, "assigned", {}, None),
+        (FORGEJO, "closed", {"state": "closed"}, "closed"),
         (GITLAB, "open", {}, "opened"),
         (GITLAB, "reopen", {}, "reopened"),
         (GITLAB, "update", {"oldrev": SHA}, "pushed"),
@@ -274,16 +284,17 @@ def test_both_code_hosts_say_what_happened() -> None:
         assert (found.kind if found else None) == kind, (host[0], action, given)
 
 
-@pytest.mark.parametrize("host", [GITHUB, GITLAB], ids=["github", "gitlab"])
+@pytest.mark.parametrize("host", [GITHUB, GITLAB, FORGEJO], ids=["github", "gitlab", "forgejo"])
 def test_a_pull_request_is_read_as_a_whole(host: Any) -> None:
     """Where its head is, also of a fork that was deleted since; times order what arrives in disorder."""
-    opened = "opened" if host is GITHUB else "open"
+    opened = "open" if host is GITLAB else "opened"
+    bot_name = {"github": "x[bot]", "gitlab": "project_41_bot_ab12", "forgejo": "forgejo-actions"}[host[0]]
     found = present(event(host, opened, number=12, labels=["ai", "x"], draft=True, base="release/2", at=61))
     first = present(event(host, opened))
-    bot = event(host, opened, **({"sender_type": "Bot"} if host is GITHUB else {"sender": "project_41_bot_ab12"}))
+    bot = event(host, opened, sender=bot_name)
 
     assert (found.number, found.head, found.head_sha, found.base) == (12, "fix/login", SHA, "release/2")
-    assert found.ref == ("refs/pull/12/head" if host is GITHUB else "refs/merge-requests/12/head")
+    assert found.ref == ("refs/merge-requests/12/head" if host is GITLAB else "refs/pull/12/head")
     assert (found.labels, found.is_draft, found.sender, found.default_branch) == (("ai", "x"), True, "dora", "main")
     assert found.changed_at - first.changed_at == 61_000_000
     assert (first.is_fork, first.is_bot, bot is not None and bot.is_bot) == (False, False, True)
@@ -320,6 +331,8 @@ def test_only_the_whole_body_s_signature_proves_the_secret() -> None:
     assert authentic("github", small, raw + b" ", secrets) == set()
     assert authentic("github", old, raw, secrets) == set()
     assert authentic("github", shorter, raw, secrets) == set()
+    assert authentic("forgejo", small, raw, secrets) == {"B", "C"}
+    assert authentic("forgejo", small | {"x-gitlab-token": SECRET}, raw + b" ", secrets) == set()
     assert authentic("gitlab", token, raw, secrets) == {"B", "C"}
     for headers in ({"x-gitlab-token": "\u00e9"}, {}):
         assert authentic("gitlab", headers, raw, secrets) == set()

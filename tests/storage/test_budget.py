@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from app.api.budget import Budget, Priority
 from app.api.errors import RateLimitedError
 from storage.cache.cache import Cache
-from storage.records.service_traits import BudgetState
+from storage.records.activity import BudgetState
 from tests.storage.conftest import race
 from tests.waiting import present
 

@@ -14,7 +14,7 @@ from app.engine.engine import Engine
 from app.engine.events import Event, LinkChanged, RunsChanged
 from app.sync.walk import RunQuery
 from storage.records import LinkState, RunFilter
-from storage.records.service_traits import BudgetState
+from storage.records.activity import BudgetState
 from storage.values import utc_now
 from tests.lab import OMITTED, Respond, Step
 from tests.sync.conftest import MINUTE, Desk, unreadable

@@ -16,7 +16,7 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.sync.polling import CEILING, SLOWEST_S, Cadence
-from storage.records.service_traits import BudgetState
+from storage.records.activity import BudgetState
 from tests.limiters import Limiter
 from tests.virtual_time import in_virtual_time
 

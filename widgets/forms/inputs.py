@@ -3,17 +3,20 @@
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
+from rich.cells import split_graphemes
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.suggester import SuggestFromList
 from textual.widgets import Input, TextArea
-from textual.widgets.text_area import Edit, EditResult
+from textual.widgets.text_area import Edit, EditResult, Location
 
 from app.engine.text import safe_text
 
 LONGEST_LINE: Final = 4_000
 """The most characters of a one-line input; longer pastes are cut."""
+_LONGEST_CLUSTER: Final = 64
+"""Characters beside the cursor that are searched for the end of what is drawn as one."""
 
 
 def printable(text: str) -> str:
@@ -43,7 +46,8 @@ class CharactersRemoved(Message):
 class LineInput(Input):
     """A one-line input."""
 
-    def _on_paste(self, event: events.Paste) -> None:
+    def on_paste(self, event: events.Paste) -> None:
+        """Insert the first line."""
         # Otherwise Textual also calls the base class's handler.
         event.prevent_default()
         event.stop()
@@ -72,7 +76,6 @@ class ListSearch(LineInput):
         Binding("escape", "leave(True)", "clear", id="search.clear"),
     ]
 
-    @dataclass
     class Left(Message):
         """The focus goes back to the rows."""
 
@@ -148,6 +151,34 @@ class ParagraphInput(TextArea):
     def load_text(self, text: str) -> None:
         """Replace everything, and clear the undo history."""
         super().load_text(printable(text))
+
+    def get_cursor_left_location(self) -> Location:
+        """Return the place before the flag, emoji or accented letter that ends at the cursor."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[max(0, column - _LONGEST_CLUSTER) : column]
+        return (row, column - len(_clusters(before)[-1])) if before else super().get_cursor_left_location()
+
+    def get_cursor_right_location(self) -> Location:
+        """Return the place after the flag, emoji or accented letter that begins at the cursor."""
+        row, column = self.cursor_location
+        after = self.document.get_line(row)[column : column + _LONGEST_CLUSTER]
+        return (row, column + len(_clusters(after)[0])) if after else super().get_cursor_right_location()
+
+
+def _clusters(text: str) -> list[str]:
+    """Split a text into what is drawn as one; a flag is a pair of letters, which Rich takes apart."""
+    clusters: list[str] = []
+    for start, end, _width in split_graphemes(text)[0]:
+        cluster = text[start:end]
+        if _is_flag_letter(cluster) and clusters and _is_flag_letter(clusters[-1]):
+            clusters[-1] += cluster
+        else:
+            clusters.append(cluster)
+    return clusters
+
+
+def _is_flag_letter(cluster: str) -> bool:
+    return len(cluster) == 1 and "\U0001f1e6" <= cluster <= "\U0001f1ff"
 
 
 def _one_line(text: str) -> str:

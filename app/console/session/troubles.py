@@ -7,12 +7,12 @@ from app.engine.text import safe_text
 from app.engine.times import clock_time, span
 from storage.records import LinkState, PollOutcome
 from storage.records.error_kinds import error_kind
-from widgets.frame.freshness import next_poll
+from widgets.frame.header_bar import next_poll
 from widgets.frame.notice import Notice
 from widgets.runs.extent import Extent
 
 if TYPE_CHECKING:
-    from storage.records.service_traits import Wait
+    from storage.records.activity import Wait
     from widgets.kit.badges import Tone
 
 STARTS: Final = "Press n to start one on a repository, a to start a named agent."

@@ -1,4 +1,4 @@
-"""Both forges, and a service's side of them: one organization, its runs carried to their ends by the store alone."""
+"""The forges, and a service's side of them: one organization, its runs carried to their ends by the store alone."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from service.store.database import Database
 from service.store.postings import Posting
 from service.store.turns import TurnOutcome
 from tests.service.conftest import NOW, accepted, order, organization
-from tests.service.forge.forges import Forge, GitHubServer, GitLabForge
+from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer, GitLabForge
 from tests.service_process import lay_tables
 from tests.waiting import present
 
@@ -26,7 +26,10 @@ EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
 PLACES = {
     GitHubServer: ("github", "acme/api", "https://github.example/acme/api.git"),
     GitLabForge: ("gitlab", "acme/web", "https://gitlab.example/acme/web.git"),
+    ForgejoServer: ("forgejo", "Acme/API", "https://git.example/git/Acme/API.git"),
 }
+CHECKED_LINES = pytest.mark.parametrize("forge", [GitHubServer, GitLabForge], indirect=True)
+"""For the forges that refuse a comment outside the diff."""
 
 
 class Desk:
@@ -132,9 +135,9 @@ def github_forge() -> Iterator[GitHubServer]:
         yield server
 
 
-@pytest.fixture(params=[GitHubServer, GitLabForge], ids=["github", "gitlab"])
+@pytest.fixture(params=[GitHubServer, GitLabForge, ForgejoServer], ids=["github", "gitlab", "forgejo"])
 def forge(request: pytest.FixtureRequest) -> Iterator[Forge]:
-    """Each of the two in turn: the repository acme/api of GitHub, the project acme/web of GitLab."""
+    """Each in turn: the repository acme/api of GitHub and Forgejo, the project acme/web of GitLab."""
     with contextlib.closing(request.param()) as server:
         yield server
 

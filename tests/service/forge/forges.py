@@ -1,4 +1,7 @@
-"""A GitHub and a GitLab on loopback, as far as their documentation goes: they refuse what the real ones refuse."""
+"""A GitHub, a GitLab and a Forgejo on loopback, as far as their documentation goes: they refuse what the real ones do.
+
+Forgejo's follows the API description and the routes of Forgejo 16.0.
+"""
 
 import re
 import threading
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
+from service.forge.forgejo import Forgejo
 from service.forge.github import GitHub
 from service.forge.gitlab import GitLab
 from tests.lab import Received, Respond, Server, Step
@@ -40,10 +44,11 @@ class Change:
 
 @dataclass
 class Note:
-    """The text of a review, or the comment that begins a thread at a line."""
+    """The text of a review, a comment on an issue, or the comment that begins a thread at a line."""
 
     id: int
     change: int
+    """Its number, or the issue's."""
     body: str
     author: str
     path: str = ""
@@ -74,12 +79,16 @@ class Forge(Server):
         """Commit, context and what was said, oldest first."""
         self.reviews: list[Note] = []
         self.threads: list[Note] = []
+        self.issues = {7}
+        """By their numbers."""
+        self.comments: list[Note] = []
+        """Those on issues."""
         self.before: Hook = lambda _: None
         """Called when nothing was done yet; a step is the answer, and nothing is done."""
         self.after: Hook = lambda _: None
         """Called when all was done; a step is the answer."""
-        self.otherwise = self._answer
-        self._numbers = iter(range(1, 1_000_000))
+        self.otherwise = self.serve
+        self._numbers = (one for one in range(1, 1_000_000) if one not in self.issues)
         self.start()
 
     @property
@@ -117,7 +126,7 @@ class Forge(Server):
     def do(self, request: Received, account: str, given: dict[str, Any]) -> tuple[int, Any]:
         raise NotImplementedError
 
-    def _answer(self, received: Received) -> Step:
+    def serve(self, received: Received) -> Step:
         early = self.before(received)
         if early is not None:
             return early
@@ -131,13 +140,17 @@ class Forge(Server):
         except RefusedError as refusal:
             status, document = refusal.args
         if received.method == "GET" and isinstance(document, list):
-            size = min(self.page_size, int(received.query.get("per_page", "30")))
-            page = int(received.query.get("page", "1"))
-            following = page + 1 if page * size < len(document) else None
-            document = document[(page - 1) * size : page * size]
-            link = f'<{self.origin}{received.path}?page={following}>; rel="next"' if following else ""
-            headers = {"Link": link, "X-Next-Page": str(following or "")}
+            document, headers = self.page(received, document)
         return self.after(received) or Respond(status, document, headers)
+
+    def page(self, received: Received, document: list[Any], size_name: str = "per_page") -> tuple[Any, dict[str, str]]:
+        """Return the page of a list that is asked for, and the headers that lead to the next one."""
+        size = min(self.page_size, int(received.query.get(size_name, "30")))
+        page = int(received.query.get("page", "1"))
+        following = page + 1 if page * size < len(document) else None
+        link = f'<{self.origin}{received.path}?page={following}>; rel="next"' if following else ""
+        headers = {"Link": link, "X-Next-Page": str(following or "")}
+        return document[(page - 1) * size : page * size], headers
 
     def segments(self, request: Received) -> list[str]:
         return [unquote(one) for one in request.path.removeprefix(self.root).strip("/").split("/")]
@@ -164,6 +177,16 @@ class Forge(Server):
         made = Note(self.number(), change.number, body, account, path, line)
         (self.threads if path else self.reviews).append(made)
         return made
+
+    def comments_of(self, number: str) -> list[Note]:
+        issue = found([*self.issues], lambda one: str(one) == number)
+        return [one for one in self.comments if one.change == issue]
+
+    def comment(self, number: str, body: str, account: str) -> Note:
+        """Comment on an issue, also as a person would do it."""
+        self.comments_of(number)
+        self.comments.append(Note(self.number(), int(number), body, account))
+        return self.comments[-1]
 
     def status(self, sha: str, state: str, states: set[str], text: str, longest: int) -> None:
         if sha not in self.branches.values():
@@ -208,8 +231,12 @@ class GitHubServer(Forge):
                     account, title, branch, base, given.get("body") or "", draft=given.get("draft", False)
                 )
                 return 201, self._shown(made)
-            case ("PATCH", "pulls", "comments", number):
-                found(self.threads, lambda one: str(one.id) == number).body = text(given, "body")
+            case ("GET", "issues", number, "comments"):
+                return 200, [_comment(one) for one in self.comments_of(number)]
+            case ("POST", "issues", number, "comments"):
+                return 201, _comment(self.comment(number, text(given, "body"), account))
+            case ("PATCH", "issues", "comments", number):
+                found(self.comments, lambda one: str(one.id) == number).body = text(given, "body")
                 return 200, {}
             case ("GET", "pulls", number):
                 return 200, self._shown(self.change(number))
@@ -217,7 +244,8 @@ class GitHubServer(Forge):
                 self.change(number).body = text(given, "body")
                 return 200, self._shown(self.change(number))
             case ("GET", "commits", sha, "statuses"):
-                return 200, [said for commit, _, said in reversed(self.statuses) if commit == sha]
+                held = reversed([*enumerate(self.statuses)])
+                return 200, [said | {"id": at} for at, (commit, _, said) in held if commit == sha]
             case ("POST", "statuses", sha):
                 states = {"error", "failure", "pending", "success"}
                 self.status(sha, given["state"], states, given.get("description") or "", 140)
@@ -226,8 +254,7 @@ class GitHubServer(Forge):
             case ("GET", "pulls", number, "files"):
                 return 200, [{"filename": path, "patch": self.patch_of(path)} for path in self.diff]
             case ("GET", "pulls", number, "reviews"):
-                reviews = [one for one in self.reviews if str(one.change) == number]
-                return 200, [{"id": one.id, "body": one.body, "user": {"login": one.author}} for one in reviews]
+                return 200, [_comment(one) for one in self.reviews if str(one.change) == number]
             case ("POST", "pulls", number, "reviews"):
                 return 200, self._review(self.change(number), given, account)
             case ("PUT", "pulls", _, "reviews", review):
@@ -338,6 +365,13 @@ class GitLabForge(Forge):
                 is_draft = title.startswith("Draft: ")
                 made = self.opened(account, title, branch, base, given.get("description") or "", draft=is_draft)
                 return 201, self._shown(made)
+            case ("GET", "issues", number, "notes"):
+                return 200, [_note(one) for one in self.comments_of(number)]
+            case ("POST", "issues", number, "notes"):
+                return 201, _note(self.comment(number, text(given, "body"), account))
+            case ("PUT", "issues", number, "notes", note):
+                found(self.comments_of(number), lambda one: str(one.id) == note).body = text(given, "body")
+                return 200, {}
             case ("POST", "statuses", sha):
                 state, name = given["state"], given["name"]
                 states = {"pending", "running", "success", "failed", "canceled"}
@@ -381,12 +415,9 @@ class GitLabForge(Forge):
                 if {key: at.get(key) for key in refs} != refs or not is_known:
                     raise RefusedError(400, {"message": "400 Bad request - Note {:line_code=>[must be valid]}"})
                 return 201, _note(self.note(change, text(given, "body"), account, at["new_path"], at["new_line"]))
-            case ("PUT", "discussions", key, *note):
+            case ("PUT", "discussions", key):
                 thread = found(self.threads, lambda one: f"{one.id:040x}" == key)
-                if note:
-                    thread.body = text(given, "body")
-                else:
-                    thread.resolved_by = account if given["resolved"] else None
+                thread.resolved_by = account if given["resolved"] else None
                 return 200, {}
         raise RefusedError(404, {"error": "404 Not Found"})
 
@@ -418,6 +449,206 @@ class GitLabForge(Forge):
             return 200, {}
 
 
+def _comment(one: Note) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "body": one.body,
+        "user": {"login": one.author},
+        "html_url": f"https://github.example/#{one.id}",
+    }
+
+
+@dataclass
+class Review:
+    """A review on Forgejo, with the numbers of its comments at lines; a pending one is seen by its author alone."""
+
+    id: int
+    change: int
+    author: str
+    state: str
+    comments: list[int]
+
+
+class ForgejoServer(Forge):
+    """One repository, Acme/API, of an instance below a path; a token has scopes."""
+
+    root = "/git/api/v1"
+    exists_status = 409
+    address = "git.example/git/Acme/API/pulls"
+    page_size = 50
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scopes = {"user", "repository", "issue"}
+        self.submitted: list[Review] = []
+        self.breaks_at = ""
+        """The comment with this text breaks off the request that posts it."""
+        self.resolves_at = "reviews"
+        """Where comments are resolved: at their `reviews` (after 16.0), at `comments` (Gitea 1.26), nowhere (16.0)."""
+
+    def account_of(self, headers: dict[str, str]) -> str:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() not in {"bearer", "token"} or token not in self.accounts:
+            raise RefusedError(401, {"message": "user does not exist [uid: 0, name: ]"})
+        return self.accounts[token]
+
+    def page(self, received: Received, document: list[Any], size_name: str = "limit") -> tuple[Any, dict[str, str]]:
+        total = {"X-Total-Count": str(len(document))}
+        if "issues" in received.path:
+            return document, total
+        shown, headers = super().page(received, document, size_name)
+        return shown, total if "reviews" in received.path else total | {"Link": headers["Link"]}
+
+    def do(self, request: Received, account: str, given: dict[str, Any]) -> tuple[int, Any]:
+        match (request.method, *self.segments(request)):
+            case ("GET", "version"):
+                return 200, {"version": "16.0.3+gitea-1.22.0"}
+            case ("GET", "user"):
+                self._needs("user")
+                return 200, {"login": account}
+            case (method, "repos", owner, name, *rest) if (owner.lower(), name.lower()) == ("acme", "api"):
+                self._needs("issue" if rest[0] == "issues" else "repository")
+                return self._repository(method, rest, request, account, given)
+        raise RefusedError(404, {"message": "The target couldn't be found."})
+
+    def _needs(self, scope: str) -> None:
+        if scope not in self.scopes:
+            reason = f"token does not have at least one of required scope(s): [write:{scope}]"
+            raise RefusedError(403, {"message": reason})
+
+    def _repository(
+        self, method: str, rest: list[str], request: Received, account: str, given: dict[str, Any]
+    ) -> tuple[int, Any]:
+        match (method, *rest):
+            case ("GET", "pulls"):
+                wanted = request.query.get("state", "open")
+                here = [one for one in reversed(self.changes) if wanted in {"all", self._state(one)}]
+                return 200, [self._shown(one) for one in here]
+            case ("POST", "pulls"):
+                title, branch, base = (text(given, name) for name in ("title", "head", "base"))
+                if not {branch, base} <= self.branches.keys():
+                    raise RefusedError(404, {"message": "The target couldn't be found."})
+                draft = title.startswith("WIP: ")
+                return 201, self._shown(self.opened(account, title, branch, base, given.get("body", ""), draft=draft))
+            case ("GET", "pulls", name) if name.endswith(".diff"):
+                files = [f"diff --git a/{one} b/{one}\n--- a/{one}\n+++ b/{one}\n" for one in self.diff]
+                return 200, "\n".join(head + self.patch_of(path) for head, path in zip(files, self.diff, strict=True))
+            case ("GET", "pulls", number):
+                return 200, self._shown(self.change(number))
+            case ("PATCH", "pulls", number):
+                self.change(number).body = text(given, "body")
+                return 201, self._shown(self.change(number))
+            case ("GET", "commits", sha, "statuses"):
+                # Those of one second come in any order.
+                held = [(at, said) for at, (commit, _, said) in enumerate(self.statuses) if commit == sha]
+                names = {"state": "status"}
+                return 200, [{"id": at} | {names.get(key, key): said[key] for key in said} for at, said in held]
+            case ("POST", "statuses", sha):
+                states = {"pending", "success", "error", "failure", "warning"}
+                self.status(sha, given["state"], states, given.get("description") or "", 1000)
+                self.statuses.append((sha, given["context"], given))
+                return 201, {}
+            case (_, "issues", *place):
+                return self._comments(method, place, given, account)
+            case (_, "pulls", number, "reviews", *place):
+                return self._reviews(method, self.change(number), place, given, account)
+            case ("POST", "pulls", "comments", comment, "resolve" | "unresolve" as word):
+                return self._resolved(self.resolves_at == "comments", comment, word, account)
+        raise RefusedError(404, {"message": "The target couldn't be found."})
+
+    def _comments(self, method: str, place: list[str], given: dict[str, Any], account: str) -> tuple[int, Any]:
+        match (method, *place):
+            case ("GET", number, "comments") if int(number) in self.issues:
+                return 200, [_comment(one) for one in self.comments_of(number)]
+            case ("POST", number, "comments") if int(number) in self.issues:
+                return 201, _comment(self.comment(number, text(given, "body"), account))
+            case ("GET", number, "comments"):
+                return 200, [_comment(one) for one in self.reviews if one.change == self.change(number).number]
+            case ("POST", number, "comments"):
+                return 201, _comment(self.note(self.change(number), text(given, "body"), account))
+            case ("PATCH", "comments", number):
+                note = found([*self.reviews, *self.threads, *self.comments], lambda one: str(one.id) == number)
+                note.body = text(given, "body")
+                return 200, {}
+        raise RefusedError(404, {"message": "The target couldn't be found."})
+
+    def _reviews(
+        self, method: str, change: Change, place: list[str], given: dict[str, Any], account: str
+    ) -> tuple[int, Any]:
+        own = [one for one in self.submitted if one.change == change.number]
+        visible = [one for one in own if one.state != "PENDING" or one.author == account]
+        match (method, *place):
+            case ("GET",):
+                return 200, [
+                    {"id": one.id, "user": {"login": one.author}, "state": one.state, "body": ""}
+                    | {"comments_count": len(one.comments)}
+                    for one in visible
+                ]
+            case ("POST",):
+                return 200, self._posted(change, visible, given, account)
+            case ("DELETE", key):
+                self.submitted.remove(gone := found(visible, lambda one: str(one.id) == key))
+                self.threads = [one for one in self.threads if one.id not in gone.comments]
+                return 204, b""
+            case ("GET", key, "comments"):
+                numbers = found(visible, lambda one: str(one.id) == key).comments
+                return 200, [self._comment(one) for one in self.threads if one.id in numbers]
+            case ("POST", key, "comments", comment, "resolve" | "unresolve" as word):
+                found([one for one in visible if int(comment) in one.comments], lambda one: str(one.id) == key)
+                return self._resolved(self.resolves_at == "reviews", comment, word, account)
+        raise RefusedError(404, {"message": "The target couldn't be found."})
+
+    def _posted(self, change: Change, visible: list[Review], given: dict[str, Any], account: str) -> dict[str, Any]:
+        comments = given.get("comments") or []
+        if given.get("event") != "COMMENT" or not (given.get("body") or comments):
+            raise RefusedError(422, {"message": "review event COMMENT requires a body or a comment"})
+        # Comments join a review that is still pending, and one that fails leaves it so.
+        review = next((one for one in visible if one.state == "PENDING"), None)
+        if review is None:
+            review = Review(self.number(), change.number, account, "PENDING", [])
+            self.submitted.append(review)
+        for one in comments:
+            assert one.keys() == {"path", "new_position", "body"}
+            is_known = given["commit_id"] in self.branches.values()
+            if not is_known or (self.breaks_at and self.breaks_at in one["body"]):
+                raise RefusedError(500, {"message": ""})
+            # A line outside the diff is accepted, and then shown without code.
+            review.comments.append(self.note(change, text(one, "body"), account, one["path"], one["new_position"]).id)
+        review.state = "COMMENT"
+        return {"id": review.id}
+
+    def _resolved(self, has_call: bool, comment: str, word: str, account: str) -> tuple[int, Any]:
+        if not has_call:
+            raise RefusedError(405, b"")
+        thread = found(self.threads, lambda one: str(one.id) == comment)
+        thread.resolved_by = account if word == "resolve" else None
+        return 200, {}
+
+    def _comment(self, one: Note) -> dict[str, Any]:
+        resolver = {"login": one.resolved_by} if one.resolved_by else None
+        shown = {"id": one.id, "body": one.body, "user": {"login": one.author}, "resolver": resolver}
+        return shown | {"path": one.path, "position": one.line, "original_position": 0}
+
+    def _state(self, one: Change) -> str:
+        return "open" if one.state == "open" else "closed"
+
+    def _shown(self, one: Change) -> dict[str, Any]:
+        fork = "mallory" if one.is_fork else "Acme"
+        return {
+            "number": one.number,
+            "html_url": one.url,
+            "title": one.title,
+            "body": one.body,
+            "draft": one.draft,
+            "state": self._state(one),
+            "merged": one.state == "merged",
+            "merged_at": "2026-01-31T08:00:00Z" if one.state == "merged" else None,
+            "labels": [],
+            "head": {"label": one.branch, "ref": one.branch, "sha": one.head, "repo": {"full_name": f"{fork}/API"}},
+            "base": {"label": one.base, "ref": one.base, "sha": "a" * 40, "repo": {"full_name": "Acme/API"}},
+        }
+
+
 def _note(one: Note) -> dict[str, Any]:
     note = {"id": one.id, "body": one.body, "author": {"username": one.author}, "system": False, "type": None}
     at = {"type": "DiffNote", "position": {"new_path": one.path, "new_line": one.line}} if one.path else {}
@@ -443,6 +674,8 @@ def text(given: dict[str, Any], name: str) -> str:
 
 def client_of(server: Forge, token: str = "bot-token") -> GitHub | GitLab:
     """Return a client of a forge."""
+    if isinstance(server, ForgejoServer):
+        return Forgejo(server.url, "Acme/API", token, 120)
     if isinstance(server, GitHubServer):
         return GitHub(server.url, "acme/api", token, 120)
     return GitLab(server.url, "acme/web", token, 120)

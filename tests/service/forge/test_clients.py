@@ -10,7 +10,8 @@ from service.execution.commits import changed_between
 from service.execution.git import GitRunner
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
 from tests.lab import Respond
-from tests.service.forge.forges import Forge, GitHubServer, client_of
+from tests.service.forge.conftest import CHECKED_LINES
+from tests.service.forge.forges import Forge, GitHubServer, GitLabForge, client_of
 
 PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
@@ -40,7 +41,6 @@ def test_a_review_is_posted_read_edited_and_resolved(forge: Forge) -> None:
     client.post_review(number, "b" * 40, "What I found", comments)
     review, threads = client.reviews(number)[0], client.threads(number)
     client.update_review(number, review, "What I still find")
-    client.update_comment(number, threads[59], "finding 59, again")
     client.resolve(number, threads[0])
     client_of(forge, "person-token").resolve(number, threads[1])
     client.resolve(number, threads[0], is_resolved=False)
@@ -48,11 +48,28 @@ def test_a_review_is_posted_read_edited_and_resolved(forge: Forge) -> None:
 
     assert [one.body for one in client.reviews(number)] == ["What I still find"]
     assert (review.author, client.account()) == ("runwarden-bot", "runwarden-bot")
-    assert [one.body for one in now] == [f"finding {at}" for at in range(59)] + ["finding 59, again"]
+    assert [one.body for one in now] == [f"finding {at}" for at in range(60)]
     assert [(one.is_resolved, one.resolved_by) for one in now[:2]] == [(False, None), (True, "ann")]
     assert (now[4].path, now[4].line) == ("src/app.py", 2)
 
 
+def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
+    """On an issue that is there, with the address where people see it."""
+    client = client_of(forge)
+    forge.comment("7", "Me, too", "ann")
+    made = client.comment(7, "At work")
+    client.update_comment(7, made, "Done")
+    with pytest.raises(ForgeError, match="404"):
+        client.comment(8, "At work")
+
+    assert [(one.body, one.author) for one in client.comments(7)] == [("Me, too", "ann"), ("Done", "runwarden-bot")]
+    assert made.url == client.comments(7)[1].url
+    assert str(made.url).endswith(
+        f"/acme/web/-/issues/7#note_{made.id}" if isinstance(forge, GitLabForge) else f"#{made.id}"
+    )
+
+
+@CHECKED_LINES
 def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Forge) -> None:
     """A line outside the diff is final; a wrong token may be put right."""
     client = client_of(forge)

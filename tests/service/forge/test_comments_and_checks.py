@@ -9,7 +9,7 @@ import pytest
 
 from service.clock import now_micros
 from service.forge.accounts import completed
-from service.settings import Settings, TriggerSettings
+from service.settings import Settings
 from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, repositories, turns
 from service.store.database import Database
@@ -21,6 +21,8 @@ from tests.lab import Respond
 from tests.service.conftest import organization
 from tests.service.forge.conftest import Desk
 from tests.service.payloads import (
+    forgejo_comment,
+    forgejo_run,
     github,
     github_check,
     github_comment,
@@ -35,9 +37,9 @@ ON_COMMENT: Final = TriggerRule(agent="reviewer", instructions="Review it.", on=
 ON_FAILED: Final = TriggerRule(agent="reviewer", instructions="Mend it.", on=("failed",), own_commits=1)
 
 
-def event(name: str, document: dict[str, Any]) -> PullRequestEvent | None:
+def event(name: str, document: dict[str, Any], platform: str = "github") -> PullRequestEvent | None:
     """Return what is read of a payload, delivered under this name of an event."""
-    platform = "gitlab" if name.endswith("Hook") else "github"
+    platform = "gitlab" if name.endswith("Hook") else platform
     header = "x-gitlab-event" if platform == "gitlab" else "x-github-event"
     return read(platform, {header: name}, json.dumps(document).encode())
 
@@ -71,20 +73,21 @@ def test_a_comment_asks_by_its_first_words(words: str, command: str | None, rest
 
 
 def test_a_comment_names_its_pull_request_as_far_as_the_code_host_does() -> None:
-    """GitHub tells the head only with a comment on the diff; a plain issue, a deletion or an issue's note: nothing."""
+    """GitHub tells the head only with a comment on the diff; a deletion, or a note on a commit: nothing."""
     whole = present(event("issue_comment", github_comment("@runwarden review", number=12)))
     diff = present(event("pull_request_review_comment", github_comment("@runwarden review it", SHA, number=12)))
     note = present(event("Note Hook", gitlab_note("@runwarden review", SHA, number=12)))
+    forgejo = present(event("issue_comment", forgejo_comment("@runwarden review", SHA, number=12), "forgejo"))
     nothing = [
-        event("issue_comment", github_comment("@runwarden review", plain=True)),
         event("issue_comment", github_comment("@runwarden review", action="deleted")),
-        event("Note Hook", gitlab_note("@runwarden review", SHA, noteable="Issue")),
+        event("Note Hook", gitlab_note("@runwarden review", SHA, noteable="Commit")),
     ]
 
     assert (whole.number, whole.head_sha, whole.is_whole, whole.cause) == (12, "", False, "comment 501")
     assert (diff.head_sha, diff.base, diff.is_whole, diff.words) == (SHA, "main", True, "On src/app.py, line 3: it")
     assert (note.head_sha, note.base, note.is_whole, note.cause) == (SHA, "main", True, "comment 601")
-    assert nothing == [None] * 3
+    assert (forgejo.head_sha, forgejo.base, forgejo.is_whole, forgejo.cause) == (SHA, "main", True, "comment 501")
+    assert nothing == [None] * 2
 
 
 @pytest.mark.parametrize(
@@ -144,13 +147,15 @@ def test_what_is_kept_of_a_delivery_is_text(name: str, document: dict[str, Any])
         ("workflow_run", github_check(SHA, "CI", workflow=True), "CI"),
         ("check_run", github_check(SHA, conclusion="success"), None),
         ("check_run", github_check(SHA, action="created", conclusion=None), None),
+        ("action_run_failure", forgejo_run(SHA, "#12"), "ci.yml"),
+        ("action_run_failure", forgejo_run(SHA, "fix/login", "cancelled"), None),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "pipeline"),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login", "success"), None),
     ],
 )
 def test_only_a_check_that_failed_counts(name: str, document: dict[str, Any], check: str | None) -> None:
     """By its name; who sent it means nothing."""
-    found = event(name, document)
+    found = event(name, document, "forgejo" if name.startswith("action") else "github")
 
     assert (None if found is None else (found.check, found.head_sha)) == (None if check is None else (check, SHA))
 
@@ -162,22 +167,24 @@ def test_a_rule_on_comments_names_its_authors(database: Database, tmp_path: Path
 
 
 class Board:
-    """One organization with one repository on GitHub, and what was decided."""
+    """One organization with one repository, and what was decided."""
 
-    def __init__(self, database: Database, *rules: TriggerRule) -> None:
-        self.database = database
-        made = Repository("api", "github", "acme/api", "/srv/api.git", triggers=rules)
+    def __init__(self, database: Database, *rules: TriggerRule, platform: str = "github") -> None:
+        self.database, self.platform = database, platform
+        path = "acme/api" if platform == "github" else "acme/tools"
+        made = Repository("api", platform, path, "/srv/api.git", triggers=rules)
         self.owner = organization(database, "acme")
         with database.write() as connection:
             repositories.put(connection, self.owner, made, now_micros())
-        self.receiver = Receiver(database, Settings(triggers=TriggerSettings(github_secret_env="S")), now_micros)
+        settings = {"triggers": {"github_secret_env": "S"}, "gitlab": {"webhook_secret_env": "S"}}
+        self.receiver = Receiver(database, Settings.model_validate(settings), now_micros)
         self.count = 0
 
     def deliver(self, found: PullRequestEvent | None, own: str = "") -> tuple[str, str]:
         assert found is not None
         self.count += 1
         made = WebhookDelivery(
-            "github", f"d{self.count}", found, frozenset({"S"}), None, {self.owner: frozenset({own})}
+            self.platform, f"d{self.count}", found, frozenset({"S"}), None, {self.owner: frozenset({own})}
         )
         (decision,) = self.receiver.receive(made)
         return decision.result, decision.detail
@@ -285,13 +292,17 @@ def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> No
         words = github_comment("@runwarden review", number=made.number, path=desk.path)
         name, document = "issue_comment", words
         other = github_comment("@runwarden review", number=made.number, path=desk.path, sender="mallory")
+    elif desk.platform == "forgejo":
+        name, document = "action_run_failure", forgejo_run(sha, f"#{made.number}")
+        document["run"]["repository"]["full_name"] = desk.path.lower()
+        other = document | {"run": document["run"] | {"status": "cancelled"}}
     else:
         name, document = "Pipeline Hook", gitlab_pipeline(sha, "agent/fix-1")
         document["project"]["path_with_namespace"] = desk.path
         other = document | {"object_attributes": document["object_attributes"] | {"status": "success"}}
 
     def ask(given: dict[str, Any]) -> PullRequestEvent | None:
-        found = event(name, given)
+        found = event(name, given, desk.platform)
         return None if found is None else completed(desk.database, desk.platform, found).get(desk.owner_id)
 
     whole = present(ask(document))

@@ -10,7 +10,7 @@ import pytest
 from service.forge.client import ForgeError
 from service.forge.handlers import Subject
 from service.forge.review import post_review
-from service.store import runs, turn_files
+from service.store import postings, runs, turn_files
 from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
@@ -50,6 +50,8 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
     desk.report(run_id, 1, FOUND)
+    with desk.database.write() as connection:
+        postings.want(connection, (run_id, 1), "comment", {"issue": 7}, desk.now)
     desk.end(run_id)
     seen: set[tuple[str, str, str]] = set()
     worker: Any = None
@@ -80,7 +82,8 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
     assert len(desk.server.changes) == 1
     assert states(desk.server) == ["success", "success"]
     assert len(desk.server.statuses) == 2, "each commit got its status once"
-    assert [desk.posting(run_id, kind).state for kind in ("pull_request", "review")] == ["posted"] * 2
+    assert [desk.posting(run_id, kind).state for kind in ("pull_request", "review", "comment")] == ["posted"] * 3
+    assert [one.body.count(desk.server.changes[0].url) for one in desk.server.comments] == [1]
     assert (Pull(desk.server, "fixer").states, len(Pull(desk.server, "fixer").bodies)) == ("A", 1)
 
 
@@ -169,7 +172,7 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
         desk.end(run_id, f"{number:040x}", number, summary="&" * 8000)
     desk.post()
 
-    assert (made.title.removeprefix("Draft: "), made.draft) == ("Fixed by @\u200bbob", True)
+    assert (made.title.removeprefix("Draft: ").removeprefix("WIP: "), made.draft) == ("Fixed by @\u200bbob", True)
     assert f"[{run_id}](https://runs.example/{run_id})" in text
     assert "@\u200bann" in text
     assert not [line for line in text.splitlines() if line.lstrip().startswith("/")]

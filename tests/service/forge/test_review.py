@@ -14,6 +14,7 @@ from service.forge.client import ForgeError, NewPullRequest
 from service.forge.review import Report, bring_up_to_date
 from service.forge.review_text import Marks, comment, inert
 from tests.lab import Received, Respond
+from tests.service.forge.conftest import CHECKED_LINES
 from tests.service.forge.forges import Forge, GitHubServer, client_of
 
 PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
@@ -119,6 +120,7 @@ def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> No
     assert "other.py" not in pull.bodies[0]
 
 
+@CHECKED_LINES
 def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
     """The diff that it shows may be another than the one that it checks."""
     pull = Pull(forge)

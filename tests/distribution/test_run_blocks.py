@@ -1,0 +1,258 @@
+"""Every block of commands in docs/run: run word for word on a machine of its own, or listed with why it cannot be."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.lab import Received, Respond, Step
+from tests.machine import Machine, Shell, machine, typed
+from tests.program import ROOT
+from tests.service.certificates import make_certificate
+from tests.service.conftest import NEEDS_SANDBOX
+from tests.service.database_link import DatabaseLink
+from tests.service.forge.forges import GitHubServer, GitLabForge
+from tests.service.git_hosts import GitHttpHost
+from tests.service.postgres import NoPostgresError, cluster
+from tests.service_process import make_repository
+from tests.waiting import COLD_START_S, eventually
+
+PAGES: Final = ROOT / "docs" / "run"
+FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS: Final = {
+    (page.stem, typed(body)[0]): typed(body)
+    for page in sorted(PAGES.glob("*.md"))
+    for language, body in FENCE.findall(page.read_text("utf-8"))
+    if language in {"", "console"}
+}
+"""The commands of each block, by its page and its first command."""
+
+SYSTEMD: Final = "there is no systemd here that runs; make container-check runs the units"
+NOT_RUN: Final = {
+    ("install", "apt install bubblewrap git python3-venv slirp4netns"): SYSTEMD,
+    ("install", "cd deploy/container"): "there is no daemon of docker here; make container-check runs it",
+    (
+        "operations",
+        "useradd --system --home-dir /var/lib/runwarden-watch --shell /usr/sbin/nologin runwarden-watch",
+    ): SYSTEMD,
+    ("upgrade", "systemctl stop runwarden-worker@1 runwarden-serve"): SYSTEMD,
+}
+ELSEWHERE: Final = {"pipx install '.[service]'": "it needs a package index; test_wheel.py installs the wheel without"}
+"""Single commands that are not run."""
+
+QUICK_START: Final = (
+    ("install", "pipx install '.[service]'"),
+    ("install", "export RUNWARDEN_BASE_URL=http://127.0.0.1:8400/v1 RUNWARDEN_TOKEN=rwt_…"),
+    ("install", "runwarden service apply setup.toml --data-dir data"),
+)
+FORGEJO: Final = "https://example.com/git/api/v1"
+WHILE_IT_RUNS: Final = (
+    ("agents", "runwarden agents list"),
+    ("code-hosts", "runwarden service host connect --org acme --platform github --token-env GITHUB_TOKEN"),
+    ("code-hosts", "runwarden gitlab onboard acme/tools"),
+    (
+        "code-hosts",
+        f"runwarden service host connect --org acme --platform forgejo --api-url {FORGEJO} --token-env FORGEJO_TOKEN",
+    ),
+    ("events", "runwarden service events endpoints add https://ci.acme.example/runwarden --org acme --data-dir data"),
+    ("models", "runwarden service usage --from 2026-11-01 --by agent --data-dir data"),
+    ("models", "runwarden service org budget acme --day-usd 100 --day-tokens 50000000 --data-dir data"),
+    ("troubleshooting", "runwarden doctor"),
+    ("operations", "runwarden backup /srv/backups/console"),
+    ("operations", "runwarden service audit list --org acme --since 30d --action token"),
+    ("operations", "runwarden service prune --older-than 90d --dry-run      # only counts"),
+    ("networks", "export HTTPS_PROXY=http://proxy.acme.example:3128 NO_PROXY=.acme.example,10.0.0.0/8"),
+)
+ON_POSTGRESQL: Final = (
+    "operations",
+    (
+        "export RUNWARDEN_SERVICE_DATABASE=postgresql://runwarden@db.internal/runwarden"
+        "   # password: ~/.pgpass or PGPASSWORD"
+    ),
+)
+BACK_UP: Final = ("upgrade", "runwarden service backup /srv/backups/runwarden.tar.gz         # SQLite, while it runs")
+DELETE: Final = (
+    "operations",
+    "runwarden service run delete RUN_ID        # asks, unless --yes; --force: even while it works",
+)
+RUN: Final = {*QUICK_START, *WHILE_IT_RUNS, ON_POSTGRESQL, BACK_UP, DELETE}
+NAMES: Final = {
+    **dict.fromkeys(("github.com", "api.github.com", "git.acme.example", "db.internal"), "127.0.0.1"),
+    "ci.acme.example": "8.8.8.8",
+}
+
+
+def block_of_toml(page: str, word: str) -> str:
+    """Return the block of TOML in a page that has a word."""
+    blocks = re.findall(r"```toml\n(.*?)```", (PAGES / f"{page}.md").read_text("utf-8"), re.DOTALL)
+    return str(next(block for block in blocks if word in block))
+
+
+def test_every_block_of_commands_is_run_or_listed() -> None:
+    """A new block fails here until it has its place in the story, or a reason."""
+    assert {*BLOCKS} == RUN | NOT_RUN.keys()
+
+
+@pytest.mark.parametrize("block", NOT_RUN)
+def test_a_block_that_is_not_run_is_at_least_a_script(block: tuple[str, str]) -> None:
+    """The shell can parse it, and what it installs from the source is there."""
+    script = "\n".join(BLOCKS[block])
+    done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path for path in re.findall(r"\bdeploy/[\w/.@-]+", script) if not (ROOT / path).exists()] == []
+
+
+class Hosts:
+    """GitHub, a GitHub Enterprise Server and a GitLab behind one address, as far as the pages use them."""
+
+    def __init__(self, on: Machine, folder: Path) -> None:
+        self.certificate = make_certificate(folder / "tls", ",".join(f"DNS:{name}" for name in NAMES))
+        self.bare = make_repository(folder / "hosted/acme/api", {"app.py": "password = 'hunter2'\n"})
+        make_repository(folder / "hosted/acme/tools", {"app.py": "print()\n"})
+        self.forge, self.gitlab = GitHubServer(), GitLabForge()
+        tools = {"id": 43, "path_with_namespace": "acme/tools"}
+        self.gitlab.projects = [tools | {"http_url_to_repo": "https://git.acme.example/acme/tools.git"}]
+        context, listener = self.certificate.server_context(), on.listen("127.0.0.1", 443)
+        self.git = GitHttpHost(folder / "hosted", "bot-token", context, listener)
+        self.git.fault = self._route
+
+    def _route(self, request: Received) -> Step | None:
+        if request.path.startswith("/acme/"):
+            return None
+        if request.path == "/rate_limit":
+            return Respond(200, {"resources": {"core": {"remaining": 9}}})
+        if request.path == "/api/v4/version":
+            return Respond(200, {"version": "18.0.0"})
+        if request.path.startswith("/api/v4"):
+            return self.gitlab.serve(request)
+        self.forge.branches.update(self.branches())
+        return self.forge.serve(replace(request, target=request.target.removeprefix("/api/v3")))
+
+    def branches(self) -> dict[str, str]:
+        command = ["git", "-C", str(self.bare), "for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads"]
+        listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return dict(line.split() for line in listed.splitlines())
+
+    def close(self) -> None:
+        for server in (self.git, self.forge, self.gitlab):
+            server.close()
+
+
+class Story:
+    """Someone at a machine who types what the pages say."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+        self.facts: dict[str, str] = {}
+        """What takes the place of each placeholder."""
+
+    def type(self, block: Sequence[str]) -> str:
+        """Run the commands of a block; servers go on."""
+        return "".join(self._line(line) for line in block if line not in ELSEWHERE)
+
+    def _line(self, line: str) -> str:
+        for placeholder, value in self.facts.items():
+            line = line.replace(placeholder, value)
+        if re.match(r"runwarden (serve|service worker)\b", line):
+            self.shell.begin(line)
+            return ""
+        # What asks wants the name typed again.
+        return self.shell.run(line, f"{line.split()[4]}\n" if " delete " in line else "")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Story, Hosts, str]]:
+    """A machine without anything but the program, an environment with the code host's token, and its hosts."""
+    (folder := tmp_path / "new").mkdir()
+    setup = "ip addr add 10.0.0.5/32 dev lo"
+    with ExitStack() as stack:
+        on = stack.enter_context(machine(tmp_path / "machine", NAMES, setup))
+        if request.param == "postgresql":
+            try:
+                database = stack.enter_context(cluster())
+            except NoPostgresError as error:
+                pytest.skip(str(error))
+            database.create("runwarden")
+            stack.enter_context(DatabaseLink(database.port, on.listen("127.0.0.1", 5432)))
+        hosts = stack.enter_context(closing(Hosts(on, tmp_path)))
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "LANG": "C.UTF-8",
+            "BROWSER": "true",
+            "PGHOST": "db.internal",
+            "GITHUB_TOKEN": "bot-token",
+            "SSL_CERT_FILE": str(hosts.certificate.file),
+            "PGUSER": "runwarden",
+        }
+        shell = stack.enter_context(closing(Shell(on, folder, environment)))
+        (folder / "setup.toml").write_text(block_of_toml("install", "quick start"), "utf-8")
+        yield Story(shell), hosts, request.param
+
+
+@NEEDS_SANDBOX
+def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(story: tuple[Story, Hosts, str], tmp_path: Path) -> None:
+    """Word for word, except for what the pages leave open: a token, a run's id, an organization's name.
+
+    First a commit on a branch; then, with the page's agent, a draft on GitHub, and one on a GitHub Enterprise Server.
+    """
+    reader, hosts, database = story
+    shell, folder = reader.shell, tmp_path / "new"
+    setup = folder / "setup.toml"
+    if database == "postgresql":
+        reader.type(BLOCKS[ON_POSTGRESQL])
+    printed = reader.type(BLOCKS[QUICK_START[0]])
+    found = re.search(r"rwt_[\w-]+", printed)
+    assert found is not None, printed
+    reader.facts["rwt_…"] = found[0]
+    assert "completed" in reader.type(BLOCKS[QUICK_START[1]]), shell.logs()
+    assert any(name.startswith("agent/review-what-is-there") for name in hosts.branches())
+
+    apply, propose, newest, look = BLOCKS[QUICK_START[2]]
+    with setup.open("a", encoding="utf-8") as file:
+        file.write(block_of_toml("install", "proposer"))
+    reader.type([apply, propose])
+    eventually(lambda: hosts.forge.changes and hosts.forge.statuses, "the pull request is opened", COLD_START_S)
+    run_id = re.search(r"run_\w+", reader.type([newest]))
+    assert run_id is not None
+    reader.facts |= {"run_01J…": run_id[0], "RUN_ID": run_id[0], "SLUG": "acme"}
+    opened = reader.type([look])
+    (change,) = hosts.forge.changes
+    assert (change.draft, change.base) == (True, "main")
+    assert change.url in opened
+
+    # Otherwise the next run would link to it, since it changes the same files.
+    change.state = "closed"
+    # As the page says: the lines `hosts` and `repositories` are replaced, and the document is applied again.
+    private = re.sub(r"(?m)^(hosts|repositories) = .*\n", "", block_of_toml("install", "quick start"))
+    private += block_of_toml("install", "api/v3")
+    setup.write_text(private + block_of_toml("install", "proposer"), "utf-8")
+    reader.type([apply, propose])
+    eventually(lambda: len(hosts.forge.changes) == 2, "the second pull request is opened", COLD_START_S)
+
+    shell.run("export RUNWARDEN_SERVICE_DATA_DIR=data ANTHROPIC_API_KEY=none GITLAB_TOKEN=bot-token")
+    gitlab = "--platform gitlab --api-url https://git.acme.example/api/v4 --token-env GITLAB_TOKEN"
+    shell.run(f"runwarden service host connect --org acme {gitlab}")
+    (folder / "agents.toml").write_text(block_of_toml("agents", "Examines one aspect"), "utf-8")
+    shell.run("runwarden service apply agents.toml --elsewhere")
+    for key in WHILE_IT_RUNS:
+        reader.type(BLOCKS[key])
+    sqlite, postgresql = BLOCKS[BACK_UP][:2], BLOCKS[BACK_UP][2:]
+    keep, restore = sqlite if database == "sqlite" else postgresql
+    reader.type([keep])
+    reader.type(BLOCKS[DELETE])
+    shell.close()
+    if database == "postgresql":
+        shell.run("dropdb runwarden && createdb runwarden")
+    shell.run("export RUNWARDEN_SERVICE_DATA_DIR=restored")
+    reader.type([restore])
+
+    assert run_id[0] in shell.run("runwarden service run list")

@@ -1,0 +1,324 @@
+"""Who may do what: every route, with every scope of a token and every role of a member."""
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+from unittest.mock import MagicMock
+
+import pytest
+from fastapi.routing import iter_route_contexts
+
+from service.api.app import build
+from service.clock import now_micros
+from service.page.app import with_page
+from service.settings import DataFolder, OidcSettings, PageSettings, Role, Settings
+from service.store import sessions, tokens
+from service.store.database import Database
+from service.store.sessions import ROLES, LastAdminError
+from service.store.tokens import SCOPES
+from tests.service.conftest import BARE, BOTH, NOW, Api, Make, organization
+from tests.service.test_page import Browser, invited, text_of
+from tests.waiting import present
+
+OPEN: Final = None
+"""No scope is asked for: by its nature, or because the answer is about the sender alone."""
+READ, WRITE = {"runs:read", "runs:write"}, {"runs:write"}
+SETTINGS, SEEN = {"settings"}, {"settings", "runs:read", "runs:write"}
+ADMIN: Final[set[str]] = set()
+API_ROUTES: Final = {
+    "POST /v1/external/organizations": {"organizations:create"},
+    "GET /v1/external/invitations": {"organizations:create"},
+    "POST /v1/external/invitations/{invitation_id}/resend": {"organizations:create"},
+    "GET /v1/external/installation/health": OPEN,
+    "POST /v1/external/gitlab/projects": SETTINGS,
+    "GET /v1/external/runs": READ,
+    "POST /v1/external/runs": WRITE,
+    "POST /v1/external/agents/{name}/runs": WRITE,
+    "GET /v1/external/agents": READ,
+    "GET /v1/external/questions": READ,
+    "GET /v1/external/runs/{run_id}": READ,
+    "GET /v1/external/runs/{run_id}/diff": READ,
+    "GET /v1/external/runs/{run_id}/turns/{n}/diff": READ,
+    "GET /v1/external/runs/{run_id}/turns/{n}/log": READ,
+    "POST /v1/external/runs/{run_id}/cancel": WRITE,
+    "GET /openapi.json": OPEN,
+    "GET /metrics": OPEN,
+    "GET /livez": OPEN,
+    "GET /readyz": OPEN,
+    "POST /hooks/{platform}": OPEN,
+}
+PAGE_ROUTES: Final = {
+    "GET /": OPEN,
+    "GET /assets/{version}/{name}": OPEN,
+    "GET /api": OPEN,
+    "GET /sign-in": OPEN,
+    "POST /sign-in": OPEN,
+    "GET /sign-in/oidc": OPEN,
+    "GET /sign-in/oidc/back": OPEN,
+    "POST /sign-in/choose": OPEN,
+    "GET /invitation": OPEN,
+    "POST /invitation": OPEN,
+    "GET /runs": READ,
+    "GET /runs/new": WRITE,
+    "POST /runs/new": WRITE,
+    "GET /runs/{run_id}": READ,
+    "POST /runs/{run_id}/reply": WRITE,
+    "POST /runs/{run_id}/cancel": WRITE,
+    "GET /runs/{run_id}/changes": READ,
+    "GET /runs/{run_id}/changes.patch": READ,
+    "GET /runs/{run_id}/log": READ,
+    "GET /runs/{run_id}/log/{turn}": READ,
+    "GET /settings": OPEN,
+    "GET /settings/tokens": ADMIN,
+    "POST /settings/tokens": ADMIN,
+    "POST /settings/tokens/{token_id}/revoke": ADMIN,
+    "GET /settings/members": ADMIN,
+    "POST /settings/members": ADMIN,
+    "POST /settings/members/{member_id}/role": ADMIN,
+    "POST /settings/members/{member_id}/remove": ADMIN,
+    "GET /settings/hosts": SEEN,
+    "GET /settings/agents": SEEN,
+    "GET /settings/usage": SEEN,
+    "GET /settings/events": SETTINGS,
+    "POST /settings/events/endpoints": SETTINGS,
+    "POST /settings/events/endpoints/{endpoint_id}/rotate": SETTINGS,
+    "POST /settings/events/endpoints/{endpoint_id}/remove": SETTINGS,
+    "POST /settings/events/{event_id}/replay": SETTINGS,
+    # Nothing is here for anyone but the operator.
+    "GET /operator": OPEN,
+    "GET /operator/runs": OPEN,
+    "GET /operator/runs/cancel": OPEN,
+    "POST /operator/runs/cancel": OPEN,
+    "GET /operator/usage": OPEN,
+    "POST /operator/invitations/{invitation_id}/resend": OPEN,
+    # It ends the session of those who ask.
+    "POST /sign-out": OPEN,
+}
+"""Method and path, with the scopes of which one is enough; `admin` is everywhere."""
+
+
+def test_every_route_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new endpoint or page is not done before it says here who may use it."""
+    monkeypatch.setenv("RUNWARDEN_OIDC_SECRET", "s" * 40)
+    oidc = OidcSettings(issuer="https://login.acme.example", client_id="runwarden")
+    settings = Settings(page=PageSettings(url="https://runs.acme.example", oidc=oidc))
+    context: Any = MagicMock(settings=settings)
+    served: Any = with_page(build(context), context)
+
+    for app, rows in ((served.api, API_ROUTES), (served.rooms, PAGE_ROUTES)):
+        found = [one for one in iter_route_contexts(app.routes) if one.methods]
+        assert {f"{method} {one.path}" for one in found for method in one.methods - {"HEAD"}} == {*rows}
+
+
+def is_refused(answer: Any, accepted: set[str]) -> bool:
+    """Whether an answer refuses for want of a scope; it then names those that would do."""
+    words = text_of(answer)
+    refused = answer.status_code == 403 and "needs the scope" in words
+    assert not refused or all(one in words for one in {"admin", *accepted}), words
+    return refused
+
+
+@pytest.fixture
+def database_of_idle(idle: Api) -> Iterator[Database]:
+    """The database of the idle service."""
+    with contextlib.closing(Database(DataFolder(idle.service.data_dir).database_url)) as database:
+        yield database
+
+
+@pytest.fixture
+def browser_of(idle: Api, tenant: Make, database_of_idle: Database) -> Any:
+    """`browser_of(role)` is a browser with the session of a new organization's member, and a client of an admin."""
+
+    def make(role: Role) -> tuple[Browser, Api]:
+        mine = tenant(on=idle.service)
+        with database_of_idle.write() as connection:
+            now = now_micros()
+            member = sessions.add_member(connection, mine.organization["id"], f"{role}@acme.example", now, role)
+            value = sessions.begin(connection, now, organization_id=mine.organization["id"], member_id=member.id)
+        browser = Browser(mine.service.base_url)
+        browser.cookies["__Host-runwarden_session"] = value
+        for _ in range(2):
+            browser.get("/api")
+        return browser, mine
+
+    return make
+
+
+@pytest.mark.parametrize("scopes", [(), *((one,) for one in SCOPES)], ids=lambda one: one[:1])
+def test_each_endpoint_asks_for_its_scope(
+    idle: Api, tenant: Make, database_of_idle: Database, scopes: tuple[str, ...]
+) -> None:
+    """403 `insufficient_scope` names what is missing, whatever the request is about."""
+    mine = tenant(on=idle.service)
+    with database_of_idle.write() as connection:
+        # The command line would refuse a token without any scope.
+        owner = mine.organization["id"]
+        _, value = tokens.create(connection, owner, scopes=scopes, alias=None, now=now_micros())
+    headers, root = {"Authorization": f"Bearer {value}"}, mine.service.base_url.removesuffix("/v1")
+    for route, accepted in API_ROUTES.items():
+        method, _, path = route.partition(" ")
+        answer = BARE.request(method, root + path, headers=headers, json={} if method == "POST" else None)
+        is_allowed = accepted is OPEN or bool({*scopes} & {"admin", *accepted})
+
+        assert is_refused(answer, accepted or set()) is not is_allowed, route
+        assert is_allowed or answer.json()["error_code"] == "insufficient_scope"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_page_asks_for_its_scope(browser_of: Any, role: str) -> None:
+    """A member may do what the role says; the page names the scope that is missing."""
+    browser, _ = browser_of(role)
+    for route, accepted in PAGE_ROUTES.items():
+        method, _, path = route.partition(" ")
+        answer = browser.post(path) if method == "POST" else browser.get(path)
+        is_allowed = accepted is OPEN or bool({*ROLES[role]} & {"admin", *accepted})
+
+        assert is_refused(answer, accepted or set()) is not is_allowed, route
+        assert not path.startswith("/operator") or answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("scope", "first"), [("runs:read", "/runs"), ("settings", "/settings/hosts"), ("organizations:create", None)]
+)
+def test_a_token_signs_in_with_its_scopes(idle: Api, tenant: Make, scope: str, first: str | None) -> None:
+    """The first page is one that it may read; a token that opens no page is refused."""
+    mine = tenant(on=idle.service, tokens=[{"alias": "tests", "scopes": [scope]}])
+    browser = Browser(mine.service.base_url)
+    answer = browser.post("/sign-in", token=mine.token)
+    path = ""
+    while answer.status_code == 303:
+        path = answer.headers["location"]
+        answer = browser.get(path)
+
+    assert (path, answer.status_code) == (first or "", 200 if first else 403)
+
+
+def test_the_page_shows_only_what_one_may_do(browser_of: Any) -> None:
+    """No link or form leads to a refusal, whatever the role is."""
+    forms = {}
+    for role in ROLES:
+        browser, mine = browser_of(role)
+        where = ("--org", mine.organization["slug"], "--platform", "github", "--path", "acme/api")
+        mine.service.admin("repository", "add", "api", *where, "--url", "/srv/none.git")
+        mine.start("something")
+        found, forms[role] = ["/"], set[str]()
+        for path in found:
+            answer = browser.get(path)
+            while answer.status_code == 303:
+                answer = browser.get(answer.headers["location"])
+            assert answer.status_code == 200, (role, path)
+            links = re.findall(r'(?:href|data-log)="(/[^"#]+)', answer.text)
+            found += [one for one in dict.fromkeys(links) if one not in found and not one.startswith("/assets/")]
+            forms[role] |= {
+                re.sub(r"(run|tok|mem)_\w+", "ID", one) for one in re.findall(r'action="([^"]+)"', answer.text)
+            }
+
+    assert forms["viewer"] == {"/runs", "/sign-out"}
+    assert forms["developer"] - forms["viewer"] == {"/runs/new", "/runs/ID/cancel"}
+    assert forms["admin"] - forms["developer"] >= {"/settings/members", "/settings/tokens", "/settings/members/ID/role"}
+
+
+def row_of(browser: Browser, email: str) -> tuple[str, str]:
+    """Return the id and the role that the list of members shows."""
+    shown = browser.get("/settings/members")
+    row = present(re.search(rf"<tr>(?:(?!</tr>).)*{re.escape(email)}.*?</tr>", shown.text, re.DOTALL))[0]
+    return present(re.search(r"mem_\w+", row))[0], present(re.search(r"<option selected>(\w+)", row))[1]
+
+
+def test_an_admin_gives_and_changes_roles(browser_of: Any) -> None:
+    """At once, also for an open session; the last admin stays one, and stays as long as there are other members."""
+    browser, mine = browser_of("admin")
+    assert browser.post("/settings/members", email="vera@acme.example", role="viewer").status_code == 303
+    assert browser.post("/settings/members", email="dora@acme.example", role="boss").status_code == 400
+    vera, role = row_of(browser, "vera@acme.example")
+    assert role == "viewer"
+    own, _ = row_of(browser, "admin@acme.example")
+    for path in (f"/settings/members/{own}/role", f"/settings/members/{own}/remove"):
+        refused = browser.post(path, role="developer")
+        assert refused.status_code == 409
+        assert "last admin" in text_of(refused)
+    assert browser.post(f"/settings/members/{vera}/role", role="admin").status_code == 303
+    assert browser.post(f"/settings/members/{own}/role", role="viewer").status_code == 303
+    refused = browser.get("/settings/members")
+    assert refused.status_code == 403
+    assert browser.get("/runs").status_code == 200
+    trail = mine.service.admin("audit", "list", "--org", mine.organization["slug"], "--action", "member")["entries"]
+    assert [(one["action"], one["detail"]) for one in trail] == [
+        ("member.add", "viewer"),
+        ("member.role", "admin"),
+        ("member.role", "viewer"),
+    ]
+
+
+def test_the_operator_gives_and_changes_roles(idle: Api, tenant: Make) -> None:
+    """`member set` adds or changes one, `member list` shows them; the last admin is kept here as well."""
+    mine = tenant(on=idle.service)
+    admin, ours = mine.service.admin, ("--org", mine.organization["slug"])
+    admin("member", "set", "Ada@acme.example", "--role", "admin", *ours)
+    admin("member", "set", "vera@acme.example", "--role", "viewer", *ours)
+    changed = admin("member", "set", "vera@acme.example", "--role", "developer", *ours)
+    assert (changed["email"], changed["role"]) == ("vera@acme.example", "developer")
+    with pytest.raises(AssertionError, match="last admin"):
+        admin("member", "set", "ada@acme.example", "--role", "viewer", *ours)
+    with pytest.raises(AssertionError, match="last admin"):
+        admin("member", "remove", "ada@acme.example", *ours)
+    admin("member", "remove", "vera@acme.example", *ours)
+    listed = [(one["email"], one["role"]) for one in admin("member", "list", *ours)["members"]]
+    assert listed == [("ada@acme.example", "admin")]
+
+
+def test_an_invitation_has_a_role(idle: Api, tenant: Make) -> None:
+    """Accepting it makes a member and a token of that role, on the page or with the command."""
+    mine = tenant(on=idle.service)
+    slug, owner = mine.organization["slug"], mine.organization["id"]
+
+    def code(role: str) -> str:
+        known = {*mine.service.outbox.glob(f"{owner}*.eml")}
+        mine.service.admin("invitation", "send", f"{role}@acme.example", "--org", slug, "--role", role)
+        (mail,) = {*mine.service.outbox.glob(f"{owner}*.eml")} - known
+        return present(re.search(r"rwt_[\w-]+", mail.read_text()))[0]
+
+    browser = Browser(mine.service.base_url)
+    viewers = code("viewer")
+    assert "to view" in text_of(browser.get(f"/invitation?code={viewers}"))
+    browser.post("/invitation", code=viewers)
+    assert browser.get("/runs").status_code == 200
+    assert browser.get("/runs/new").status_code == 403
+    token = mine.service.admin("org", "accept-invitation", code("developer"))["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    assert BARE.get(f"{mine.service.base_url}/external/agents", headers=headers).status_code == 200
+    assert BARE.post(f"{mine.service.base_url}/external/gitlab/projects", headers=headers).status_code == 403
+    made, first = invited(idle, "june@customer.example")
+    assert Browser(mine.service.base_url).post("/invitation", code=first).status_code == 200
+    roles = {
+        one["email"]: one["role"]
+        for slug in (slug, made["organization_slug"])
+        for one in mine.service.admin("member", "list", "--org", slug)["members"]
+    }
+    assert roles == {
+        "viewer@acme.example": "viewer",
+        "developer@acme.example": "developer",
+        "june@customer.example": "admin",
+    }
+
+
+@BOTH
+def test_of_two_admins_who_demote_each_other_one_stays(database: Database) -> None:
+    """At the same time, in either database."""
+    owner, gate = organization(database, now=now_micros()), threading.Barrier(2)
+    with database.write() as connection:
+        both = [sessions.add_member(connection, owner, f"{name}@a.example", NOW).id for name in ("ada", "bob")]
+
+    def demote(member_id: str) -> bool:
+        gate.wait()
+        try:
+            with database.write() as connection:
+                return sessions.set_role(connection, owner, member_id, "viewer")
+        except LastAdminError:
+            return False
+
+    with ThreadPoolExecutor(2) as at_once:
+        assert sorted(at_once.map(demote, both)) == [False, True]
