@@ -229,16 +229,17 @@ class Workspace:
         compared, _ = auto_merge(git, self.ours, parents)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         gone, locked = self._prepare()
+        reading = ["--empty"]
         if compared is not None:
             # From the index of the checkout git knows which files are unchanged, without reading them.
             shutil.copy2(self._index, self.ours / "index")
-        git("read-tree", *(("-i", "-m", compared) if compared else ("--empty",)), git_dir=self.ours, work_tree=self.tree)
+            reading = ["-i", "-m", compared]
+        git("read-tree", *reading, git_dir=self.ours, work_tree=self.tree)
         if gone or locked:
             hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
             ignored = tuple(name for name in self._names(git, *hidden) if name.endswith("/"))
             gone, locked = ([path for path in paths if not path.startswith(ignored)] for paths in (gone, locked))
-        # git fails as a whole at a folder that it can list but not enter.
-        # git fails at a path that is nowhere.
+        # git fails as a whole at a folder that it can list but not enter, and at a path that is nowhere.
         places = [path for path in self.part or () if os.path.lexists(self.tree / path) or self._indexed(git, path)]
         scope = [f":(top,literal){path}" for path in places] if self.part else [":/"]
         chosen = ("--", *scope, *(f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked)))
