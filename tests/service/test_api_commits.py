@@ -162,7 +162,7 @@ def test_a_change_of_any_kind_is_committed_and_signed_by_github(setting: Setting
         files = {f"{head.split()[0]} {path}" for head, _, path in (one.partition("\t") for one in listed)}
         wanted = {"120000 link", "100755 run.sh", "100755 tool.sh", "100644 image.png", "100644 long.txt"}
         assert files == wanted | {"100644 src/more.txt", "100644 src/naïve name.txt"}
-        assert git("cat-file", "blob", f"{run['branch_name']}:src/naïve name.txt", cwd=setting.bare) == "café\r"
+        assert git("cat-file", "blob", f"{run['branch_name']}:src/naïve name.txt", cwd=setting.bare) == "café"
         assert setting.api.turns(run["run_id"])[-1]["commit"] == made[0]
 
 
