@@ -525,10 +525,10 @@ class TurnWork:
                 self._log(f"{branch} has moved to {head}: the change goes on top of that")
             self.undelivered = UndeliveredCommit(commit.sha, summary)
             sha = commit.sha
+            self._recorder.begin_push(attempt.turn, sha)
             try:
                 with self._tracer.step("push"):
                     if attempt.api is None:
-                        self._recorder.begin_push(attempt.turn, sha)
                         workspace.push(attempt.git, attempt.run.url, branch, commit, head)
                     else:
                         workspace.upload(commit)
@@ -538,6 +538,8 @@ class TurnWork:
                 break
             except GitCommandError as error:
                 if error.is_passing:
+                    # The commit that is kept for the next attempt, and not the one that was made of it.
+                    self._recorder.begin_push(attempt.turn, commit.sha)
                     raise
                 refused = GitCommandError(f"the push was refused: {error}")
             try:

@@ -15,6 +15,7 @@ from tests.lab import Received, Respond, Step
 from tests.service.conftest import UNBOXED, Api
 from tests.service.test_host_tokens import APP, AppHost
 from tests.service_process import git, make_repository, put_hook
+from tests.waiting import COLD_START_S, eventually
 
 MODES: Final = {"100644": "blob", "100755": "blob", "120000": "blob", "160000": "commit", "040000": "tree"}
 WORK: Final = """
@@ -37,6 +38,7 @@ class GitDatabase:
     def __init__(self, host: AppHost, bare: Path) -> None:
         self._host, self._bare = host, bare
         self.signs = True
+        self.is_down = False
         self.before_refs: Callable[[], object] = lambda: None
         self.asked: list[str] = []
         host.git_database = self.answer
@@ -58,7 +60,8 @@ class GitDatabase:
                 case "POST", "commits":
                     return Respond(201, self._commit(given))
                 case "POST", "refs":
-                    self.before_refs()
+                    if self.is_down:
+                        return Respond(503, {"message": "Service Unavailable"})
                     self._git("update-ref", given["ref"], given["sha"], "0" * 40)
                     return Respond(201, {"ref": given["ref"]})
                 case "PATCH", "refs":
@@ -133,7 +136,9 @@ class Setting:
             {"name": name, "argv": ["sh", "-c", WORK], "commits": commits}
             for name, commits in (("one", "one"), ("keeps", "keep"))
         ]
-        self.api = start(settings=UNBOXED, setup={"organizations": [organization], "agents": agents})
+        self.api = start(
+            settings=f"{UNBOXED}[forge]\nretry_s = 0.1\n", setup={"organizations": [organization], "agents": agents}
+        )
 
     def run(self, agent: str, **fields: Any) -> dict[str, Any]:
         return self.api.ended(self.api.begin(agent, fields=fields))
@@ -181,6 +186,23 @@ def test_a_branch_that_moves_gets_the_change_on_top(setting: Setting) -> None:
     assert run["status"] == "completed", setting.api.log(run["run_id"])
     assert "Someone else's" in git("log", "--format=%s", "fix", cwd=setting.bare)
     assert git("ls-tree", "--name-only", "fix", "image.png", cwd=setting.bare) == "image.png"
+
+
+def test_an_outage_of_the_api_loses_no_work(setting: Setting) -> None:
+    """The agent does not run again."""
+    setting.database.is_down = True
+    run_id = setting.api.begin("one")
+
+    def waits() -> bool:
+        return "waiting for" in (setting.api.turns(run_id)[-1]["reason"] or "")
+
+    eventually(waits, "it waits for its code host", COLD_START_S, saw=lambda: setting.api.log(run_id))
+    setting.database.is_down = False
+    run = setting.api.ended(run_id)
+
+    assert run["status"] == "completed", setting.api.log(run_id)
+    assert setting.api.log(run_id).count("the agent is done: only its commit is still to be pushed") >= 1
+    assert "gpgsig" in git("cat-file", "commit", run["branch_name"], cwd=setting.bare)
 
 
 @pytest.mark.parametrize("setting", [False], indirect=True)

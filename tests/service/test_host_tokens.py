@@ -167,7 +167,7 @@ def test_an_apps_key_that_is_anothers_is_named(tmp_path: Path, app_host: AppHost
         app_host.fault = lambda _, answer=answer: answer
         with pytest.raises(TokenError, match=said):
             token_of(host("right.pem"))
-    with pytest.raises(TokenError, match="private key of the GitHub App 7 cannot be read"):
+    with pytest.raises(TokenError, match="private key of the GitHub App 7 cannot be used"):
         token_of(host("none.pem"))
 
 
