@@ -124,7 +124,7 @@ def test_the_log_is_searched_without_a_script(logged: Log) -> None:
         assert re.search(rf"<mark>{re.escape(html.escape(typed))}</mark>", shown.text, re.IGNORECASE)
         link = html.unescape(present(re.search(r'<a href="([^"]+)#L1500">', shown.text))[1])
         assert "FAILED grün" in numbered(browser.get(link))[1500]
-    assert "the first 100 lines" in text_of(browser.get(f"{log}?find=ok"))
+    assert "The first 100 lines" in text_of(browser.get(f"{log}?find=ok"))
     assert "0 lines with this text" in text_of(browser.get(f"{log}?find=nothing+of+this"))
 
 
