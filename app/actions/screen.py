@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, assert_never, cast
@@ -31,7 +31,7 @@ from app.api.requests import (
     StartRun,
     request_of,
 )
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -48,8 +48,8 @@ from widgets.actions.activity import COLUMNS, PLACEHOLDERS, ActivityBar, Activit
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
 from widgets.kit.badges import STYLES, Badge, action_badge
-from widgets.kit.clickable import Chip, ChipBar
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
+from widgets.kit.clickable import Chip
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
 
@@ -347,9 +347,9 @@ class ActivityScreen(BaseScreen):
         query, found = self.wanted, self._found
         extent = self.extent(found) if found is not None and found.total else Content()
         chips = filters(query) if extent or query.is_narrowed else ()
-        chips = tuple(chip for chip in chips if chip.name in self.FILTERS and (chip.is_set or self.size.width >= WIDE))
+        chips = tuple(one for one in chips if one.action in self.FILTERS and (one.is_set or self.size.width >= WIDE))
         self.query_one(ActivityBar).show(chips, extent)
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     @property
     def _nothing(self) -> Notice:
@@ -386,7 +386,7 @@ class ActivityScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner and the reason for an empty table, which may be the same trouble."""
         super().show_trouble()
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     def on_resize(self) -> None:
         """Show the filters that fit the new width."""
@@ -426,29 +426,22 @@ class ActivityScreen(BaseScreen):
 
     def action_kinds(self) -> None:
         """Choose the kinds to show."""
-
-        def picked(names: Picked | None) -> None:
-            if names is not None:
-                self.wanted = replace(self.wanted, kinds=names[0])
-
-        def badge_of(kind: str) -> Badge:
-            return Badge("·", what(kind), "plain")
-
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
-            sheet = MarkPicker("Filter by kind", kinds, self.wanted.kinds, badge_of=badge_of)
-            self.app.push_screen(sheet, picked)
+            self._pick("kinds", kinds, lambda kind: Badge("·", what(kind), "plain"))
 
     def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
+        if self._found is not None:
+            self._pick("outcomes", self._found.outcomes, outcome_badge)
 
+    def _pick(self, part: str, counts: Mapping[str, int], badge_of: Callable[[str], Badge]) -> None:
         def picked(names: Picked | None) -> None:
             if names is not None:
-                self.wanted = replace(self.wanted, outcomes=names[0])
+                self.wanted = replace(self.wanted, **{part: names[0]})
 
-        if self._found is not None:
-            outcomes, before = self._found.outcomes, self.wanted.outcomes
-            self.app.push_screen(MarkPicker("Filter by outcome", outcomes, before, badge_of=outcome_badge), picked)
+        title = f"Filter by {part.removesuffix('s')}"
+        self.app.push_screen(MarkPicker(title, counts, getattr(self.wanted, part), badge_of=badge_of), picked)
 
     def action_search(self) -> None:
         """Focus the search."""
@@ -475,10 +468,6 @@ class ActivityScreen(BaseScreen):
         if self._search_pause is not None:
             self._search_pause.stop()
         self.wanted = replace(self.wanted, search=" ".join(self.query_one(ListSearch).value.split()))
-
-    @on(ChipBar.Clicked)
-    async def _chip_clicked(self, message: ChipBar.Clicked) -> None:
-        await self.run_action(message.name)
 
     # Keys that act on the write under the cursor
 
