@@ -39,7 +39,8 @@ const done = arguments[0], rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", 
 axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then((found) => done([
     ...found.violations.map((one) => one.id + ": " + one.nodes.map((node) => node.html).join(" | ")),
     ...(document.documentElement.scrollWidth > innerWidth ? ["the page is wider than the window"] : []),
-    ...[...document.querySelectorAll(".wide")].filter((one) => innerWidth < 640 && one.scrollWidth > one.clientWidth + 1)
+    ...[...document.querySelectorAll(".wide")]
+       .filter((one) => innerWidth < 640 && one.scrollWidth > one.clientWidth + 1)
        .map((one) => `one has to scroll sideways: ${one.ariaLabel}`)]));
 """
 LOOKS: Final = (("light", 1280), ("dark", 390))
