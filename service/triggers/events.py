@@ -73,7 +73,7 @@ class IssueText:
 
 
 @dataclass(frozen=True, slots=True)
-class PullRequestEvent:
+class HookEvent:
     """A change of a pull request, a comment to this service on one, a failed check of its head, or an issue.
 
     Of an issue: someone set a label, assigned someone or addressed this service.
@@ -177,13 +177,13 @@ class _GitHub(_Model):
     repository: _Repository
     sender: _Sender
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         kind = _KINDS.get(self.action)
         given = self.pull_request
         if kind is None or (kind != CLOSED and given.state != "open"):
             return None
         about = _github_sender(self.repository, self.sender) | _pull_request(self.repository, given)
-        return PullRequestEvent(kind=kind, **about, is_draft=given.draft, changed_at=_micros(given.updated_at))
+        return HookEvent(kind=kind, **about, is_draft=given.draft, changed_at=_micros(given.updated_at))
 
 
 class _Forgejo(_GitHub):
@@ -191,7 +191,7 @@ class _Forgejo(_GitHub):
 
     changes: dict[str, dict[str, str]] = {}
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         was_draft = _DRAFT.match(self.changes.get("title", {}).get("from", ""))
         if self.action == "edited" and was_draft and not self.pull_request.draft:
             return _GitHub.event(self.model_copy(update={"action": "ready_for_review"}), mention)
@@ -267,11 +267,11 @@ def _issue_event(
     assignees: list[str],
     *,
     is_authors: bool,
-) -> PullRequestEvent | None:
+) -> HookEvent | None:
     """Return the event of an issue's change; `labels`, `assignees`: those that it adds."""
     about = sender | given.about | {"changed_at": _micros(given.updated_at)}
     if change == CLOSED:
-        return PullRequestEvent(kind=CLOSED, **about)
+        return HookEvent(kind=CLOSED, **about)
     text = about["issue"].text
     asked = _asked(text, mention) if change == "opened" else None
     if asked is not None:
@@ -281,7 +281,7 @@ def _issue_event(
     elif not labels and not assignees:
         return None
     about |= {"labels": tuple(labels), "assignees": tuple(assignees)}
-    return PullRequestEvent(kind=ISSUE, **about, occasion=f"issue at {about['changed_at']}")
+    return HookEvent(kind=ISSUE, **about, occasion=f"issue at {about['changed_at']}")
 
 
 class _GitHubIssue(_Model):
@@ -295,7 +295,7 @@ class _GitHubIssue(_Model):
     repository: _Repository
     sender: _Sender
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         given = self.issue
         if given.pull_request is not None:
             return None
@@ -320,7 +320,7 @@ class _GitHubComment(_Model):
     repository: _Repository
     sender: _Sender
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         given, issue = self.comment, self.issue
         asked = _asked(given.body or "", mention)
         if asked is None or self.action not in {"created", "edited"}:
@@ -371,9 +371,9 @@ def _faults(body: str, over: str, *, is_edited: bool, is_authors: bool) -> str:
 
 def _commented(
     about: Mapping[str, Any], number: int, command: str, words: str, fault: str, changed_at: int
-) -> PullRequestEvent:
+) -> HookEvent:
     given = {**about, "command": command, "words": words, "fault": fault, "changed_at": changed_at}
-    return PullRequestEvent(kind=ISSUE if "issue" in about else COMMENT, **given, occasion=f"comment {number}")
+    return HookEvent(kind=ISSUE if "issue" in about else COMMENT, **given, occasion=f"comment {number}")
 
 
 class _Check(_Model):
@@ -397,7 +397,7 @@ class _GitHubCheck(_Model):
     repository: _Repository
     sender: _Sender
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         check = self.check_run or self.workflow_run
         if check is None or self.action != "completed" or check.conclusion not in _FAILURES:
             return None
@@ -428,7 +428,7 @@ class _ForgejoAction(_Model):
 
     run: _ForgejoRun
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         run = self.run
         if run.status != "failure":
             return None
@@ -438,10 +438,10 @@ class _ForgejoAction(_Model):
         return _failed(about, run.workflow_id, run.commit_sha, _micros(run.stopped))
 
 
-def _failed(about: dict[str, Any], name: str, commit: str, changed_at: int) -> PullRequestEvent:
+def _failed(about: dict[str, Any], name: str, commit: str, changed_at: int) -> HookEvent:
     # Its sender is who pushed, or the program that checks: it means nothing.
     about |= {"is_bot": False, "head_sha": commit, "changed_at": changed_at, "check": name}
-    return PullRequestEvent(kind=FAILED, **about, occasion=f"{commit} {name}")
+    return HookEvent(kind=FAILED, **about, occasion=f"{commit} {name}")
 
 
 class _Commit(_Model):
@@ -485,14 +485,14 @@ class _GitLab(_Model):
     labels: list[_Named] = []
     changes: dict[str, object] = {}
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         given = self.object_attributes
         kind = _KINDS.get(given.action) if given.action != "update" else self._update()
         if kind is None or (kind != CLOSED and given.state != "opened"):
             return None
         about = _gitlab_sender(self.project, self.user) | _merge_request(given, given.last_commit.id, self.labels)
         about |= {"is_draft": given.draft or given.work_in_progress}
-        return PullRequestEvent(kind=kind, **about, changed_at=_micros(given.updated_at))
+        return HookEvent(kind=kind, **about, changed_at=_micros(given.updated_at))
 
     def _update(self) -> str | None:
         if self.object_attributes.oldrev:
@@ -541,7 +541,7 @@ class _GitLabIssue(_Model):
     assignees: list[_Named] = []
     changes: _IssueChanges = _IssueChanges()
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         given = self.object_attributes
         change = _KINDS.get(given.action, given.action)
         labels, assignees = self.changes.labels.new, self.changes.assignees.new
@@ -579,7 +579,7 @@ class _GitLabNote(_Model):
     merge_request: _NotedRequest | None = None
     issue: _Issue | None = None
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         given, request = self.object_attributes, self.merge_request
         asked = _asked(given.note, mention)
         about = _gitlab_sender(self.project, self.user)
@@ -613,7 +613,7 @@ class _GitLabPipeline(_Model):
     project: _Project
     object_attributes: _PipelineState
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         given = self.object_attributes
         if given.status != "failed":
             return None
@@ -684,7 +684,7 @@ def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
     return f"{related}{hashlib.sha256(raw).hexdigest()}"
 
 
-def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "runwarden") -> PullRequestEvent | None:
+def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "runwarden") -> HookEvent | None:
     """Return a delivery's event about a pull request or an issue; None: it has none that a rule can name.
 
     `mention`: the name, without `@`, with which a comment to this service begins.
