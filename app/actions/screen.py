@@ -31,7 +31,7 @@ from app.api.requests import (
     StartRun,
     request_of,
 )
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -48,8 +48,8 @@ from widgets.actions.activity import COLUMNS, PLACEHOLDERS, ActivityBar, Activit
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
 from widgets.kit.badges import STYLES, Badge, action_badge
-from widgets.kit.clickable import Chip, ChipBar
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
+from widgets.kit.clickable import Chip
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import FactPane, TableAndFacts
 
@@ -347,9 +347,9 @@ class ActivityScreen(BaseScreen):
         query, found = self.wanted, self._found
         extent = self.extent(found) if found is not None and found.total else Content()
         chips = filters(query) if extent or query.is_narrowed else ()
-        chips = tuple(chip for chip in chips if chip.name in self.FILTERS and (chip.is_set or self.size.width >= WIDE))
+        chips = tuple(one for one in chips if one.action in self.FILTERS and (one.is_set or self.size.width >= WIDE))
         self.query_one(ActivityBar).show(chips, extent)
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     @property
     def _nothing(self) -> Notice:
@@ -386,7 +386,7 @@ class ActivityScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner and the reason for an empty table, which may be the same trouble."""
         super().show_trouble()
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     def on_resize(self) -> None:
         """Show the filters that fit the new width."""
@@ -475,10 +475,6 @@ class ActivityScreen(BaseScreen):
         if self._search_pause is not None:
             self._search_pause.stop()
         self.wanted = replace(self.wanted, search=" ".join(self.query_one(ListSearch).value.split()))
-
-    @on(ChipBar.Clicked)
-    async def _chip_clicked(self, message: ChipBar.Clicked) -> None:
-        await self.run_action(message.name)
 
     # Keys that act on the write under the cursor
 

@@ -39,7 +39,7 @@ from storage.records.error_kinds import error_kind
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview, reason
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import Tone, action_badge
 
 RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]

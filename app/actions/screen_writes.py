@@ -34,14 +34,14 @@ from app.api.requests import (
 from app.engine.engine import Engine
 from app.engine.text import safe_text
 from app.engine.times import ago
-from app.runs.screen_ledger_turns import instructions_of, turn_of
+from app.runs.screen_loader import instructions_of, turn_of
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, Action, Run
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, bindings_of
 from widgets.forms.facts import FormFact, FormNotice
 from widgets.forms.field import FormField, LineField
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import run_badge
 from widgets.runs.conversation import ASKING, Conversation
 

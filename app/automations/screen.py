@@ -23,7 +23,7 @@ from app.automations.screen_sheets import (
     read_automations,
 )
 from app.automations.tables import read_tables, save_table, with_enabled
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.messages import OpenRun
 from app.console.session import CURE_S, Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask
@@ -38,7 +38,7 @@ from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import Decision
 from storage.state import State
-from widgets.automations.rules import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
+from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.pages import coloured
 from widgets.frame.notice import Notice
 from widgets.kit.badges import run_badge
@@ -124,7 +124,7 @@ class AutomationsScreen(BaseScreen):
 
     def compose_body(self) -> Iterable[Widget]:
         """Compose the bot's state, the rules and one of them."""
-        yield StatusLine()
+        yield StatusLine(id="automations-status")
         yield self._list
 
     @property
@@ -185,7 +185,7 @@ class AutomationsScreen(BaseScreen):
         self._explain()
 
     def _explain(self) -> None:
-        self._table.say(UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty)
+        self._table.notice = UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty
 
     def go_to(self, target: str) -> None:
         """Put the cursor on the rule of this name; `approval:NAME` opens what waits for approval, the rule's marked."""
@@ -236,7 +236,7 @@ class AutomationsScreen(BaseScreen):
         self._table.refresh(layout=True)
         if automations is not None:
             self._automations = automations
-            self.query_one(StatusLine).show(automations.status)
+            self.query_one(StatusLine).status = automations.status
             target, self._requested = self._requested, ""
             if any(target == f"approval:{decision.rule}" for decision in automations.waiting):
                 self._show_approvals(target.removeprefix("approval:"))
@@ -260,7 +260,6 @@ class AutomationsScreen(BaseScreen):
         super().action_refresh()
         self._reader.ask()
 
-    @on(StatusLine.ApprovalsClicked)
     def action_approvals(self) -> None:
         """Show the requests that wait for approval."""
         self._show_approvals()

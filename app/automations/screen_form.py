@@ -28,10 +28,10 @@ from app.engine.engine import Engine
 from app.engine.text import safe_block, safe_text
 from app.engine.times import ago
 from app.profiles import ConfigError, Settings
-from widgets.automations.rules import Mistake, RuleEditor
+from widgets.automations import Mistake, RuleEditor
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.pages import RequestPreview
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
 DRAFT_AFTER_S: Final = 0.5

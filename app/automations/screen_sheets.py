@@ -36,9 +36,9 @@ from app.profiles import ConfigError, Settings
 from app.profiles.load import parse
 from storage.records.decision import Decision, RuleState
 from storage.state import AT_WORK, State
-from widgets.automations.rules import OUTCOMES, STRIP, RuleView, Status, journal_lines, request_of, set_off_by, until
+from widgets.automations import OUTCOMES, STRIP, RuleView, Status, journal_lines, request_of, set_off_by, until
 from widgets.forms.pages import RequestPreview
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
 from widgets.kit.lead_list import LeadList, LeadRow

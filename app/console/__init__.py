@@ -17,7 +17,6 @@ from app.profiles import Profile, Settings
 from app.start.streams import draw_on_stdout, remarking
 
 if TYPE_CHECKING:
-    from app.console.app import RunwardenApp
     from app.console.terminal.terminal import KeepFrame
     from app.engine.engine import Engine
 
@@ -57,15 +56,15 @@ def run_console(
         app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines)
         app.terminal.modes_before = modes_before
         app.terminal.keep_frame = keep_frame
-        asyncio.run(_show(app))
+
+        async def showing() -> None:
+            try:
+                await app.run_async(mouse=settings.console.mouse)
+            finally:
+                with remarking(sys.stdout):
+                    sys.stdout.write(app.terminal.farewell)
+                    sys.stdout.flush()
+                await app.close_engine()
+
+        asyncio.run(showing())
     return app.return_code or 0
-
-
-async def _show(app: "RunwardenApp") -> None:
-    try:
-        await app.run_async(mouse=app.settings.console.mouse)
-    finally:
-        with remarking(sys.stdout):
-            sys.stdout.write(app.terminal.farewell)
-            sys.stdout.flush()
-        await app.close_engine()

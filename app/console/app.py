@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
-from textual import on
+from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -16,10 +16,9 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
-from app.console.base.screen import ALL, TABS, BaseScreen
+from app.console.base import ALL, TABS, BaseScreen, make_screen
 from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
-from app.console.screens import make_screen
 from app.console.session import TOAST_S, Session, ShownNotice
 from app.console.session.user_preferences import keep
 from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal
@@ -28,9 +27,6 @@ from app.engine.text import safe_text
 from app.profiles import Profile, Settings
 from app.runs.screen_views import first_picture
 from storage.errors import StorageError
-from widgets.frame.bars import TabBar
-from widgets.frame.header_bar import HeaderBar
-from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -128,7 +124,6 @@ class Navigation:
         return VisitedScreen(tab, base.bookmark, self._covering())
 
     def _covering(self) -> tuple[str, ...]:
-        """The runs open over the current tab."""
         above = self._app.screen_stack[1:]
         return tuple(run_id for each in above if isinstance(each, BaseScreen) and (run_id := each.focused_run_id))
 
@@ -176,10 +171,10 @@ class RunwardenApp(BaseApp[None]):
     COMMANDS: ClassVar[set[Any]] = {_commands}
     BINDINGS: ClassVar[list[BindingType]] = [
         *NAVIGATION_BINDINGS,
-        Binding("colon", "command_palette", "palette", key_display=":", id="app.palette"),
+        Binding("colon", "command_palette", "palette", id="app.palette"),
         Binding("ctrl+p", "command_palette", "palette", show=False, id="app.palette"),
         Binding("q", "quit", "quit", show=False, id="app.quit"),
-        Binding("question_mark", "help", "help", key_display="?", id="app.help"),
+        Binding("question_mark", "help", "help", id="app.help"),
         Binding(
             "ctrl+o", "profiles", "switch profile", show=False, tooltip="Switch to another service", id="app.profiles"
         ),
@@ -241,7 +236,6 @@ class RunwardenApp(BaseApp[None]):
         self._open_soon()
 
     def _open_soon(self) -> None:
-        """Add the first tab, and open the engine once it is painted."""
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
         self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
         self.call_after_refresh(self.run_worker, self._open)
@@ -254,18 +248,19 @@ class RunwardenApp(BaseApp[None]):
 
     # Requests of the screens
 
-    @on(OpenRun)
-    @on(FollowStrip.Picked)
-    def _open_run(self, message: OpenRun | FollowStrip.Picked) -> None:
-        if not isinstance(message, OpenRun):
-            self.navigation.open_run(self.session, message.run_id)
-        elif message.profile in {"", self.session.profile.name}:
+    def on_open_run(self, message: OpenRun) -> None:
+        """Show a run, of another profile after a switch to it."""
+        if message.profile in {"", self.session.profile.name}:
             self.navigation.open_run(self.session, message.run_id, message.part)
         else:
             self.switch_profile(message.profile, message)
 
-    @on(FollowRun)
-    def _follow_run(self, message: FollowRun) -> None:
+    def action_open_run(self, run_id: str) -> None:
+        """Show a run of this profile."""
+        self.navigation.open_run(self.session, run_id)
+
+    def on_follow_run(self, message: FollowRun) -> None:
+        """Follow runs, or no longer."""
         if self.following is None:
             self.session.notify(self.session.not_open)
         elif message.profile not in {"", self.session.profile.name}:
@@ -273,21 +268,19 @@ class RunwardenApp(BaseApp[None]):
         else:
             self.run_worker(partial(self.following.toggle, *message.run_ids))
 
-    @on(GoToTab)
-    @on(TabBar.Picked)
-    async def _go_to_tab(self, message: GoToTab | TabBar.Picked) -> None:
-        await self.action_tab(message.name, message.target if isinstance(message, GoToTab) else None)
+    async def on_go_to_tab(self, message: GoToTab) -> None:
+        """Go to a tab, and a target in it."""
+        await self.action_tab(message.name, message.target)
 
-    @on(SwitchProfile)
-    def _switch_profile(self, message: SwitchProfile) -> None:
+    def on_switch_profile(self, message: SwitchProfile) -> None:
+        """Show another profile."""
         self.switch_profile(message.name)
 
-    @on(FollowStrip.ListRequested)
     async def action_followed(self) -> None:
         """Show the newest batch above the keys; without one, the followed runs."""
         _, batches = self.session.followed
         if batches and isinstance(self.screen, BaseScreen):
-            self.screen.open_batch(batches[0].key)
+            self.screen.action_batch(batches[0].key)
         else:
             await self.action_tab("runs", FOLLOWED)
 
@@ -302,7 +295,6 @@ class RunwardenApp(BaseApp[None]):
         """Go back to the previous tab or run, as it was."""
         await self.navigation.back(self.session)
 
-    @on(HeaderBar.ProfileClicked)
     def action_profiles(self) -> None:
         """Ask which profile to show."""
         from app.profiles.screen_profiles import ProfileSwitcher
@@ -321,22 +313,20 @@ class RunwardenApp(BaseApp[None]):
         if not isinstance(self.screen, ConsolePalette):
             self.push_screen(ConsolePalette(id="--command-palette"))
 
-    def action_notice(self) -> None:
+    @work
+    async def action_notice(self) -> None:
         """Open what the last notice is about; if that is nothing in particular, show the latest ones in full."""
         from app.console.sheets import ChoiceSheet
 
-        def opened(opens: Message | None) -> None:
-            if opens is not None:
-                self.post_message(opens)
-
         notices = self.session.notices
-        if notices and notices[0].opens is not None:
-            opened(notices[0].opens)
-        elif notices:
-            sheet = ChoiceSheet[Message | None]("Notices", [(Content(one.text), one.opens) for one in notices])
-            self.push_screen(sheet, opened)
-        else:
+        if not notices:
             self.session.notify("There was no notice yet.")
+        elif (opens := notices[0].opens) or (
+            opens := await self.push_screen_wait(
+                ChoiceSheet[Message | None]("Notices", [(Content(one.text), one.opens) for one in notices])
+            )
+        ):
+            self.post_message(opens)
 
     def notify(self, message: str, **options: Any) -> None:
         """Show a toast; one from a form, which has no session, is kept for the key as well."""
@@ -448,7 +438,7 @@ class RunwardenApp(BaseApp[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""
-        if action == "tab" and FIRST_UNKNOWN in parameters:
+        if action == "tab" and parameters == ("activity", FIRST_UNKNOWN):
             return bool(self.session.vitals.now.unknown)
         return super().check_action(action, parameters)
 

@@ -1,7 +1,7 @@
-"""Sheets: boxes over a screen, closed by escape or a click outside, often with a choice."""
+"""Sheets: boxes over a screen, closed by escape or a click outside, often with a choice; and how names are found."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
@@ -10,8 +10,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.fuzzy import FuzzySearch
 from textual.screen import ModalScreen
-from textual.style import Style
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -24,9 +24,38 @@ from storage.base_error import RunwardenError
 from storage.errors import StorageError
 from widgets.actions.batch import BatchView
 from widgets.forms.inputs import LineInput
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
 from widgets.kit.choice_lists import Options, StatusList
+from widgets.kit.clickable import clickable
+
+_MOST_WAYS: Final = 500
+"""Textual tries every way to place the letters: 500 take 10 ms, those of six among a hundred equal ones minutes."""
+
+
+def fuzzy(query: str, name: str) -> tuple[float, Sequence[int]] | None:
+    """Return a name's score (higher is better) and the places of the letters in it; None: no match."""
+    if not query:
+        return 0.0, ()
+    letters, text = query.lower(), name.lower()
+    may_be_many = letters not in text and prod(map(text.count, letters)) > _MOST_WAYS
+    if may_be_many and _ways(letters, text) > _MOST_WAYS:
+        return None
+    # Where lower case changes the length, the places would be wrong: the case is compared as it is.
+    score, positions = FuzzySearch(case_sensitive=len(text) != len(name), cache_size=1).match(query, name)
+    # Of two names with equal scores the shorter one is better.
+    return (score - len(name) / 1_000, positions) if score else None
+
+
+def _ways(letters: str, text: str) -> int:
+    """Count the ways to place the letters, or the first few of them, in the text in order."""
+    ways = [1, *(0 for _ in letters)]
+    for letter in text:
+        for at in range(len(letters), 0, -1):
+            if letters[at - 1] == letter:
+                ways[at] += ways[at - 1]
+    return sum(ways) - 1
+
 
 AnswerT = TypeVar("AnswerT")
 ChoiceT = TypeVar("ChoiceT")
@@ -34,14 +63,9 @@ OVER_CSS: Final = Path(__file__).with_name("over.tcss")
 """The styles of what opens over a screen; a start does not read them."""
 
 
-def clicked(words: Content, action: str) -> Content:
-    """Return the words as a link that runs the action."""
-    return words.stylize(Style.from_meta({"@click": action}))
-
-
 def key_words(*keys: tuple[str, str, str]) -> Content:
     """Keys that can be clicked: each key, its words, and its action."""
-    parts = [clicked(Content.assemble((key, "$accent bold"), f" {words}"), action) for key, words, action in keys]
+    parts = [clickable(Content.assemble((key, "$accent bold"), f" {words}"), action) for key, words, action in keys]
     return Content("    ").join(parts)
 
 
@@ -104,7 +128,7 @@ class PickerScreen(Sheet[ChoiceT | None]):
     def compose_keys(self) -> ComposeResult:
         """Compose the hint, parts of which can be clicked."""
         parts = [
-            clicked(Content(part), f"screen.{action}") if (action := self.CLICKABLE.get(part)) else Content(part)
+            clickable(Content(part), f"screen.{action}") if (action := self.CLICKABLE.get(part)) else Content(part)
             for part in self.HINT.split(" · ")
         ]
         yield Static(Content(" · ").join(parts), markup=False, id="picker-hint")
@@ -145,11 +169,22 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
     HINT = "enter or 1-9 choose"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(digit), f"choose({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
+        Binding("delete,backspace", "forget", "delete", id="views.forget"),
     ]
 
-    def __init__(self, title: str, choices: Sequence[tuple[Content, T]], here: int | None = None) -> None:
-        """Prepare; the cursor begins on the choice with the index `here`, if there is one."""
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[tuple[Content, T]],
+        here: int | None = None,
+        forget: Callable[[T], T] | None = None,
+    ) -> None:
+        """Prepare; the cursor begins on the choice with the index `here`, if there is one.
+
+        With `forget`, a key closes the sheet with what this makes of the choice under the cursor.
+        """
         super().__init__()
+        self._forget = forget
         self.TITLE_TEXT = title
         self._choices = choices
         self._here = here
@@ -173,6 +208,11 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
         """Close with the choice of this number, if there is one."""
         if number <= len(self._choices):
             self.dismiss(self._choices[number - 1][1])
+
+    def action_forget(self) -> None:
+        """Close, and have the choice under the cursor forgotten, where choices can be."""
+        if self._forget is not None and (at := self.query_one(Options).highlighted) is not None:
+            self.dismiss(self._forget(self._choices[at][1]))
 
 
 class NotSureError(RunwardenError):
@@ -290,24 +330,26 @@ class ConfirmSheet(PickerScreen[str]):
             self._start(self._anyway)
 
     def _start(self, do: Callable[[Path], Awaitable[str]] | None) -> None:
+        typed = self.query_one(LineInput).value
+
+        async def work() -> None:
+            self._refused = None
+            try:
+                result = await do(typed_path(typed)) if do is not None else ""
+            except (OSError, RunwardenError) as error:
+                self._refused = typed if isinstance(error, NotSureError) else None
+                self.failed(str(error))
+            else:
+                self.done(result)
+            finally:
+                self._is_busy = False
+
         if do is None:
             self.dismiss(self._keys[0][1])
         elif not self._is_busy:
             self._is_busy = True
             self.query_one(SheetNote).say("Working…", "busy")
-            self.begin(partial(self._work, do, self.query_one(LineInput).value), group="take over")
-
-    async def _work(self, do: Callable[[Path], Awaitable[str]], typed: str) -> None:
-        self._refused = None
-        try:
-            result = await do(typed_path(typed))
-        except (OSError, RunwardenError) as error:
-            self._refused = typed if isinstance(error, NotSureError) else None
-            self.failed(str(error))
-        else:
-            self.done(result)
-        finally:
-            self._is_busy = False
+            self.begin(work, group="take over")
 
 
 class ExportScreen(PickerScreen[str]):
@@ -363,19 +405,19 @@ class ExportScreen(PickerScreen[str]):
             self._start(self._replacing)
 
     def _start(self, path: Path) -> None:
+        async def write() -> None:
+            try:
+                result = await self._write_file(path)
+            except OSError as error:
+                self.failed(f"{path} cannot be written: {error.strerror or error}.")
+            except StorageError as error:
+                self.failed(str(error))
+            else:
+                self.done(result)
+
         self._replacing = None
         self.query_one(SheetNote).say("Writing…", "busy")
-        self.begin(partial(self._write, path), name=str(path.absolute()), group="export")
-
-    async def _write(self, path: Path) -> None:
-        try:
-            result = await self._write_file(path)
-        except OSError as error:
-            self.failed(f"{path} cannot be written: {error.strerror or error}.")
-        except StorageError as error:
-            self.failed(str(error))
-        else:
-            self.done(result)
+        self.begin(write, name=str(path.absolute()), group="export")
 
 
 def typed_path(text: str) -> Path:

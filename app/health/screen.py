@@ -14,12 +14,10 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-from app.console.base.screen import BaseScreen
-from app.console.leads import of_platform, runs_lead
+from app.console.base import BaseScreen
 from app.console.messages import GoToTab
-from app.console.session import Session
+from app.console.session import Session, link_of
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.session.feeds import link_of
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
@@ -27,15 +25,16 @@ from app.engine.times import age, ago, clock_time, roughly_ago, span
 from app.health.facts import HealthLevel, Incident, Uptime, flips, incidents, level, longest_gap, slices, uptime
 from app.runs.query import parse
 from app.runs.screen_actions import ids_of, show_many, using_engine
+from app.runs.screen_views import of_platform, runs_lead
 from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunSort
 from storage.records.activity import ActivityFilter, PollSpan, Wait
 from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
-from widgets.frame.freshness import PollTiming, freshness, next_poll
+from widgets.frame.header_bar import PollTiming, freshness, next_poll
 from widgets.frame.notice import NoticePage
-from widgets.health.cards import BLANK, HostFacts, incident_row, poll_row, titled
+from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
 from widgets.kit.lead_list import LeadList, LeadRow
 from widgets.kit.line_text import SteadyText
@@ -405,7 +404,7 @@ class HealthScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner; if our files fail before the first answer, show a notice instead of the rows."""
         super().show_trouble()
-        self.query_one(NoticePage).show(self.session.vitals.storage_trouble or UNREADABLE)
+        self.query_one(NoticePage).notice = self.session.vitals.storage_trouble or UNREADABLE
         was_answered = any(link.last_ok_at is not None for link in self._view.links)
         self.set_class(self.session.vitals.storage_trouble is not None and not was_answered, "-unreadable")
 

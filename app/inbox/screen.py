@@ -12,8 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from app.console.base.screen import INBOX, BaseScreen
-from app.console.leads import of_platform, runs_lead
+from app.console.base import INBOX, BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session, mark_of
 from app.console.session.troubles import UNREADABLE
@@ -21,10 +20,11 @@ from app.console.sheets import ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.runs.screen_actions import PARTS_OF_A_RUN, show_many, using_engine
+from app.runs.screen_views import of_platform, runs_lead
 from storage.records import RunFilter
 from storage.records.inbox import RETRIED, InboxEntry, InboxItem
 from widgets.frame.notice import Notice
-from widgets.inbox.items import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
+from widgets.inbox import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import SteadyText
@@ -140,7 +140,7 @@ class InboxScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner and the text of the empty list, which may report the same problem."""
         super().show_trouble()
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Hide the keys that have no effect now."""
@@ -360,7 +360,7 @@ class InboxScreen(BaseScreen):
             self._gone = before
         self._list.show(rows_of(items, self._marked))
         self._here = "" if self._item is None else self._item.key
-        self._table.say(self._nothing)
+        self._table.notice = self._nothing
         counts = Counter(item.severity for item in items)
         parts = [(f"  {counts[each]:,} {each}", STYLES[tone]) for each, tone in SEVERITY_TONES.items() if counts[each]]
         marked = f"   ■ {len(self._marked):,} marked" if self._marked else ""

@@ -15,8 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-from app.console.base.screen import BaseScreen
-from app.console.leads import runs_lead
+from app.console.base import BaseScreen
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
@@ -25,15 +24,13 @@ from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsCha
 from app.engine.export import FORMATS, exporting
 from app.engine.text import safe_text
 from app.engine.times import rfc3339
-from storage.cache.cache import Cache
+from app.runs.screen_views import runs_lead
 from storage.records import RunFilter
 from storage.records.insights import Outcomes
 from widgets.frame.notice import Notice, NoticePage
-from widgets.insights.charts import (
-    COMPLETED,
-    FAILED,
+from widgets.insights import (
     OTHERWISE,
-    UNFINISHED,
+    STACK,
     ChartStep,
     InsightsView,
     OutcomesChart,
@@ -78,23 +75,6 @@ SPANS: Final = (
 )
 
 
-async def read_insights(cache: Cache, span: InsightSpan, now: datetime) -> InsightsView:
-    """Read the figures of a period up to now.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
-    edges = span.edges(now)
-    return InsightsView(
-        title=span.title,
-        step=span.step,
-        at=now,
-        outcomes=await cache.outcomes(edges),
-        repositories=await cache.repository_figures(edges[0]),
-        coverage=await cache.coverage(),
-    )
-
-
 WHAT_COMES: Final = (
     "The outcomes of each hour or day, and each repository's success rate and durations, will appear here."
 )
@@ -114,11 +94,11 @@ NO_RUN_YET: Final = Notice(
 
 def legend(view: InsightsView) -> Content:
     """Explain the bars, with the numbers of the whole period."""
-    counts = [(FAILED, view.failed), (COMPLETED, view.completed), (UNFINISHED, view.unfinished)]
-    if view.ended_otherwise:
-        counts.insert(2, (OTHERWISE, view.ended_otherwise))
+    counts = [(badge, view.total(outcome)) for badge, outcome in STACK]
     return Content("   ").join(
-        Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}") for badge, count in counts
+        Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}")
+        for badge, count in counts
+        if count or badge is not OTHERWISE
     )
 
 
@@ -201,14 +181,7 @@ class InsightsScreen(BaseScreen):
         Binding("right", "bar(1)", "later", show=False, id="insights.bar_later"),
         Binding("j,down,k,up", "rows", "to the repositories", show=False, id="insights.rows"),
         Binding("t", "when", "when", tooltip="Show the last 24 hours, 7 days or 30 days", id="insights.when"),
-        Binding(
-            "equals_sign",
-            "tables",
-            "tables",
-            key_display="=",
-            tooltip="Switch between tables and charts",
-            id="insights.tables",
-        ),
+        Binding("equals_sign", "tables", "tables", tooltip="Switch between tables and charts", id="insights.tables"),
         Binding("x", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
     ]
 
@@ -374,10 +347,6 @@ class InsightsScreen(BaseScreen):
 
     # Internals
 
-    @on(ChipBar.Clicked)
-    def _span_clicked(self, message: ChipBar.Clicked) -> None:
-        self.action_span(message.name)
-
     @property
     def _shows_tables(self) -> bool:
         return self.is_mounted and self.query_one("#insights").has_class("-tables")
@@ -389,7 +358,9 @@ class InsightsScreen(BaseScreen):
     async def _read(self) -> None:
         span, now = self._span, self.session.run_now()
         self._is_stale = False
-        view = await read_insights(self._engine.cache, span, now)
+        cache, edges = self._engine.cache, span.edges(now)
+        outcomes, repositories = await cache.outcomes(edges), await cache.repository_figures(edges[0])
+        view = InsightsView(span.title, span.step, now, outcomes, repositories, await cache.coverage())
         if span == self._span:
             self._show(view)
 
@@ -431,12 +402,13 @@ class InsightsScreen(BaseScreen):
     def _show_notice(self, notice: Notice) -> None:
         if notice != self._notice:
             self._notice = notice
-            self.query_one(NoticePage).show(notice)
+            self.query_one(NoticePage).notice = notice
             self.query_one("#insights").add_class("-nothing")
 
     def _name_spans(self) -> None:
         chips: list[Chip] = []
         for span in SPANS:
             is_chosen = span == self._span
-            chips.append(Chip(span.name, safe_text(f"[{span.name}]" if is_chosen else f" {span.name} "), is_chosen))
-        self.query_one("#insight-spans", ChipBar).show(tuple(chips))
+            text = safe_text(f"[{span.name}]" if is_chosen else f" {span.name} ")
+            chips.append(Chip(f"span('{span.name}')", text, is_chosen))
+        self.query_one("#insight-spans", ChipBar).chips = tuple(chips)

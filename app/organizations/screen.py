@@ -26,7 +26,7 @@ from widgets.actions.activity import ActivityEntry
 from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
 from widgets.kit.table_and_facts import FactPane
-from widgets.organizations.table import ATTEMPT_COLUMNS, OrganizationEntry
+from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine

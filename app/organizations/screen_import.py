@@ -17,7 +17,7 @@ from app.actions.drafts import FormDraft
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.actions.second_press import SecondPress
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import PickerScreen, SheetNote, typed_path
@@ -38,10 +38,10 @@ from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
 from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import Tone
 from widgets.kit.line_table import LineTable
-from widgets.organizations.table import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState, counts
+from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState, counts
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -113,7 +113,7 @@ class OrganizationImportScreen(BaseScreen):
 
     @work
     async def _resume(self) -> None:
-        self._table.say(NO_FILE)
+        self._table.notice = NO_FILE
         self._bar.file.take_focus()
         if (draft := await self._form_draft.restore()) is not None:
             self._bar.file.fill(draft.values.get("path", ""))

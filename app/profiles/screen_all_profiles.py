@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.api.errors import ApiError
-from app.console.base.screen import ALL
+from app.console.base import ALL
 from app.console.messages import OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -28,8 +28,7 @@ from app.runs.screen_views import TableQuery, chosen_order, problem_texts
 from storage.cache.merged import MergedCaches
 from storage.records import FIELD_BY_NAME
 from storage.records.run import whose
-from widgets.frame.freshness import PollTiming, freshness
-from widgets.frame.header_bar import Vitals
+from widgets.frame.header_bar import PollTiming, Vitals, freshness
 from widgets.frame.notice import Notice
 from widgets.kit.badges import Badge, ProfileMark
 from widgets.runs.columns import DEFAULT_COLUMNS, ColumnChoice

@@ -375,7 +375,7 @@ class OnboardingScreen(Screen[str | None]):
         return self._field(self._origin).value.strip()
 
     def _field(self, key: str) -> FormField:
-        return self.query_one(f"#field-{key}", FormField)  # type: ignore[type-abstract]  # it is only asked whether it is one
+        return self.query_one(f"#field-{key}", FormField)
 
 
 def _labelled(label: str, choice: FormChoice, name: str) -> Horizontal:

@@ -11,19 +11,17 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, OptionList
 
 from app.api.errors import RateLimitedError
-from app.console.base.screen import ALL
-from app.console.fuzzy import fuzzy
-from app.console.session import Session
-from app.console.session.feeds import read_vitals
-from app.console.sheets import PickerScreen
+from app.console.base import ALL
+from app.console.session import Session, read_vitals
+from app.console.sheets import PickerScreen, fuzzy
 from app.engine.engine import Engine
 from app.profiles import Profile
 from app.profiles.engines import ProfileEngines
 from storage.errors import StorageError
 from widgets.forms.inputs import LineInput
 from widgets.frame.header_bar import Vitals
-from widgets.kit.after_refresh import after_refresh
-from widgets.profiles.table import ProfileFacts, ProfileList
+from widgets.kit import after_refresh
+from widgets.profiles import ProfileFacts, ProfileList
 
 GENTLE_S: Final = 60.0
 """Seconds between two polls of a profile that is not on show."""

@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -149,7 +149,18 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
     }
     if bad := [path for path, target in links.items() if not _leads_inside(path, target)]:
         raise GitError(f"The change makes {_names(bad)} a link out of the checkout. Nothing was applied.")
-    return tuple(_remarks(patch, links))
+    remarks = []
+    for file in patch.files:
+        changed, name = file.changed(), safe_text(file.path)
+        if reason := _POINTED_OUT.get(PurePosixPath(file.path).name.casefold()):
+            remarks.append(f"{name}: {reason}.")
+        if file.path in links:
+            remarks.append(f"{name} is a link to {safe_text(links[file.path])}.")
+        if changed.new_mode == SUBMODULE_MODE:
+            remarks.append(f"{name} is a submodule: its content is not part of the change.")
+        if changed.new_mode == _EXECUTABLE != changed.old_mode:
+            remarks.append(f"{name} is executable.")
+    return tuple(remarks)
 
 
 async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git | None = None) -> CheckedOut:
@@ -168,10 +179,12 @@ async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git 
     name = re.split(r"[/:]", address.rstrip("/"))[-1].removesuffix(".git")
     parent = beside.parent if beside else folder
     folder = parent / f"{_SLUG.sub('-', name)}-{_SLUG.sub('-', branch).strip('-.')}"
-    if not await _is_on(folder, branch, git):
-        # The folder of a branch whose name differs only in other characters.
-        mark = hashlib.sha256(branch.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-        folder = folder.with_name(f"{folder.name}-{mark}")
+    with suppress(GitError):  # The folder is free, or its branch is not known.
+        there = await git.work(folder, "symbolic-ref", "--quiet", "HEAD")
+        if as_name(there.removesuffix(b"\n")) != f"refs/heads/{branch}":
+            # That of a branch whose name differs only in other characters.
+            mark = hashlib.sha256(branch.encode("utf-8", "surrogatepass")).hexdigest()[:6]
+            folder = folder.with_name(f"{folder.name}-{mark}")
     if await asyncio.to_thread(os.path.lexists, folder):
         raise GitError(f"{safe_text(str(folder))} is there already: remove it, or name another place.")
     origin, way = (str(shares), "--shared") if shares else (address, "--filter=blob:none")
@@ -202,14 +215,6 @@ async def _top_level(folder: Path, git: Git) -> Path:
     return Path(as_name(top.removesuffix(b"\n")))
 
 
-async def _is_on(folder: Path, branch: str, git: Git) -> bool:
-    """Whether a folder is free, or this branch is checked out there; True if that cannot be known."""
-    with suppress(GitError):
-        head = await git.work(folder, "symbolic-ref", "--quiet", "HEAD")
-        return as_name(head.removesuffix(b"\n")) == f"refs/heads/{branch}"
-    return True
-
-
 async def _holds(folder: Path, commit: str, git: Git) -> bool:
     with suppress(GitError):
         await git.work(folder, "cat-file", "-e", f"{commit}^{{commit}}")
@@ -232,19 +237,6 @@ def _comparable(address: str, top: Path) -> str:
 def _existing(top: Path, paths: Iterable[str]) -> set[str]:
     """The paths that exist, links that lead nowhere included."""
     return {path for path in paths if os.path.lexists(top / path)}
-
-
-def _remarks(patch: Patch, links: dict[str, str]) -> Iterator[str]:
-    for file in patch.files:
-        changed, name = file.changed(), safe_text(file.path)
-        if reason := _POINTED_OUT.get(PurePosixPath(file.path).name.casefold()):
-            yield f"{name}: {reason}."
-        if file.path in links:
-            yield f"{name} is a link to {safe_text(links[file.path])}."
-        if changed.new_mode == SUBMODULE_MODE:
-            yield f"{name} is a submodule: its content is not part of the change."
-        if changed.new_mode == _EXECUTABLE != changed.old_mode:
-            yield f"{name} is executable."
 
 
 def _is_inside(path: str) -> bool:

@@ -97,10 +97,6 @@ def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
         yield f"\x1b[{tone}m{safe}\x1b[0m" if tone else safe
 
 
-def _named(file: ChangedFile) -> str:
-    return quoted(file.path) if file.old_path is None else f"{quoted(file.old_path)} -> {quoted(file.path)}"
-
-
 def _number(number: int | None) -> str:
     return "" if number is None else str(number)
 
@@ -116,7 +112,13 @@ FILES: Final[Sequence[Column[ChangedFile]]] = (
     Column("+", lambda file: _number(file.additions), "additions", lambda file: file.additions),
     Column("-", lambda file: _number(file.deletions), "deletions", lambda file: file.deletions),
     Column("", _bar, tone=lambda _: "dim"),
-    Column("file", _named, "path", lambda file: file.path, flexible=True),
+    Column(
+        "file",
+        lambda file: " -> ".join(quoted(path) for path in (file.old_path, file.path) if path is not None),
+        "path",
+        lambda file: file.path,
+        flexible=True,
+    ),
 )
 
 

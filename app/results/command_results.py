@@ -20,7 +20,7 @@ from app.engine.times import exact_ago, rfc3339, span
 from app.runs.command_lookup import RunLookup
 from app.runs.document import NO_PAGE, as_received, run_address, spec_fields
 from storage.records.action import WRITE_KINDS
-from storage.records.results import RunTurns, Unavailable
+from storage.records.results import RunTurns, Turn, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -128,7 +128,11 @@ class _About(NamedTuple):
             lasted = "" if is_end else f" for {span((end - each.at).total_seconds(), pads_hours=False)}"
             output.text(f"  {rfc3339(each.at)}  {badge(each.new)}{lasted}")
         if isinstance(turns, RunTurns):
-            _tell_turns(output, turns, turn)
+            for one in turns.turns:
+                if turn in {None, one.number}:
+                    _tell_turn(output, one)
+            for posting in turns.notable_postings:
+                output.text(safe_text(str(posting)))
             return
         for line in ("", "conversation, sent from this machine") if self.sent else ():
             output.text(line)
@@ -223,34 +227,29 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     return Exit.DONE
 
 
-def _tell_turns(output: Output, turns: "RunTurns", turn: int | None) -> None:
-    for each in turns.turns:
-        if turn not in {None, each.number}:
-            continue
-        files = plural(each.files, "file") if each.files else ""
-        took = ""
-        if each.started_at is not None and each.ended_at is not None:
-            took = span((each.ended_at - each.started_at).total_seconds(), pads_hours=False)
-        head = (
-            f"turn {each.number}",
-            each.state,
-            rfc3339(each.started_at) or "",
-            took,
-            f"by {each.caller}" if each.caller else "",
-            f"{files} +{each.additions or 0} -{each.deletions or 0}" if files else "",
-            "not pushed" if each.is_unpushed else "",
-            f"from turn {each.from_turn}" if each.from_turn else "",
-            str(each.usage or ""),
-        )
-        output.text("")
-        output.text("  ".join(safe_text(part) for part in head if part))
-        for line in safe_block(each.instructions or ""):
-            output.text(f"  > {line}")
-        for name in ("reason", "summary", "offer", "commit"):
-            for line in safe_block(getattr(each, name)) if getattr(each, name) else ():
-                output.text(f"  {name}: {line}")
-    for posting in turns.notable_postings:
-        output.text(safe_text(str(posting)))
+def _tell_turn(output: Output, turn: "Turn") -> None:
+    files = plural(turn.files, "file") if turn.files else ""
+    took = ""
+    if turn.started_at is not None and turn.ended_at is not None:
+        took = span((turn.ended_at - turn.started_at).total_seconds(), pads_hours=False)
+    head = (
+        f"turn {turn.number}",
+        turn.state,
+        rfc3339(turn.started_at) or "",
+        took,
+        f"by {turn.caller}" if turn.caller else "",
+        f"{files} +{turn.additions or 0} -{turn.deletions or 0}" if files else "",
+        "not pushed" if turn.is_unpushed else "",
+        f"from turn {turn.from_turn}" if turn.from_turn else "",
+        str(turn.usage or ""),
+    )
+    output.text("")
+    output.text("  ".join(safe_text(part) for part in head if part))
+    for line in safe_block(turn.instructions or ""):
+        output.text(f"  > {line}")
+    for name in ("reason", "summary", "offer", "commit"):
+        for line in safe_block(getattr(turn, name)) if getattr(turn, name) else ():
+            output.text(f"  {name}: {line}")
 
 
 @click.command("open", cls=FactCommand)

@@ -3,7 +3,6 @@
 import re
 import threading
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +12,7 @@ from storage.records.results import SUBMODULE_MODE, ChangedFile, ChangeKind
 HEADER: Final = ord("d")
 """The kind of a line outside of every hunk. Others: `@`, ` `, `+`, `-` and `\\` (no newline at the end)."""
 HUNK: Final = ord("@")
-_HUNK: Final = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@ ?([^\n]{0,500})")
+_HUNK: Final = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _INDEX: Final = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?")
 _ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
 _ESCAPED: Final = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92}
@@ -28,10 +27,6 @@ class Hunk:
 
     line: int
     end: int
-    old_start: int
-    new_start: int
-    heading: bytes
-    """The surrounding function's first line, as git found it."""
 
 
 @dataclass(slots=True)
@@ -122,11 +117,6 @@ class Patch:
         old, new = (numbers[number] for numbers in self._numbers.values())
         return (old if kind in b" -" else None, new if kind in b" +" else None)
 
-    def file_at(self, number: int) -> int | None:
-        """The place in `files` of the file that a line belongs to; None: before the first."""
-        index = bisect_right(self.files, number, key=lambda file: file.line) - 1
-        return index if index >= 0 else None
-
     def changed_files(self) -> tuple[ChangedFile, ...]:
         """All files of the patch; reads all of it."""
         self.read()
@@ -140,7 +130,14 @@ class Patch:
             if head := _HUNK.match(line):
                 yield from self._hunk(head)
             elif line.startswith(b"GIT binary patch"):
-                yield from self._binary()
+                # It ends before the next file: base85 has neither blanks nor a `diff --git`.
+                if self.files:
+                    self.files[-1].is_binary = True
+                self._take(HEADER)
+                while self._at < len(self.data) and not self.data.startswith(b"diff --git ", self._at):
+                    self._take(HEADER)
+                    if len(self.kinds) % _STEP == 0:
+                        yield True
             else:
                 if line.startswith(b"diff --git "):
                     self._begin().names |= _both_names(line.removeprefix(b"diff --git "))
@@ -166,20 +163,10 @@ class Patch:
         self.files.append(FilePatch(len(self.kinds), len(self.kinds)))
         return self.files[-1]
 
-    def _binary(self) -> Iterator[bool]:
-        """Read a binary patch up to the next file: base85 has neither blanks nor a `diff --git`."""
-        if self.files:
-            self.files[-1].is_binary = True
-        self._take(HEADER)
-        while self._at < len(self.data) and not self.data.startswith(b"diff --git ", self._at):
-            self._take(HEADER)
-            if len(self.kinds) % _STEP == 0:
-                yield True
-
     def _hunk(self, head: re.Match[bytes]) -> Iterator[bool]:
-        old, olds, new, news = (1 if part is None else int(part) for part in head.groups()[:4])
+        old, olds, new, news = (1 if part is None else int(part) for part in head.groups())
         file = self.files[-1] if self.files else self._begin()
-        hunk = Hunk(len(self.kinds), len(self.kinds) + 1, old, new, head[5])
+        hunk = Hunk(len(self.kinds), len(self.kinds) + 1)
         file.hunks.append(hunk)
         self._take(HUNK)
         old_end, new_end = old + olds, new + news
@@ -213,7 +200,6 @@ def new_side(patch: Patch, file: FilePatch) -> bytes:
 
 
 def _note(file: FilePatch, line: bytes) -> None:
-    """Take in a line of a file's header."""
     if parts := _INDEX.match(line):
         file.facts |= {"old": parts[1].decode(), "new": parts[2].decode()}
         if parts[3]:

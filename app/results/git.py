@@ -121,7 +121,14 @@ class Git(Struct, frozen=True):
         with suppress(GitError):
             listing = [*start, "config", "--null", "--name-only", "--get-regexp", r"^filter\."]
             names = (await self._run(listing, environment, folder, b"", _CHUNK)).decode(errors="surrogateescape")
-            environment |= _without_filters(names.split("\0"), environment)
+            # Each filter is turned off by variables; not by `-c`, as its name may hold an equals sign.
+            drivers = sorted({key.rpartition(".")[0] for key in names.split("\0") if key})
+            off = {"smudge": "", "clean": "", "process": "", "required": "false"}
+            pairs = [(f"{driver}.{key}", value) for driver in drivers for key, value in off.items()]
+            begin = int(environment.get("GIT_CONFIG_COUNT") or 0)
+            environment["GIT_CONFIG_COUNT"] = str(begin + len(pairs))
+            for index, (key, value) in enumerate(pairs, begin):
+                environment |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
         return await self._run([*start, *arguments], environment, folder, given, self.most_bytes)
 
     async def _run(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, given: bytes, most: int) -> bytes:
@@ -142,7 +149,7 @@ class Git(Struct, frozen=True):
             raise GitError(f"git cannot be started: {error.strerror}.") from error
         try:
             async with asyncio.timeout(self.deadline_s):
-                out, err = await _Conversation(process, self.quiet_s, most).finish(given)
+                out, err = await _talk(process, given, self.quiet_s, most)
         except TimeoutError as error:
             await end_group(process, _GRACE_S)
             raise GitError("The repository does not answer: git was given up. Is the server reachable?") from error
@@ -150,64 +157,57 @@ class Git(Struct, frozen=True):
             await end_group(process, _GRACE_S)
             raise
         if process.returncode:
-            raise GitError(_last_words(err, process.returncode))
+            # The last words of git, as a line: many may be the server's.
+            lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
+            errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
+            text = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {process.returncode}"
+            moved = " The repository has moved: configure its new address." if "returned error: 30" in text else ""
+            raise GitError(f"git: {safe_text(text)}.{moved}".replace("..", "."))
         return out
 
 
-class _Conversation:
-    """Reads both streams of a process; any output restarts the time after which it counts as silent."""
+async def _talk(process: asyncio.subprocess.Process, given: bytes, quiet_s: float, most: int) -> tuple[bytes, bytes]:
+    """A process's stdout and the end of its stderr; any output restarts the time after which it counts as silent.
 
-    def __init__(self, process: asyncio.subprocess.Process, quiet_s: float, most: int) -> None:
-        self._process = process
-        self._quiet_s = quiet_s
-        self._most = most
-        self._patience: asyncio.Timeout
+    Raises:
+        TimeoutError: It was silent.
+        TooLargeError: It wrote too much, and was killed.
+    """
+    assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 — both were asked for
+    async with asyncio.timeout(quiet_s) as patience:
 
-    async def finish(self, given: bytes) -> tuple[bytes, bytes]:
-        """Its stdout, and the end of its stderr.
+        async def piece(stream: asyncio.StreamReader) -> bytes:
+            chunk = await stream.read(_CHUNK)
+            patience.reschedule(asyncio.get_running_loop().time() + quiet_s)
+            return chunk
 
-        Raises:
-            TimeoutError: It was silent.
-            TooLargeError: It wrote too much, and was killed.
-        """
-        process = self._process
-        assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 — both were asked for
-        async with asyncio.timeout(self._quiet_s) as self._patience:
-            out, err, _ = await asyncio.gather(
-                self._all(process.stdout), self._end_of(process.stderr), self._feed(given)
-            )
-            await process.wait()
-        if len(out) > self._most:
-            raise TooLargeError(out[: self._most])
-        return out, err
+        async def whole(stream: asyncio.StreamReader) -> bytearray:
+            out = bytearray()
+            while chunk := await piece(stream):
+                out += chunk
+                if len(out) > most:
+                    signal_group(process, signal.SIGKILL)
+                    break
+            return out
 
-    async def _feed(self, given: bytes) -> None:
-        if (stdin := self._process.stdin) is None:
-            return
-        with suppress(BrokenPipeError, ConnectionResetError):
-            stdin.write(given)
-            await stdin.drain()
-        stdin.close()
+        async def end(stream: asyncio.StreamReader) -> bytes:
+            tail = b""
+            while chunk := await piece(stream):
+                tail = (tail + chunk)[-_CHUNK:]
+            return tail
 
-    async def _all(self, stream: asyncio.StreamReader) -> bytes:
-        out = bytearray()
-        while chunk := await self._next(stream):
-            out += chunk
-            if len(out) > self._most:
-                signal_group(self._process, signal.SIGKILL)
-                break
-        return bytes(out)
+        async def feed() -> None:
+            if process.stdin is not None:
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    process.stdin.write(given)
+                    await process.stdin.drain()
+                process.stdin.close()
 
-    async def _end_of(self, stream: asyncio.StreamReader) -> bytes:
-        end = b""
-        while chunk := await self._next(stream):
-            end = (end + chunk)[-_CHUNK:]
-        return end
-
-    async def _next(self, stream: asyncio.StreamReader) -> bytes:
-        chunk = await stream.read(_CHUNK)
-        self._patience.reschedule(asyncio.get_running_loop().time() + self._quiet_s)
-        return chunk
+        out, err, _ = await asyncio.gather(whole(process.stdout), end(process.stderr), feed())
+        await process.wait()
+    if len(out) > most:
+        raise TooLargeError(bytes(out[:most]))
+    return bytes(out), err
 
 
 def fetching(env: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -240,24 +240,3 @@ def reading(env: Mapping[str, str] | None = None) -> dict[str, str]:
         "GIT_ALLOW_PROTOCOL": "",
         "GIT_TERMINAL_PROMPT": "0",
     }
-
-
-def _without_filters(keys: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
-    """Variables that turn off each filter; not `-c`, as the name of a filter may hold an equals sign."""
-    drivers = {key.rpartition(".")[0] for key in keys if key}
-    off = {"smudge": "", "clean": "", "process": "", "required": "false"}
-    pairs = [(f"{driver}.{key}", value) for driver in sorted(drivers) for key, value in off.items()]
-    begin = int(env.get("GIT_CONFIG_COUNT") or 0)
-    variables = {"GIT_CONFIG_COUNT": str(begin + len(pairs))}
-    for index, (key, value) in enumerate(pairs, begin):
-        variables |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
-    return variables
-
-
-def _last_words(err: bytes, code: int) -> str:
-    """The last words of git, as a line: many may be the server's."""
-    lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
-    errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
-    text = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {code}"
-    moved = " The repository has moved: configure its new address." if "returned error: 30" in text else ""
-    return f"git: {safe_text(text)}.{moved}".replace("..", ".")

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -182,7 +182,13 @@ class Mirror:
             GitError: It cannot be read, or its contents cannot be fetched.
         """
         ends = (base or EMPTY_TREE, head)
-        await self._prefetch(ends)
+        # The contents of both sides at once: git would fetch them one by one, or not at all.
+        listed = await self._git.read(self.git_dir, "diff", "--raw", "-z", "--no-abbrev", "--no-renames", *ends, "--")
+        ids: dict[bytes, None] = {}
+        for old_mode, new_mode, old, new in _BLOB.findall(listed):
+            sides = ((old_mode, old), (new_mode, new))
+            ids |= {each: None for mode, each in sides if each.strip(b"0") and mode != SUBMODULE_MODE.encode()}
+        await self._bring_contents(ids)
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")
         note = ""
         try:
@@ -226,17 +232,7 @@ class Mirror:
             raise GitError("This is not the id of a file's content.")
         return await self._git.read(self.git_dir, "cat-file", "blob", blob, most=most)
 
-    async def _prefetch(self, ends: Sequence[str]) -> None:
-        """Fetch the contents on both sides of a change at once: git would fetch them one by one, or not at all."""
-        listed = await self._git.read(self.git_dir, "diff", "--raw", "-z", "--no-abbrev", "--no-renames", *ends, "--")
-        ids: dict[bytes, None] = {}
-        for old_mode, new_mode, old, new in _BLOB.findall(listed):
-            sides = ((old_mode, old), (new_mode, new))
-            ids |= {each: None for mode, each in sides if each.strip(b"0") and mode != SUBMODULE_MODE.encode()}
-        await self._bring_contents(ids)
-
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
-        """Fetch the contents with these ids that are not here yet."""
         check = ("cat-file", "--batch-check=%(objectname)")
         held = await self._git.read(self.git_dir, *check, given=b"".join(each + b"\n" for each in ids))
         missing = [line.split()[0] for line in held.splitlines() if line.endswith(b" missing")]

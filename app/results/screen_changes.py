@@ -28,7 +28,7 @@ from app.results.git import GitError
 from app.runs.screen_subject import SearchedPart, hidden, showing_failure, unavailable
 from storage.records.results import Change, ChangedFile, Unavailable
 from widgets.kit.badges import STYLES
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
 from widgets.kit.line_table import LineTable, TableLine
 from widgets.kit.text_view import TextSearch
 from widgets.results.diff import Colours, DiffRows, DiffView, colours
@@ -196,8 +196,8 @@ class ChangesPart(SearchedPart):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("A", "apply", "apply", tooltip="Apply the change to a local checkout", id="run.apply"),
         Binding("B", "check_out", "check out", tooltip="Check the branch out in a new folder", id="run.check_out"),
-        hidden("right_curly_bracket", "step_file(1)", "next file", key_display="}", id="run.next_file"),
-        hidden("left_curly_bracket", "step_file(-1)", "previous file", key_display="{", id="run.prev_file"),
+        hidden("right_curly_bracket", "step_file(1)", "next file", id="run.next_file"),
+        hidden("left_curly_bracket", "step_file(-1)", "previous file", id="run.prev_file"),
         hidden("ctrl+e", "open_file(False)", "editor", tooltip="Open a copy of the file in $EDITOR", id="run.editor"),
         hidden("L", "open_file(True)", "pager", tooltip="Open a copy of the file in $PAGER", id="run.pager"),
         hidden("H", "copy_hunk", "copy hunk", tooltip="Copy the hunk under the cursor", id="run.copy_hunk"),
@@ -210,11 +210,13 @@ class ChangesPart(SearchedPart):
         path: str
         reason: str
 
+    body: DiffView
+
     def __init__(self, subject: "RunSubject") -> None:
         super().__init__(subject)
         self._files: LineTable[FileItem] = LineTable(self.session.clock(), file_columns())
-        self.view = DiffView()
-        self.search = TextSearch(self.view, self.start)
+        self.body = DiffView()
+        self.search = TextSearch(self.body, self.start)
         self._shown: RunVersion | None = None
         self._change: Change | None = None
         self._is_whole = False
@@ -224,11 +226,6 @@ class ChangesPart(SearchedPart):
         self._lexing = asyncio.Lock()
         self._target: tuple[str, int | None] | None = None
         """The file and line for the cursor once the diff is read."""
-
-    @property
-    def body(self) -> DiffView:
-        """The widget to focus: the diff."""
-        return self.view
 
     def compose(self) -> ComposeResult:
         """Compose the files, and the diff below a search."""
@@ -258,7 +255,7 @@ class ChangesPart(SearchedPart):
 
     def action_step_file(self, step: int) -> None:
         """Go to the next or the previous file."""
-        self.view.action_file(step)
+        self.body.action_file(step)
 
     def show(self) -> None:
         """Read the change, unless the one on show is current."""
@@ -286,14 +283,14 @@ class ChangesPart(SearchedPart):
             return
         if not wanted.is_same_turn(self._shown):
             self._clear()
-            self.view.say(unavailable("Reading the changes…", "The first time, its repository is fetched."))
-        with showing_failure(self.view.say):
+            self.body.notice = unavailable("Reading the changes…", "The first time, its repository is fetched.")
+        with showing_failure(self.body):
             change = await self.subject.results.change(detail, subject.turn)
         self._clear()
         self._shown = wanted
         if isinstance(change, Unavailable):
             self._is_whole = True
-            self.view.say(unavailable("The changes are not available.", change.reason))
+            self.body.notice = unavailable("The changes are not available.", change.reason)
             self._settle()
             return
         self._change = change
@@ -302,7 +299,7 @@ class ChangesPart(SearchedPart):
     def _clear(self) -> None:
         self._change, self._shown, self._is_whole, self._is_beside = None, None, False, False
         self._files.display = False
-        self.view.show(DiffRows(Patch(b"")), (), ())
+        self.body.show(DiffRows(Patch(b"")), (), ())
         self.refresh_bindings()
 
     async def _show(self, change: Change) -> None:
@@ -313,15 +310,15 @@ class ChangesPart(SearchedPart):
         self._files.display = len(change.files) > 1
         rows = DiffRows(Patch(change.patch))
         rows.extend(FIRST)
-        self.view.show(rows, change.files, self._about(change), is_whole_file=self._is_beside)
+        self.body.show(rows, change.files, self._about(change), is_whole_file=self._is_beside)
         detail, turn = self.subject.detail, self.subject.turn
         may_change = detail is not None and not detail.is_final and turn in {None, self.subject.last_turn}
-        self.view.say(unavailable(f"Nothing was changed{' so far' if may_change else ''}.", change.note))
+        self.body.notice = unavailable(f"Nothing was changed{' so far' if may_change else ''}.", change.note)
         self.refresh_bindings()
         self._settle()
         while not rows.is_complete:
             await asyncio.to_thread(rows.extend, STEP)
-            self.view.grew()
+            self.body.grew()
             self._settle()
         self._is_whole = True
         self._settle()
@@ -342,14 +339,13 @@ class ChangesPart(SearchedPart):
         """Put the cursor where a finding leads; give up once everything was read."""
         if self._target is None:
             return
-        if self._change is not None and self.view.go_to_line(*self._target):
+        if self._change is not None and self.body.go_to_line(*self._target):
             self._target = None
         elif self._is_whole:
             self.start(partial(self._read_beside, *self._target), exclusive=True, group="change")
             self._target = None
 
     async def _read_beside(self, path: str, line: int | None) -> None:
-        """Show a file that was not changed, at this line."""
         if (detail := self.subject.detail) is None:
             return
         version = self.subject.version
@@ -362,11 +358,11 @@ class ChangesPart(SearchedPart):
         self._clear()
         self._shown, self._change, self._is_beside = version, file, True
         await self._show(file)
-        self.view.go_to_line(path, line)
+        self.body.go_to_line(path, line)
 
     def action_copy_hunk(self) -> None:
         """Copy the hunk under the cursor."""
-        if text := self.view.hunk_text():
+        if text := self.body.hunk_text():
             self.session.copy_as_is(text, f"The hunk ({plural(len(text.splitlines()), 'line')})")
 
     def action_open_file(self, in_pager: bool) -> None:
@@ -384,8 +380,8 @@ class ChangesPart(SearchedPart):
             elif problem := show_in_program(self.app, text, file.path, in_pager=in_pager):
                 self.session.notify(problem, severity="warning")
 
-        if (file := self.view.file) is not None:
-            self.start(partial(open_file, self.view.changed(file)), exclusive=True, group="open file")
+        if (file := self.body.file) is not None:
+            self.start(partial(open_file, self.body.changed(file)), exclusive=True, group="open file")
 
     def action_apply(self) -> None:
         """Offer to apply the change to a checkout."""
@@ -415,9 +411,9 @@ class ChangesPart(SearchedPart):
     @on(DiffView.FileEntered)
     def _file_entered(self, message: DiffView.FileEntered) -> None:
         # Another change may be shown by now.
-        if self._change is None or message.file != self.view.file:
+        if self._change is None or message.file != self.body.file:
             return
-        path = self.view.changed(message.file).path
+        path = self.body.changed(message.file).path
         paths = [file.path for file in self._change.files]
         if path in paths:
             self._files.seek(str(paths.index(path)))
@@ -428,9 +424,9 @@ class ChangesPart(SearchedPart):
         item = self._files.item
         if item is None or self._change is None or not self._files.has_focus:
             return
-        self.view.go_to_line(self._change.files[item.number].path, None)
+        self.body.go_to_line(self._change.files[item.number].path, None)
         if isinstance(message, LineTable.Chosen):
-            self.view.focus()
+            self.body.focus()
 
     @on(DiffView.ColoursRequested)
     def _colours_requested(self, message: DiffView.ColoursRequested) -> None:
@@ -440,12 +436,12 @@ class ChangesPart(SearchedPart):
         detail = self.subject.detail
         async with self._lexing:
             # Another change may be shown by now, with fewer files.
-            is_gone = shown != self._shown or file >= self.view.count
-            if detail is None or is_gone or (facts := self.view.changed(file)).is_binary:
+            is_gone = shown != self._shown or file >= self.body.count
+            if detail is None or is_gone or (facts := self.body.changed(file)).is_binary:
                 return
             sides: list[Colours] = []
             for blob, path in ((facts.old_blob, facts.old_path or facts.path), (facts.new_blob, facts.path)):
                 text = None if blob is None else await self.subject.results.blob(detail, blob)
                 sides.append(await asyncio.to_thread(colours, text, path) if isinstance(text, bytes) else ())
             if shown == self._shown:
-                self.view.colour(file, *sides)
+                self.body.colour(file, *sides)

@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,14 +11,10 @@ from textual.binding import Binding, BindingType
 from app.engine.text import plural, safe_text
 from app.engine.times import span
 from app.results.steps import LABEL, StepLines
-from app.runs.screen_subject import SearchedPart, showing_failure, unavailable
+from app.runs.screen_subject import RunSubject, SearchedPart, showing_failure, unavailable
 from storage.records.results import LogChunk, Unavailable
 from widgets.kit.text_view import TextPiece, TextSearch
 from widgets.results.log import FAILED_STEP, LogSpool, LogView
-
-if TYPE_CHECKING:
-    from app.runs.screen_subject import RunSubject
-
 
 PIECE: Final = 256 * 1024
 """Bytes of one request."""
@@ -36,15 +32,17 @@ class LogPart(SearchedPart):
     """Reads a log while it is shown: as a conversation if the service knows its steps."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("exclamation_mark", "error", "next error", key_display="!", id="log.error"),
+        Binding("exclamation_mark", "error", "next error", id="log.error"),
         Binding("i", "raw_log", "raw", tooltip="Show the raw log with full times", id="log.raw"),
     ]
 
-    def __init__(self, subject: "RunSubject") -> None:
+    body: LogView
+
+    def __init__(self, subject: RunSubject) -> None:
         super().__init__(subject)
         self._spool = LogSpool()
-        self._view = LogView(self._spool)
-        self.search = TextSearch(self._view, self.start, self._read_earlier)
+        self.body = LogView(self._spool)
+        self.search = TextSearch(self.body, self.start, self._read_earlier)
         self._shown: tuple[str, int] | None = None
         """The run and the turn whose log is shown."""
         self._whole = 0
@@ -58,11 +56,6 @@ class LogPart(SearchedPart):
         self._offers_steps = False
         """Whether the service knows the steps of this log."""
         self._lines = StepLines("")
-
-    @property
-    def body(self) -> LogView:
-        """The widget to focus: the lines."""
-        return self._view
 
     def compose(self) -> ComposeResult:
         """Compose the lines below a search."""
@@ -87,35 +80,26 @@ class LogPart(SearchedPart):
         self._grown_at = None
         self._drop()
         self.refresh_bindings()
-        self._view.say(unavailable("Reading the log…", ""))
+        self.body.notice = unavailable("Reading the log…", "")
 
     def _drop(self) -> None:
         self._spool.clear()
         self._lines = StepLines("Press i for the raw log")
-        self._view.changed()
+        self.body.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable keys without effect; only steps have failures."""
         if action == "error":
-            return self.has_text and bool(self._view.label)
+            return self.has_text and bool(self.body.label)
         return self.has_text if action == "raw_log" else super().check_action(action, parameters)
 
     def action_raw_log(self) -> None:
         """Switch between steps, or lines with short times, and the log as it is."""
-        self._view.is_raw = self._is_raw = not self._is_raw
-        self._view.refresh()
+        self.body.is_raw = self._is_raw = not self._is_raw
+        self.body.refresh()
         if self._offers_steps:
             self._start_over()
             self.start(self._follow, exclusive=True, group="log")
-
-    def _hold(self, chunk: LogChunk) -> int:
-        """Hold a piece, drawn if it has steps; return how many lines came before those held so far."""
-        if chunk.steps is None:
-            self._view.label = 0
-            return self._spool.put(chunk)
-        self._view.label, self._offers_steps = LABEL + 1, True
-        lines = (line for step in chunk.steps for line in self._lines.of(step))
-        return self._spool.put(chunk, "".join(f"{line.drawn(colour=True)}\n" for line in lines).encode())
 
     def rest(self) -> None:
         """Stop following."""
@@ -136,8 +120,8 @@ class LogPart(SearchedPart):
         else:
             since = now - self._grown_at if self._grown_at is not None else timedelta(0)
             waits = f"waiting for output {span(since.total_seconds())}" if since >= QUIET_FROM else "following"
-            pieces.append(TextPiece(f" · {waits if self._view.follows else 'more at the end: G'}", "busy"))
-        self._view.tell(pieces)
+            pieces.append(TextPiece(f" · {waits if self.body.follows else 'more at the end: G'}", "busy"))
+        self.body.tell(pieces)
 
     def action_error(self) -> None:
         """Go to the next step that failed."""
@@ -145,7 +129,7 @@ class LogPart(SearchedPart):
 
     @on(LogView.EarlierRequested)
     def _earlier_requested(self, message: LogView.EarlierRequested) -> None:
-        if self._view.has_focus:
+        if self.body.has_focus:
             self.start(self._read_all if message.up_to_first else self._read_earlier, group="log earlier")
 
     @on(TextSearch.Missed)
@@ -165,7 +149,7 @@ class LogPart(SearchedPart):
         shown = self._shown
         if shown is None:
             return False
-        with showing_failure(self._view.say):
+        with showing_failure(self.body):
             chunk = await self.subject.results.log(
                 *shown, offset=offset, wait_s=wait_s, before=None if self._is_raw else 0
             )
@@ -178,7 +162,7 @@ class LogPart(SearchedPart):
             return True
         if isinstance(chunk, Unavailable):
             self._has_ended = True
-            self._view.say(unavailable("No log to show.", chunk.reason))
+            self.body.notice = unavailable("No log to show.", chunk.reason)
             return False
         self._put(chunk)
         if chunk.next_offset == chunk.offset and not chunk.ended:
@@ -186,7 +170,7 @@ class LogPart(SearchedPart):
         return True
 
     def _put(self, chunk: LogChunk) -> int:
-        follows, self._problem = self._view.follows, ""
+        follows, self._problem = self.body.follows, ""
         spool = self._spool
         if chunk.size < spool.end:
             # It shrank: the log was replaced.
@@ -203,13 +187,21 @@ class LogPart(SearchedPart):
         if chunk.ended and not self._has_ended and is_last and detail is not None and not detail.is_final:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._whole, self._has_ended = chunk.size, chunk.ended
-        had_none, before = not spool.count, self._hold(chunk)
+        had_none, lines = not spool.count, None
+        self.body.label = 0
+        if chunk.steps is not None:
+            self.body.label, self._offers_steps = LABEL + 1, True
+            drawn = (line for step in chunk.steps for line in self._lines.of(step))
+            lines = "".join(f"{line.drawn(colour=True)}\n" for line in drawn).encode()
+        before = spool.put(chunk, lines)
         if had_none:
             self.refresh_bindings()
         if not chunk.size:
             follows_on = "" if chunk.ended else "Its first lines will appear here."
-            self._view.say(unavailable("The log is empty." if chunk.ended else "The log is empty so far.", follows_on))
-        self._view.changed(before=before, follow=follows and not before)
+            self.body.notice = unavailable(
+                "The log is empty." if chunk.ended else "The log is empty so far.", follows_on
+            )
+        self.body.changed(before=before, follow=follows and not before)
         self.tick(self.session.clock())
         return before
 
@@ -219,7 +211,7 @@ class LogPart(SearchedPart):
             shown, begin, is_raw = self._shown, self._spool.begin, self._is_raw
             if shown is None or not begin:
                 return None
-            offset, before = (-PIECE, begin) if self._view.label else (max(0, begin - PIECE), None)
+            offset, before = (-PIECE, begin) if self.body.label else (max(0, begin - PIECE), None)
             chunk = await self.subject.results.log(*shown, offset=offset, before=before)
             is_other = self._shown != shown or self._is_raw != is_raw
             return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)
@@ -228,4 +220,4 @@ class LogPart(SearchedPart):
         """Read the log from its first line on, and go there."""
         while await self._read_earlier() is not None:
             pass
-        self._view.put_cursor(0)
+        self.body.put_cursor(0)

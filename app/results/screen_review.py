@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from textual import on
 from textual.app import ComposeResult
@@ -10,14 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from app.engine.text import safe_text
-from app.runs.screen_subject import SearchedPart, hidden, showing_failure, unavailable
+from app.runs.screen_subject import RunSubject, RunVersion, SearchedPart, hidden, showing_failure, unavailable
 from storage.records.results import Finding, Review, Unavailable
 from widgets.kit.lead_list import LeadList
 from widgets.kit.text_view import TextSearch
 from widgets.results.review import ReviewView, finding_rows, review_lines
-
-if TYPE_CHECKING:
-    from app.runs.screen_subject import RunSubject, RunVersion
 
 WIDE: Final = 120
 
@@ -38,10 +35,10 @@ class ReviewPart(SearchedPart):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", key_display="enter", tooltip="The finding's file and line", id="lines.open"),
-        Binding("right_parenthesis", "finding(1)", "next finding", key_display=")", id="review.next_finding"),
-        hidden("left_parenthesis", "finding(-1)", "previous finding", key_display="(", id="review.prev_finding"),
-        hidden("right_curly_bracket", "turn_to(1)", "next file", key_display="}", id="run.next_file"),
-        hidden("left_curly_bracket", "turn_to(-1)", "previous file", key_display="{", id="run.prev_file"),
+        Binding("right_parenthesis", "finding(1)", "next finding", id="review.next_finding"),
+        hidden("left_parenthesis", "finding(-1)", "previous finding", id="review.prev_finding"),
+        hidden("right_curly_bracket", "turn_to(1)", "next file", id="run.next_file"),
+        hidden("left_curly_bracket", "turn_to(-1)", "previous file", id="run.prev_file"),
     ]
 
     @dataclass
@@ -50,20 +47,17 @@ class ReviewPart(SearchedPart):
 
         finding: Finding
 
-    def __init__(self, subject: "RunSubject") -> None:
+    body: ReviewView
+
+    def __init__(self, subject: RunSubject) -> None:
         super().__init__(subject)
         self._findings = LeadList(id="run-findings")
         self._findings.can_focus = False
-        self._view = ReviewView()
-        self.search = TextSearch(self._view, self.start)
+        self.body = ReviewView()
+        self.search = TextSearch(self.body, self.start)
         self._reviews: tuple[Review, ...] = ()
         self._number = 0
         self._shown: RunVersion | None = None
-
-    @property
-    def body(self) -> ReviewView:
-        """The widget to focus: the text."""
-        return self._view
 
     def compose(self) -> ComposeResult:
         """Compose the findings, and the text below a search."""
@@ -96,7 +90,7 @@ class ReviewPart(SearchedPart):
             return
         if not wanted.is_same_turn(self._shown):
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
-        with showing_failure(self._view.say):
+        with showing_failure(self.body):
             reviews = await self.subject.results.reviews(detail, subject.turn)
         if isinstance(reviews, Unavailable):
             self._show_none("There is no review to show.", reviews.reason)
@@ -110,9 +104,9 @@ class ReviewPart(SearchedPart):
         self.refresh_bindings()
         self._findings.display = False
         self._findings.show(lambda _: ())
-        self._view.take(())
-        self._view.tell("", ())
-        self._view.say(unavailable(title, reason))
+        self.body.take(())
+        self.body.tell("", ())
+        self.body.notice = unavailable(title, reason)
 
     def _show(self) -> None:
         review = self._reviews[self._number]
@@ -123,7 +117,7 @@ class ReviewPart(SearchedPart):
         source = "from git" if review.source == "git" else "from the service"
         count = len(review.findings)
         number = f"{count:,} finding{'' if count == 1 else 's'}"
-        self._view.tell(f"{several}{safe_text(review.path)}", (number, safe_text(review.note), source))
+        self.body.tell(f"{several}{safe_text(review.path)}", (number, safe_text(review.note), source))
         self._lay_out()
 
     def action_turn_to(self, step: int) -> None:
@@ -136,8 +130,8 @@ class ReviewPart(SearchedPart):
     def _lay_out(self) -> None:
         async def lay_out() -> None:
             # A blank comes before each line, and the lines may need a scrollbar.
-            width = self._view.scrollable_content_region.width - 2
-            self._view.take(await asyncio.to_thread(review_lines, self._reviews[self._number].text, width))
+            width = self.body.scrollable_content_region.width - 2
+            self.body.take(await asyncio.to_thread(review_lines, self._reviews[self._number].text, width))
 
         if self._reviews:
             self.start(lay_out, exclusive=True, group="review lines")
@@ -146,7 +140,7 @@ class ReviewPart(SearchedPart):
     def _here(self) -> int:
         """The number of the finding whose words are under the cursor; above the first one, of that."""
         findings = self._reviews[self._number].findings if self._reviews else ()
-        return max(0, sum(finding.at <= self._view.source for finding in findings) - 1)
+        return max(0, sum(finding.at <= self.body.source for finding in findings) - 1)
 
     @on(ReviewView.Moved)
     def _moved(self) -> None:
@@ -156,14 +150,14 @@ class ReviewPart(SearchedPart):
     def _highlighted(self) -> None:
         row = self._findings.row
         if row is not None and self._reviews and int(row.key) != self._here:  # It was clicked.
-            self._view.go_to(self._reviews[self._number].findings[int(row.key)].at)
+            self.body.go_to(self._reviews[self._number].findings[int(row.key)].at)
 
     def action_finding(self, step: int) -> None:
         """Go to the next or the previous finding."""
         places = [finding.at for finding in self._reviews[self._number].findings][::step]
-        here = step * self._view.source
+        here = step * self.body.source
         if (there := next((at for at in places if step * at > here), None)) is not None:
-            self._view.go_to(there)
+            self.body.go_to(there)
 
     @on(LeadList.OptionSelected)
     def action_open(self) -> None:

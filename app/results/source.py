@@ -71,7 +71,6 @@ class Results:
         return replace(change, note=f"{rest} {change.note}".strip())
 
     async def _told(self, run_id: str, turn: int | None) -> Change | Unavailable:
-        """The change from the service."""
         change = await self._ask(lambda service: service.diff(run_id, turn))
         if isinstance(change, Unavailable):
             return change

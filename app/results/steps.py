@@ -59,10 +59,11 @@ class StepLines:
         label = safe_text(("ERROR" if step.kind == "error" else "FAILED") if step.failed else step.kind, limit=LABEL)
         label_code = _BAD if step.failed else _TONES.get(step.kind, _QUIET)
         figures = "  ".join(_figures(step, call))
-        lines = self._shown(step)
-        for number, line in enumerate(lines):
+        is_loud = step.failed or step.kind in {"said", "printed", "ran", "used", "error"}
+        for number, line in enumerate(self._shown(step)):
             text = line if number or not figures else SafeText(f"{line}  ({figures})" if line else figures)
-            yield StepLine("" if number else label, label_code, text, self._code(step, line))
+            code = _SIGNS.get(line[:1], "") if step.kind == "edited" else "" if is_loud else _QUIET
+            yield StepLine("" if number else label, label_code, text, code)
 
     def _shown(self, step: LogStep) -> list[SafeText]:
         limit = _NO_LIMIT if self._whole else _LINE
@@ -75,12 +76,6 @@ class StepLines:
         begin, end = lines[: most // 3], lines[most // 3 - most :]
         between = safe_text(f"… {plural(left_out, 'more line')}: {self._more}")
         return [*(safe_log_line(line) for line in begin), between, *(safe_log_line(line) for line in end)]
-
-    @staticmethod
-    def _code(step: LogStep, line: str) -> str:
-        if step.kind == "edited":
-            return _SIGNS.get(line[:1], "")
-        return "" if step.failed or step.kind in {"said", "printed", "ran", "used", "error"} else _QUIET
 
 
 def _figures(step: LogStep, call: LogStep | None) -> Iterator[str]:

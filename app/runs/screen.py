@@ -7,18 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec.structs import replace
-from textual import events, on
+from textual import events, on, work
 from textual.binding import Binding, BindingType
 from textual.reactive import var
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console.messages import GoToTab, OpenRun
+from app.console.messages import OpenRun
 from app.console.session import Session, user_preferences
 from app.console.session.troubles import UNREADABLE
 from app.engine.text import SafeText, closest, safe_text
-from app.profiles import ViewSettings
-from app.runs.query import QueryProblem, Vocabulary, parse, suggestions, unknown_status
+from app.runs.query import QueryProblem, Vocabulary, listed, parse, suggestions, unknown_status
 from app.runs.query.terms import STATES, KeyName
 from app.runs.screen_actions import (
     ON_A_RUN,
@@ -31,6 +30,7 @@ from app.runs.screen_actions import (
     using_engine,
 )
 from app.runs.screen_loader import RunsLoader
+from app.runs.screen_needs_you import NeedsYou
 from app.runs.screen_older import OlderRuns
 from app.runs.screen_views import (
     LastQuery,
@@ -41,7 +41,6 @@ from app.runs.screen_views import (
     chosen_order,
     first_query,
     limit_in,
-    listed,
     named,
     problem_texts,
     replaced,
@@ -51,14 +50,9 @@ from app.runs.screen_views import (
 from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame.notice import Notice
-from widgets.inbox.items import NEEDS_YOU, NEEDS_YOU_COLUMNS, NeedsYouRow
-from widgets.kit.after_refresh import after_refresh
-from widgets.kit.cursor_view import HEADER
-from widgets.kit.line_table import LineTable
-from widgets.kit.unkeyed import unkeyed
-from widgets.runs.columns import ColumnChoice
-from widgets.runs.filter import ActionClicked, Facet, FilterBar, SearchInput, SearchSuggestion, ViewBar, ViewTab
-from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView
+from widgets.kit import after_refresh, unkeyed
+from widgets.runs.filter import Facet, FilterBar, SearchInput, ViewTab
+from widgets.runs.pane import WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -69,10 +63,6 @@ if TYPE_CHECKING:
 
 ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
 """Actions about the rows on show, which do nothing while other rows are on their way."""
-MOST_NEEDS: Final = 5
-"""The most items shown above the list at a time; the others scroll."""
-SHARE_OF_ROWS: Final = 8
-"""One line in so many shows an item above the list."""
 GROUPED: Final = "By repository, by branch or off; most failures first"
 
 
@@ -82,9 +72,7 @@ class RunsScreen(RunActions):
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
-        Binding(
-            "slash", "search", "search", key_display="/", tooltip="Search words, or status:failed …", id="runs.search"
-        ),
+        Binding("slash", "search", "search", tooltip="Search words, or status:failed …", id="runs.search"),
         Binding("s", "pick_statuses", "status", tooltip="Filter by status", id="runs.statuses"),
         unkeyed("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
         hidden("b", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
@@ -94,12 +82,12 @@ class RunsScreen(RunActions):
         unkeyed("group", "group", tooltip=GROUPED, id="runs.group"),
         unkeyed("fold", "fold group", tooltip="Fold or unfold the group, like enter on its title", id="runs.fold"),
         unkeyed("fold_all", "fold all groups", tooltip="Fold or unfold all groups", id="runs.fold_all"),
-        hidden("right_square_bracket", "step_view(1)", "next view", key_display="]", id="runs.next_view"),
-        hidden("left_square_bracket", "step_view(-1)", "previous view", key_display="[", id="runs.prev_view"),
+        hidden("right_square_bracket", "step_view(1)", "next view", id="runs.next_view"),
+        hidden("left_square_bracket", "step_view(-1)", "previous view", id="runs.prev_view"),
         unkeyed("views", "views", tooltip="Show a view, or delete a saved one", id="runs.views"),
         hidden("u", "undo", "undo", tooltip="Restore the view just deleted", id="runs.undo"),
         unkeyed("save_view", "save view", tooltip="Save the filter and order as a tab", id="runs.save_view"),
-        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all that match", id="runs.mark_all"),
+        hidden("asterisk", "mark_all", "mark all", tooltip="Mark all that match", id="runs.mark_all"),
         RETRY,
         unkeyed("export", "export", tooltip="Write the marked runs, or all that match, to a file", id="runs.export"),
         unkeyed("fetch_older", "fetch older runs", tooltip="Fetch older runs that match", id="runs.older"),
@@ -111,13 +99,7 @@ class RunsScreen(RunActions):
         unkeyed("resize_pane(-1)", "less detail", id="runs.split_less"),
         unkeyed("columns", "columns", tooltip="Choose columns, their order and width", id="runs.columns"),
         unkeyed("pane", "detail on/off", id="runs.pane"),
-        hidden(
-            "escape",
-            "clear",
-            "clear",
-            tooltip="Stop fetching, or clear marks, filter or view",
-            id="runs.clear",
-        ),
+        hidden("escape", "clear", "clear", tooltip="Stop fetching, or clear marks, filter or view", id="runs.clear"),
     ]
 
     table_query: var[TableQuery] = var(TableQuery(), init=False)
@@ -136,8 +118,7 @@ class RunsScreen(RunActions):
         confirmed_for = session.settings.history.confirmed_for
         self.table, self.pane = RunTable(now, known.columns, confirmed_for=confirmed_for), RunPane(now)
         pane_size = user_preferences.read(session.settings).split
-        self.needs_you = LineTable[NeedsYouRow](session.clock(), NEEDS_YOU_COLUMNS)
-        self.needs_you.display = self.needs_you.marks_resting = False
+        self.needs_you = NeedsYou(session)
         self.split = SplitView(self.table, self.pane, pane_size, has_pane=known.detail)
         self.loader = RunsLoader(self, self.split, query)
         self.older_runs = OlderRuns(self, self.loader, self.table)
@@ -156,8 +137,7 @@ class RunsScreen(RunActions):
     def on_mount(self) -> None:
         """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.loader.engine_changed)
-        self.session.pins_changed.subscribe(self, lambda _: self._pins_changed())
-        self.session.inbox.changed.subscribe(self, lambda _: self._show_needs_you())
+        self.session.pins_changed.subscribe(self, self.loader.pins_changed)
         self.table.focus()
         self._show_query()
         if self.session.first is not None:
@@ -166,10 +146,6 @@ class RunsScreen(RunActions):
         self.split.fit(self.app.size)
         self._explain_no_rows()
         self.run_worker(self._begin)
-
-    def _pins_changed(self) -> None:
-        if self._condition.followed:
-            self.loader.runs_changed()
 
     async def _begin(self) -> None:
         await self.session.opened()
@@ -253,7 +229,7 @@ class RunsScreen(RunActions):
     def on_resize(self, event: events.Resize) -> None:
         """Put the run next to the table, below it, or on two lines."""
         self.split.fit(event.size)
-        self._show_needs_you()
+        self.needs_you.fit()
 
     # The table
 
@@ -272,8 +248,8 @@ class RunsScreen(RunActions):
             return False
         return super().check_action(action, parameters)
 
-    @on(RunTable.WindowRequested)
-    def _window_requested(self) -> None:
+    def on_run_table_window_requested(self) -> None:
+        """Read the rows around the view."""
         self.loader.load()
 
     @on(RunTable.Highlighted)
@@ -305,11 +281,6 @@ class RunsScreen(RunActions):
     def _sort_requested(self, message: RunTable.SortRequested) -> None:
         if message.column in FIELD_BY_NAME:
             self._sort(chosen_order(message.column, self.table_query.sort))
-
-    @on(LineTable.Chosen)
-    def _needs_you_chosen(self) -> None:
-        if self.needs_you.item is not None:
-            self.post_message(GoToTab("inbox", self.needs_you.item.key))
 
     @on(RunTable.Marked)
     def _marked(self) -> None:
@@ -388,9 +359,13 @@ class RunsScreen(RunActions):
         if (grouping := self.table_query.grouping) is not None:
             self.table_query = replace(self.table_query, grouping=grouping.reversed)
 
+    def action_view(self, index: int) -> None:
+        """Show the view of this tab."""
+        self.show_view(self.views[index % len(self.views)])
+
     def action_step_view(self, step: int) -> None:
         """Show the next or the previous view."""
-        self.show_view(self.views[(self._view_index + step) % len(self.views)])
+        self.action_view(self._view_index + step)
 
     def action_clear(self) -> None:
         """Stop fetching; otherwise remove marks, changes to the line, or the view."""
@@ -443,12 +418,10 @@ class RunsScreen(RunActions):
             self.table_query = replace(self.table_query, line=line.value, cursor=line.cursor_position)
             matches = suggestions(line.value, line.cursor_position, self._vocabulary) if line.value else ()
             # Names that cannot be typed are not suggested.
-            typable = (each for each in matches if safe_text(each.insert) == each.insert)
-            self.bar.offer(tuple(SearchSuggestion(s.start, s.end, safe_text(s.insert), s.about) for s in typable))
+            self.bar.offer(tuple(each for each in matches if safe_text(each.insert) == each.insert))
 
     @on(SearchInput.Left)
     def _line_left(self) -> None:
-        """Go back to the table as soon as it shows the matches."""
         self.set_line(self.bar.line.value.strip())
         self.bar.offer(())
         if self.table.is_replacing:
@@ -464,7 +437,6 @@ class RunsScreen(RunActions):
 
     @on(SearchInput.Cleared)
     def _line_cleared(self) -> None:
-        """Go back to the table, with the line as the view has it."""
         self._focus_rows()
         self.bar.offer(())
         self.set_line(self.table_query.view.query.strip())
@@ -475,18 +447,16 @@ class RunsScreen(RunActions):
 
     # The sheets
 
-    def _pick(self, sheet: "PickerScreen[Any]", keys: set[KeyName], terms: Callable[[Any], Iterable[str]]) -> None:
+    async def _pick(
+        self, sheet: "PickerScreen[Any]", keys: set[KeyName], terms: Callable[[Any], Iterable[str]]
+    ) -> None:
         """Let the user choose, and replace the terms with these keys by the chosen ones."""
-
-        def picked(choice: object) -> None:
-            if choice is not None:
-                line, now = replaced(self.table_query.line, keys, terms(choice)), self.session.run_now()
-                before, after = parse(self.table_query.line, now), parse(line, now)
-                # A choice that changes nothing does not rewrite short or quoted terms.
-                if before.filter != after.filter or before.problems:
-                    self.set_line(line)
-
-        self.app.push_screen(sheet, picked)
+        if (choice := await self.app.push_screen_wait(sheet)) is not None:
+            line, now = replaced(self.table_query.line, keys, terms(choice)), self.session.run_now()
+            before, after = parse(self.table_query.line, now), parse(line, now)
+            # A choice that changes nothing does not rewrite short or quoted terms.
+            if before.filter != after.filter or before.problems:
+                self.set_line(line)
 
     @using_engine("pick")
     async def action_pick_statuses(self, engine: "Engine") -> None:
@@ -498,7 +468,7 @@ class RunsScreen(RunActions):
         others = sorted({*by_status, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
         counts = {status: by_status.get(status, 0) for status in (*STATUS_ORDER, *others)}
         sheet = MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
-        self._pick(sheet, {"status", "is"}, lambda picked: listed("status", *picked))
+        await self._pick(sheet, {"status", "is"}, lambda picked: listed("status", *picked))
 
     @using_engine("pick")
     async def action_pick_values(self, engine: "Engine", key: KeyName) -> None:
@@ -515,11 +485,11 @@ class RunsScreen(RunActions):
             names = await cache.branches(replace(condition, branches=(), not_branches=()))
             chosen = condition.branches, condition.not_branches
         here = () if (row := self.table.row) is None else (row.repository if key == "repo" else row.branch_name,)
-        self._pick(
-            ValuePicker(title, (*filter(None, here), *names), *chosen), {key}, lambda picked: listed(key, *picked)
-        )
+        sheet = ValuePicker(title, (*filter(None, here), *names), *chosen)
+        await self._pick(sheet, {key}, lambda picked: listed(key, *picked))
 
-    def action_pick_dates(self) -> None:
+    @work
+    async def action_pick_dates(self) -> None:
         """Choose a stretch of time."""
         from app.runs.screen_pickers import DatesPicker
 
@@ -528,40 +498,51 @@ class RunsScreen(RunActions):
 
         line = self.table_query.line
         sheet = DatesPicker(limit_in(line, "since"), limit_in(line, "until"), self.session.run_now())
-        self._pick(sheet, {"since", "until"}, terms)
+        await self._pick(sheet, {"since", "until"}, terms)
 
-    def action_pick_order(self) -> None:
+    @work
+    async def action_pick_order(self) -> None:
         """Choose the column to sort by."""
         from app.console.sheets import ChoiceSheet
         from app.runs.screen_pickers import order_choices
 
         sort = self.table_query.sort
         here = [field.name for field in SORTABLE].index(sort.column)
-        self.app.push_screen(ChoiceSheet("Sort by", order_choices(sort), here), self._sort)
+        self._sort(await self.app.push_screen_wait(ChoiceSheet("Sort by", order_choices(sort), here)))
 
-    def action_columns(self) -> None:
+    @work
+    async def action_columns(self) -> None:
         """Choose the columns."""
         from app.runs.screen_pickers import ColumnPicker
 
-        def picked(choice: ColumnChoice | None) -> None:
-            if choice is not None:
-                self.preferences.change(lambda known: replace(known, columns=choice))
-                self.split.fit()
-
-        self.app.push_screen(ColumnPicker(self.table), picked)
+        choice = await self.app.push_screen_wait(ColumnPicker(self.table))
+        if choice is not None:
+            self.preferences.change(lambda known: replace(known, columns=choice))
+            self.split.fit()
 
     # The views
 
-    def action_views(self) -> None:
+    @work
+    async def action_views(self) -> None:
         """Choose a view, or forget one that was saved here."""
-        from app.runs.screen_pickers import ViewPicker
+        from app.runs.screen_pickers import view_picker
 
-        def picked(choice: tuple[View, bool] | None) -> None:
-            if choice is not None:
-                view, is_forgotten = choice
-                (self._forget_view if is_forgotten else self.show_view)(view)
-
-        self.app.push_screen(ViewPicker(self.views, self.table_query.view), picked)
+        choice = await self.app.push_screen_wait(view_picker(self.views, self.table_query.view))
+        if choice is None:
+            return
+        view, is_forgotten = choice
+        if not is_forgotten:
+            self.show_view(view)
+        elif view.origin == "saved":
+            saved = self.preferences.now.views
+            index = next(index for index, other in enumerate(saved) if other.name == view.name)
+            self._undo = lambda known: known.with_view(saved[index], index)
+            self.preferences.change(lambda known: known.without_view(view.name))
+            self.session.notify(f"Deleted the view {safe_text(view.name)}. Press u to undo.")
+            self._show_views()
+        else:
+            origin = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
+            self.session.notify(f"{safe_text(view.name)} is {origin}.", severity="warning")
 
     def action_undo(self) -> None:
         """Bring back the view that was just forgotten."""
@@ -570,42 +551,20 @@ class RunsScreen(RunActions):
             self._undo = None
             self._show_views()
 
-    def action_save_view(self) -> None:
+    @work
+    async def action_save_view(self) -> None:
         """Save the shown runs as a view."""
         from app.runs.screen_pickers import ViewSaver
-
-        def save(view: ViewSettings | None) -> None:
-            if view is not None:
-                text = f"Saved as the view {safe_text(view.name)}."
-                self.preferences.change(lambda known: known.with_view(view), text)
-                self.show_view(named(self.views, view.name))
-                self._show_views()
 
         self.set_line(self.table_query.line.strip())  # As it will be read, not as it is while it is typed.
         if problems := self._problems:
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
-        self.app.push_screen(ViewSaver(self.table_query, self.views), save)
-
-    def _forget_view(self, view: View) -> None:
-        if view.origin != "saved":
-            origin = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
-            self.session.notify(f"{safe_text(view.name)} is {origin}.", severity="warning")
-            return
-        saved = self.preferences.now.views
-        index = next(index for index, other in enumerate(saved) if other.name == view.name)
-        self._undo = lambda known: known.with_view(saved[index], index)
-        self.preferences.change(lambda known: known.without_view(view.name))
-        self.session.notify(f"Deleted the view {safe_text(view.name)}. Press u to undo.")
-        self._show_views()
-
-    @on(ViewBar.Picked)
-    def _view_picked(self, message: ViewBar.Picked) -> None:
-        self.show_view(self.views[message.index])
-
-    @on(ActionClicked)
-    async def _action_clicked(self, message: ActionClicked) -> None:
-        await self.run_action(message.action)
+        if (view := await self.app.push_screen_wait(ViewSaver(self.table_query, self.views))) is not None:
+            text = f"Saved as the view {safe_text(view.name)}."
+            self.preferences.change(lambda known: known.with_view(view), text)
+            self.show_view(named(self.views, view.name))
+            self._show_views()
 
     # Older runs, and the pane
 
@@ -645,7 +604,6 @@ class RunsScreen(RunActions):
 
     @on(RunsLoader.ViewsCounted)
     def _show_views(self) -> None:
-        """Show the views with the known counts."""
         bar, counts = self.bar.views, self.loader.counts
         bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), counts.get(view.query)) for view in self.views)
         bar.current = self._view_index
@@ -665,7 +623,6 @@ class RunsScreen(RunActions):
         return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
 
     def _show_remark(self) -> None:
-        """Show the problem with the line; without one, the number of marked runs."""
         if problems := self._problems:
             self.bar.remark(*problem_texts(problems[0]), tone="bad")
         elif self.table.marks:
@@ -677,7 +634,6 @@ class RunsScreen(RunActions):
 
     @on(RunsLoader.Counted)
     def _show_numbers(self) -> None:
-        """Show the current state of the cache."""
         self.loader.count_views(self.views)
         self._show_views()
         self._show_missing()
@@ -702,7 +658,6 @@ class RunsScreen(RunActions):
         self.table.notice = UNREADABLE if unreadable else self.older_runs.nothing_here()
 
     def _explain_row(self) -> None:
-        """Explain the row under the cursor if it is not a run."""
         if self.table.row is None:
             self.pane.explain(self.older_runs.explanation(self.table.group))
 
@@ -711,21 +666,6 @@ class RunsScreen(RunActions):
         self._show_missing()
         self.loader.runs_changed()
         self.loader.load_run()
-
-    def _show_needs_you(self) -> None:
-        """Show what needs the user above the list, in no more lines than there are items."""
-        items = self.session.inbox.items or () if self.session.settings.console.needs_you else ()
-        # A host that is down stands there only with runs that failed on it; old failures are in the inbox.
-        fresh = (item for item in items if item.kind in NEEDS_YOU and item.severity != "look")
-        rows = tuple(NeedsYouRow(item) for item in fresh if item.kind != "host" or item.run_ids)
-        most = min(len(rows), (self.app.size.height - AROUND) // SHARE_OF_ROWS)
-        if self.needs_you.has_focus and most < 1:
-            self._focus_rows()
-        self.needs_you.show(rows)
-        if not self.needs_you.has_focus:
-            self.needs_you.action_first()
-        self.needs_you.display = most > 0
-        self.needs_you.styles.height = HEADER + min(most, MOST_NEEDS)
 
     def _offer_keys(self) -> None:
         older = self.older_runs

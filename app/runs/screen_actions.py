@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
 from textual.binding import Binding
 from textual.content import Content
 
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.messages import FollowRun, OpenRun
 from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, plural, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
 from storage.records import Run, RunFilter, RunSort, RunSummary
-from widgets.kit.unkeyed import unkeyed
+from widgets.kit import unkeyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,7 +125,12 @@ class RunActions(BaseScreen):
         """Start a run, on the repository of the chosen runs; `focus`: the form's field to begin with."""
         from app.actions.screen_start import NewRunForm
 
-        self.app.push_screen(NewRunForm(engine, await self._repository(), focus=focus), self.form_closed)
+        runs = await self._runs()
+        labels = {run.repository.label for run in runs}
+        if len(labels) > 1:
+            self.session.notify(f"{len(runs):,} runs of {len(labels):,} repositories are marked: name one of these.")
+        repository = labels.pop() if len(labels) == 1 else ""
+        self.app.push_screen(NewRunForm(engine, repository, focus=focus), self.form_closed)
 
     @using_engine("form")
     async def action_continue_run(self, engine: "Engine") -> None:
@@ -157,19 +162,15 @@ class RunActions(BaseScreen):
     @using_engine("form")
     async def action_cancel_run(self, engine: "Engine") -> None:
         """Cancel the marked runs or the run in focus, after a confirmation."""
-
-        def cancelled(outcome: str | None) -> None:
-            if outcome is not None:
-                self.session.notify(outcome, opens=OpenRun(runs[0].run_id, engine.profile.name))
-                self.action_refresh()
-
         runs, finals = await self._runs(), await engine.cache.final_statuses()
         active = [run for run in runs if run.status not in finals]
         if active:
             waiting = await engine.follow_ups.waiting([run.run_id for run in active])
             sheet = cancel_sheet(engine, active, len(runs) - len(active), waiting)
             sheet.mark = mark_of(engine)
-            self.app.push_screen(sheet, cancelled)
+            if (outcome := await self.app.push_screen_wait(sheet)) is not None:
+                self.session.notify(outcome, opens=OpenRun(runs[0].run_id, engine.profile.name))
+                self.action_refresh()
         else:
             have = "These runs have" if len(runs) > 1 else "This run has"
             self.session.notify(f"{have} ended: there is nothing to cancel.")
@@ -237,13 +238,6 @@ class RunActions(BaseScreen):
         held = {} if isinstance(engine, str) else await engine.cache.details(ids)
         return [held[run_id].run for run_id in ids if run_id in held]
 
-    async def _repository(self) -> str:
-        runs = await self._runs()
-        labels = {run.repository.label for run in runs}
-        if len(labels) > 1:
-            self.session.notify(f"{len(runs):,} runs of {len(labels):,} repositories are marked: name one of these.")
-        return labels.pop() if len(labels) == 1 else ""
-
 
 def cancel_sheet(
     engine: "Engine", runs: Sequence[Run], ended: int = 0, waiting: "Sequence[Decision]" = ()
@@ -297,7 +291,10 @@ def cancel_sheet(
                 done += 1
         if refused and not done and not unknown:
             raise ActionRefusedError(" ".join(refused))
-        sentences = [_was_cancelled(done, len(runs))] if done else []
+        sentences = []
+        if done:
+            some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
+            sentences.append("The run was cancelled." if len(runs) == 1 else f"{some} were cancelled.")
         if unknown:
             them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
             sentences.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
@@ -307,12 +304,6 @@ def cancel_sheet(
     title = f"Cancel {what}"
     instead = (f"{title}, send what waits", keep) if waiting else None
     return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True, instead=instead)
-
-
-def _was_cancelled(done: int, runs: int) -> str:
-    if runs == 1:
-        return "The run was cancelled."
-    return f"{plural(done, 'run')} were cancelled." if done == runs else f"{done} of {runs} runs were cancelled."
 
 
 async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:

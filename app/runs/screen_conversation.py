@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec.structs import replace
 from textual.app import ComposeResult
@@ -12,15 +12,12 @@ from textual.content import Content
 from textual.message import Message
 
 from app.engine.text import safe_text
-from app.runs.screen_subject import RunPart
+from app.runs.screen_subject import RunPart, RunSubject
 from widgets.forms.inputs import ParagraphInput
 from widgets.kit.badges import STYLES
 from widgets.kit.line_text import LinePane
 from widgets.runs import facts
 from widgets.runs.conversation import figures_line, turn_lines, with_sent_instructions
-
-if TYPE_CHECKING:
-    from app.runs.screen_subject import RunSubject
 
 WIDE: Final = 120
 """Columns needed for facts and neighbours next to the conversation."""
@@ -40,7 +37,6 @@ class ReplyBox(ParagraphInput):
 
         text: str
 
-    @dataclass
     class Left(Message):
         """The box was left."""
 
@@ -56,6 +52,8 @@ class ReplyBox(ParagraphInput):
 class ConversationPart(RunPart):
     """The turns, and the facts and neighbours."""
 
+    body: LinePane
+
     DEFAULT_CSS = """
     ConversationPart #run-talk { height: 1fr; }
     ConversationPart #run-turns { width: 1fr; padding: 0 1; }
@@ -67,22 +65,17 @@ class ConversationPart(RunPart):
     ConversationPart ReplyBox:focus { border-left: outer $primary; }
     """
 
-    def __init__(self, subject: "RunSubject") -> None:
+    def __init__(self, subject: RunSubject) -> None:
         super().__init__(subject)
-        self._turns = LinePane(self._lines, id="run-turns")
+        self.body = LinePane(self._lines, id="run-turns")
         self._beside = LinePane(self._about, id="run-beside")
         self.reply = ReplyBox(placeholder="Reply: what should it do next?  ctrl+s preview and send", compact=True)
         self.reply.display = not self.session.profile.read_only
 
-    @property
-    def body(self) -> LinePane:
-        """The turns."""
-        return self._turns
-
     def compose(self) -> ComposeResult:
         """Compose the turns, facts and neighbours next to them, and the box below."""
         with Horizontal(id="run-talk"):
-            yield self._turns
+            yield self.body
             yield self._beside
         yield self.reply
 
@@ -92,7 +85,7 @@ class ConversationPart(RunPart):
 
     def paint(self) -> None:
         """Show the turns, and the facts and neighbours."""
-        self._turns.paint()
+        self.body.paint()
         self._beside.paint()
 
     def tick(self, now: datetime) -> None:
@@ -127,7 +120,6 @@ class ConversationPart(RunPart):
         return lines[1:] if self.has_class("-wide") else [*lines[1:], Content(), *self._about(width)]
 
     def _about(self, width: int) -> list[Content]:
-        """The run's facts, and its neighbours."""
         subject, view = self.subject, self.subject.view
         if view is None:
             return []

@@ -1,6 +1,5 @@
 """Exporting runs: as a table for a spreadsheet, or as JSON with everything stored about each."""
 
-from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,10 +10,10 @@ from app.engine.export import FORMATS, exporting
 from app.engine.text import plural
 from app.engine.times import rfc3339
 from app.runs.document import run_document
-from storage.records import RunDetail, RunFilter, RunSort
+from storage.records import RunFilter, RunSort
 
 if TYPE_CHECKING:
-    from app.console.base.screen import BaseScreen
+    from app.console.base import BaseScreen
     from app.engine.engine import Engine
     from app.runs.screen_views import TableQuery
 
@@ -43,19 +42,6 @@ async def write(what: Export, path: Path) -> int:
         OSError: The file cannot be written.
         StorageError: The cache cannot be read.
     """
-    with exporting(path, "runs", COLUMNS) as file:
-        async for details, stuck in _chunks(what):
-            for detail in details:
-                run, is_stuck = detail.run, detail.run.run_id in stuck
-                times = rfc3339(run.created_at), rfc3339(run.updated_at)
-                row = run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, is_stuck
-                # An empty cell: not known.
-                known = detail.summary.agent, None if (findings := detail.summary.findings) is None else str(findings)
-                file.add((*row, *known), run_document(run, detail, stuck=is_stuck))
-        return file.count
-
-
-async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], frozenset[str]]]:
     cache = what.engine.cache
     stuck = await cache.stuck()
     # Runs that arrive during the export shift the pages: a run met twice is written once.
@@ -65,9 +51,17 @@ async def _chunks(what: Export) -> AsyncIterator[tuple[Sequence[RunDetail], froz
         ids += [row.run_id for row in rows]
         offset += len(rows)
     ids = list(dict.fromkeys(ids))
-    for start in range(0, len(ids), CHUNK):
-        held = await cache.details(ids[start : start + CHUNK])
-        yield [held[run_id] for run_id in ids[start : start + CHUNK] if run_id in held], stuck
+    with exporting(path, "runs", COLUMNS) as file:
+        for start in range(0, len(ids), CHUNK):
+            held = await cache.details(ids[start : start + CHUNK])
+            for detail in [held[run_id] for run_id in ids[start : start + CHUNK] if run_id in held]:
+                run, is_stuck = detail.run, detail.run.run_id in stuck
+                times = rfc3339(run.created_at), rfc3339(run.updated_at)
+                row = run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, is_stuck
+                # An empty cell: not known.
+                known = detail.summary.agent, None if (findings := detail.summary.findings) is None else str(findings)
+                file.add((*row, *known), run_document(run, detail, stuck=is_stuck))
+        return file.count
 
 
 async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery", marks: tuple[str, ...]) -> None:
@@ -80,10 +74,7 @@ async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery
     async def written(path: Path) -> str:
         return f"{plural(await write(export, path), 'run')} written to {path}"
 
-    def exported(outcome: str | None) -> None:
-        if outcome is not None:
-            session.notify(outcome)
-
     title = f"Export {count:,} {'marked' if marks else 'matching'} {'run' if count == 1 else 'runs'}"
     suggested = Path(f"runs-{session.clock().astimezone():%Y%m%d-%H%M}.csv")
-    screen.app.push_screen(ExportScreen(title, suggested, FORMATS, written), exported)
+    if outcome := await screen.app.push_screen_wait(ExportScreen(title, suggested, FORMATS, written)):
+        session.notify(outcome)

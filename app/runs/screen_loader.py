@@ -1,9 +1,12 @@
-"""The data of the runs screen, read from the cache and the service: rows, numbers, and the run under the cursor."""
+"""The data of the runs screen, from cache and service: rows, numbers, the run at the cursor and its log's end."""
 
 import asyncio
-from collections.abc import Iterable
+import json
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,22 +16,114 @@ from textual.message import Message
 from app.api.errors import ApiError
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
-from app.runs.log_tail import LogTails
+from app.engine.text import SafeText, safe_block, safe_log_line, safe_text
+from app.results.steps import StepLines
 from app.runs.query import parse
-from app.runs.screen_ledger_turns import turn_of
 from app.runs.screen_views import ALL, TableQuery, View
 from storage.records import KNOWN_STATUSES, RunDetail, RunFilter, RunRow, RunWindow, WindowRequest
+from storage.records.results import LogChunk, LogTail, Unavailable
 from widgets.runs.extent import Extent
-from widgets.runs.facts import Branch, RunView
+from widgets.runs.facts import Branch, RunView, SentMessage
 
 if TYPE_CHECKING:
-    from app.console.base.screen import BaseScreen
+    from app.console.base import BaseScreen
     from app.engine.engine import Engine
     from app.engine.events import Event
+    from app.results.service import ServiceExtension
     from storage.cache.cache import Cache
     from storage.cache.first_paint import FirstPaint
+    from storage.records import Action
     from storage.records.coverage import BackfillPhase
     from widgets.runs.pane import SplitView
+
+TURN_LINES: Final = 60
+"""Lines of one instruction shown; the ledger has all of them."""
+
+
+def turn_of(action: "Action") -> SentMessage:
+    """Return an action of the ledger as a turn of a conversation."""
+    trouble = safe_text(action.error.message) if action.error is not None else None
+    body = json.loads(action.body_json)
+    text = body.get("instructions") if isinstance(body, dict) else None
+    if isinstance(text, str):
+        lines = safe_block(text, lines=TURN_LINES)
+    else:
+        inputs = body.get("inputs", {}) if isinstance(body, dict) else body
+        lines = safe_block(json.dumps(inputs, indent=2, ensure_ascii=False))
+    return SentMessage(action.created_at, safe_text(action.actor, limit=60), action.state, lines, trouble)
+
+
+def instructions_of(action: "Action") -> str:
+    """Return the action's instructions; empty if it had none."""
+    body = json.loads(action.body_json)
+    return str(body.get("instructions") or "") if isinstance(body, dict) else ""
+
+
+TAIL: Final = 32 * 1024
+"""Bytes requested of a log's end."""
+MOST_LINES: Final = 40
+MOST_HELD: Final = 64
+"""Runs whose tail is kept; the one read the longest ago is dropped first."""
+_TIME: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:[\d.,]+(Z|[+-]\d\d:?\d\d)?\]?\s*")
+"""The time before a line, for which the pane has no room."""
+RETRY_AFTER: Final = timedelta(seconds=15)
+"""How long a failed request is shown before the service is asked again."""
+
+
+@dataclass(slots=True)
+class LogTails:
+    """The ends of logs, each requested once for a state of its run."""
+
+    _held: dict[tuple[str, datetime | None], tuple[datetime | None, LogTail]] = field(default_factory=dict)
+    """By run and its own time; with the time of a request that failed, which is repeated."""
+
+    def held(self, detail: RunDetail, now: datetime) -> LogTail | None:
+        """The tail as read before; None: it has to be requested."""
+        failed_at, tail = self._held.get((detail.run.run_id, detail.run.updated_at), (None, None))
+        return None if failed_at is not None and now - failed_at > RETRY_AFTER else tail
+
+    async def read(self, extension: "ServiceExtension", detail: RunDetail, now: datetime) -> None:
+        """Request the tail, or the reason why there is none."""
+        key = detail.run.run_id, detail.run.updated_at
+        try:
+            self._held[key] = None, await _tail(extension, detail)
+        except ApiError as error:
+            self._held[key] = now, LogTail(missing=safe_text(f"The log cannot be read now. {error.message}", limit=400))
+        while len(self._held) > MOST_HELD:
+            del self._held[next(iter(self._held))]
+
+
+async def _tail(extension: "ServiceExtension", detail: RunDetail) -> LogTail:
+    run, summary = detail.run, detail.summary
+    turn = summary.turns if (summary.status, summary.updated_at) == (run.status, run.updated_at) else None
+    if turn is None:
+        turns = await extension.turns(run.run_id)
+        if isinstance(turns, Unavailable):
+            return LogTail(missing=safe_text(turns.reason, limit=400))
+        turn = turns.turns[-1].number if turns.turns else 1
+    chunk = await extension.log(run.run_id, turn, offset=-TAIL, before=0)
+    if isinstance(chunk, Unavailable):
+        return LogTail(missing=safe_text(chunk.reason, limit=400))
+    lines = [(text, is_failed) for text, is_failed in _lines(chunk) if text.strip()]
+    if not lines:
+        return LogTail(missing="The log is empty.")
+    why = next((text for text, is_failed in reversed(lines) if is_failed), lines[-1][0])
+    return LogTail(tuple(text for text, _ in lines[-MOST_LINES:]), why)
+
+
+def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:
+    """The lines, each with whether it belongs to a step that failed."""
+    if chunk.steps is None:
+        text = chunk.data.decode("utf-8", "replace")
+        # A piece from the middle of a log begins within a line.
+        text = (text.partition("\n")[2] or text) if chunk.offset else text
+        yield from ((safe_log_line(_TIME.sub("", line)), False) for line in text.split("\n"))
+        return
+    drawn = StepLines("l shows them")
+    for step in chunk.steps:
+        for line in drawn.of(step):
+            yield SafeText(line.drawn(colour=False)), step.failed or step.kind == "error"
+
 
 LOOKS_S: Final = (0.015, 0.06)
 """How long the first and the second search for a page may take; what each has found by then is shown."""
@@ -44,11 +139,9 @@ MOST_BESIDE: Final = 100
 class RunsLoader:
     """Keeps table and pane current; it reads one window at a time, and cancels the search of a replaced query."""
 
-    @dataclass
     class Counted(Message):
         """The numbers around the rows were read."""
 
-    @dataclass
     class ViewsCounted(Message):
         """Other numbers of runs are in the views."""
 
@@ -99,6 +192,11 @@ class RunsLoader:
         """Read the rows again, and their places in the order."""
         self._is_stale = True
         self.load()
+
+    def pins_changed(self, _: object) -> None:
+        """Read the rows again if they are the followed runs."""
+        if self._condition.followed:
+            self.runs_changed()
 
     def engine_changed(self, event: "Event") -> None:
         """Read again what changed; runs fetched in the background wait for the next tick, as they come often."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +20,7 @@ from widgets.runs.extent import IDLE, ExtentLine, missing_text, waits_for
 if TYPE_CHECKING:
     from textual.worker import Worker
 
-    from app.console.base.screen import BaseScreen
+    from app.console.base import BaseScreen
     from app.engine.engine import Engine
     from app.runs.screen_loader import RunsLoader
     from app.runs.screen_views import TableQuery
@@ -35,7 +34,6 @@ WAIT_S: Final = 5.0
 class OlderRuns:
     """Fetches runs that the query may find beyond the cached ones, while the user waits."""
 
-    @dataclass
     class Changed(Message):
         """Runs came, or the texts changed."""
 

@@ -11,8 +11,7 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from app.console.fuzzy import fuzzy
-from app.console.sheets import ChoiceSheet, Picked, PickerScreen, SheetNote
+from app.console.sheets import ChoiceSheet, Picked, PickerScreen, SheetNote, fuzzy
 from app.engine.text import safe_text
 from app.engine.times import stamp
 from app.profiles import ViewSettings
@@ -239,30 +238,18 @@ def order_choices(sort: RunSort) -> list[tuple[Content, RunSort]]:
 LONGEST_NAME: Final = 40
 
 
-class ViewPicker(ChoiceSheet[tuple[View, bool]]):
-    """Closes with a view, and whether to forget it instead of showing it."""
-
-    HINT = "enter or 1-9 show · delete remove a saved one"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("delete,backspace", "forget", "delete", id="views.forget")]
-
-    def __init__(self, views: Sequence[View], current: View) -> None:
-        names = [view.name for view in views]
-        here = names.index(current.name) if current.name in names else 0
-        super().__init__("Views", [(_entry(view), (view, False)) for view in views], here)
-        self._views = views
-
-    def action_forget(self) -> None:
-        """Close, and have the view under the cursor forgotten."""
-        if (index := self.query_one(Options).highlighted) is not None:
-            self.dismiss((self._views[index], True))
-
-
-def _entry(view: View) -> Content:
-    order = f"  sorted by {written_order(view.sort)}" if view.sort else ""
-    return Content.assemble(
-        (f"{safe_text(view.name, limit=24):<25}", "bold"),
-        (f"{safe_text(view.query, limit=80) or 'every run'}{order}", "$foreground 70%"),
-    )
+def view_picker(views: Sequence[View], current: View) -> ChoiceSheet[tuple[View, bool]]:
+    """A sheet that closes with a view, and whether to forget it instead of showing it."""
+    names, choices = [view.name for view in views], list[tuple[Content, tuple[View, bool]]]()
+    for view in views:
+        order = f"  sorted by {written_order(view.sort)}" if view.sort else ""
+        text = f"{safe_text(view.query, limit=80) or 'every run'}{order}"
+        name = f"{safe_text(view.name, limit=24):<25}"
+        choices.append((Content.assemble((name, "bold"), (text, "$foreground 70%")), (view, False)))
+    here = names.index(current.name) if current.name in names else 0
+    sheet = ChoiceSheet("Views", choices, here, forget=lambda choice: (choice[0], True))
+    sheet.HINT = "enter or 1-9 show · delete remove a saved one"
+    return sheet
 
 
 class ViewSaver(PickerScreen[ViewSettings]):
@@ -362,7 +349,6 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     @property
     def _key(self) -> str:
-        """The column under the cursor."""
         return self._table.choice.every_key[self.query_one(Options).highlighted or 0]
 
     @on(OptionList.OptionSelected)

@@ -45,34 +45,13 @@ class RunScreen(RunActions):
         hidden("C", "part('conversation')", "conversation", id="run.conversation"),
         hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
         hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
-        Binding(
-            "greater_than_sign",
-            "turn(1)",
-            "next turn",
-            key_display=">",
-            tooltip="Show the next turn",
-            id="run.next_turn",
-        ),
-        hidden("less_than_sign", "turn(-1)", "previous turn", key_display="<", id="run.prev_turn"),
+        Binding("greater_than_sign", "turn(1)", "next turn", tooltip="Show the next turn", id="run.next_turn"),
+        hidden("less_than_sign", "turn(-1)", "previous turn", id="run.prev_turn"),
         *RUN_BINDINGS,
         RETRY,
         Binding("escape,backspace", "back", "back", key_display="esc", tooltip="Back to the runs", id="run.back"),
-        Binding(
-            "right_square_bracket",
-            "beside(1)",
-            "older",
-            key_display="]",
-            tooltip="Older run of the branch",
-            id="run.older",
-        ),
-        Binding(
-            "left_square_bracket",
-            "beside(-1)",
-            "newer",
-            key_display="[",
-            tooltip="Newer run of the branch",
-            id="run.newer",
-        ),
+        Binding("right_square_bracket", "beside(1)", "older", tooltip="Older run of the branch", id="run.older"),
+        Binding("left_square_bracket", "beside(-1)", "newer", tooltip="Newer run of the branch", id="run.newer"),
     ]
 
     def __init__(self, session: Session, run_id: str, part: str) -> None:
@@ -115,7 +94,6 @@ class RunScreen(RunActions):
 
     @property
     def _is_active(self) -> bool:
-        """Whether the run is active, as far as is known."""
         detail = self._subject.detail
         return detail is None or not detail.is_final
 
@@ -190,14 +168,6 @@ class RunScreen(RunActions):
             self._subject.turn = turn
             self._show_place()
             self._part.show()
-
-    @on(RunBar.Picked)
-    def _part_picked(self, message: RunBar.Picked) -> None:
-        self.action_part(message.name)
-
-    @on(RunBar.TurnPicked)
-    def _turn_picked(self, message: RunBar.TurnPicked) -> None:
-        self.action_turn(message.step)
 
     @on(ReviewPart.FindingChosen)
     def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:

@@ -14,7 +14,7 @@ from app.engine.text import safe_text
 from app.results.source import Results
 from storage.records.results import RunTurns
 from widgets.frame.notice import Notice
-from widgets.kit.text_view import TextSearch
+from widgets.kit.text_view import TextSearch, TextView
 from widgets.runs.facts import RunView
 
 if TYPE_CHECKING:
@@ -102,6 +102,9 @@ hidden: Final = partial(Binding, show=False)
 class RunPart(Container):
     """One tab of the screen; it reads only while it is shown. The hooks `rest` and `tick` do nothing here."""
 
+    body: Widget
+    """The widget to focus."""
+
     def __init__(self, subject: RunSubject) -> None:
         super().__init__()
         self.subject = subject
@@ -110,11 +113,6 @@ class RunPart(Container):
     def start(self, work: "Callable[..., Any]", **options: Any) -> None:
         """Run a coroutine function in the background; its failures end in the screen's notice."""
         self.screen.run_worker(work, **options)
-
-    @property
-    def body(self) -> Widget:
-        """The widget to focus."""
-        raise NotImplementedError
 
     def show(self) -> None:
         """Update: the tab was entered, or the run changed."""
@@ -131,9 +129,9 @@ class SearchedPart(RunPart):
     """A tab whose text can be searched."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "search", "search", key_display="/", tooltip="Search in this part", id="run.search"),
-        hidden("full_stop", "step_match(1)", "next match", key_display=".", id="run.next_match"),
-        hidden("comma", "step_match(-1)", "previous match", key_display=",", id="run.prev_match"),
+        Binding("slash", "search", "search", tooltip="Search in this part", id="run.search"),
+        hidden("full_stop", "step_match(1)", "next match", id="run.next_match"),
+        hidden("comma", "step_match(-1)", "previous match", id="run.prev_match"),
     ]
     search: TextSearch
 
@@ -158,12 +156,12 @@ class SearchedPart(RunPart):
 
 
 @contextmanager
-def showing_failure(say: "Callable[[Notice], object]") -> "Iterator[None]":
+def showing_failure(view: TextView) -> "Iterator[None]":
     """Replace "reading" in the part by the failure, and raise it again for the screen's notice."""
     try:
         yield
     except Exception as error:
-        say(unavailable("It could not be read.", str(error)))
+        view.notice = unavailable("It could not be read.", str(error))
         raise
 
 

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -18,22 +18,23 @@ import msgspec.json
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from app.console.messages import GoToTab
 from app.console.session import CURE_S
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.atomic_file import alone, replacing
 from app.engine.text import SafeText, safe_text
 from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
-from app.runs.query import Query, QueryProblem, parse
+from app.runs.query import Query, QueryProblem, listed, parse
 from app.runs.query.parse import given
 from app.runs.query.terms import KeyName, key_name, terms
-from app.runs.query.write import value_text
 from storage.base_error import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
+from storage.records.repository import DEFAULT_PLATFORM
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice
 
 if TYPE_CHECKING:
-    from app.console.base.screen import BaseScreen
+    from app.console.base import BaseScreen
     from storage.cache.first_paint import FirstPaint
 
 
@@ -115,10 +116,19 @@ class PreferencesFile(Struct, frozen=True):
     def read(self) -> Preferences:
         """Read the preferences; the defaults if the file is missing, damaged, or written by a newer version."""
         try:
-            return _read(self.path.read_bytes())
+            known = msgspec.json.decode(self.path.read_bytes(), type=Preferences)
         except (OSError, ValueError):
             # A console that starts with defaults is better than one that does not start.
             return Preferences()
+        sorts = [known.sort, *(each.sort for each in known.last.values())]
+        sorts += [view.sort for view in known.views if view.sort is not None]
+        if known.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
+            return Preferences()
+        columns = ColumnChoice(tuple(dict.fromkeys(key for key in known.columns.shown if key in COLUMN_KEYS)))
+        for key, width in known.columns.widths.items():
+            columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
+        is_usual = columns.shown in {(), EARLIER_COLUMNS}
+        return replace(known, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
 
     def change(self, change: PreferenceChange) -> Preferences:
         """Apply a change to the file's current content, so that another console's changes are kept.
@@ -184,19 +194,6 @@ class PreferencesWriter:
                 self._session.notify(note)
 
 
-def _read(text: bytes) -> Preferences:
-    preferences = msgspec.json.decode(text, type=Preferences)
-    sorts = [preferences.sort, *(each.sort for each in preferences.last.values())]
-    sorts += [view.sort for view in preferences.views if view.sort is not None]
-    if preferences.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
-        return Preferences()
-    columns = ColumnChoice(tuple(dict.fromkeys(key for key in preferences.columns.shown if key in COLUMN_KEYS)))
-    for key, width in preferences.columns.widths.items():
-        columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
-    is_usual = columns.shown in {(), EARLIER_COLUMNS}
-    return replace(preferences, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
-
-
 _SENTENCES: Final = r"(?<=[.?]) "
 _TIMED: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
 
@@ -212,13 +209,6 @@ def replaced(line: str, keys: Collection[KeyName], new: Iterable[str]) -> str:
             kept.append(line[term.start : term.end])
     index = len(kept) if first is None else first
     return " ".join((*kept[:index], *new, *kept[index:]))
-
-
-def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
-    """The terms that ask for some values and exclude others."""
-    for sign, values in (("", tuple(asked)), ("-", tuple(excluded))):
-        if values:
-            yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
 
 
 def as_typed(line: str, cursor: int) -> str:
@@ -367,3 +357,33 @@ def first_picture(settings: Settings, profile: Profile, now: datetime) -> "First
 
     query = first_query(settings, PreferencesFile.of(settings, profile).read())
     return peek(data_folder(settings, profile) / CACHE_FILE, query.condition(now), query.sort, FIRST_ROWS)
+
+
+def of_platform(platform: str) -> RunFilter:
+    """The runs of a platform, which is part of their repositories' labels."""
+    if platform == DEFAULT_PLATFORM:
+        return RunFilter(not_repositories=("*:*",))
+    return RunFilter(repositories=(f"{platform}:*",))
+
+
+def runs_lead(wanted: RunFilter, since: datetime | None = None, before: datetime | None = None) -> GoToTab:
+    """A link to these runs, created from `since` on and before `before`; None: no limit."""
+    terms = [
+        *listed("status", wanted.statuses, wanted.not_statuses),
+        *listed("repo", wanted.repositories, wanted.not_repositories),
+    ]
+    if since is not None:
+        terms.append(f"since:{_time(since)}")
+    if before is not None:
+        # `until` would include the limit itself.
+        terms.append(f"-since:{_time(before, up=True)}")
+    return GoToTab("runs", " ".join(terms))
+
+
+def _time(at: datetime, *, up: bool = False) -> str:
+    """Format as local time with offset; as a date where it is midnight UTC."""
+    whole = at.replace(microsecond=0) + timedelta(seconds=1 if up and at.microsecond else 0)
+    utc = whole.astimezone(UTC)
+    if (utc.hour, utc.minute, utc.second) == (0, 0, 0):
+        return f"{utc:%Y-%m-%d}"
+    return whole.astimezone().isoformat(timespec="seconds" if whole.second else "minutes").replace("+00:00", "Z")

@@ -8,6 +8,7 @@ import json
 import re
 from typing import Any, Final
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Request
 
 from service.api.answers import RunListBody
@@ -17,7 +18,7 @@ from service.api.errors import HttpError, bad_request, documented
 from service.clock import parse_rfc3339
 from service.reference import NAMED, NO_NUL, PLATFORMS, checked_path, location, reference
 from service.store import hosts, runs
-from service.store.runs import Filters
+from service.store.runs import Filters, Run
 
 _MARK_BYTES: Final = 16
 router = APIRouter()
@@ -138,18 +139,24 @@ def listed(context: Context, caller: Caller, given: dict[str, str]) -> dict[str,
             date_from=_instant(given, "date_from", round_up=True),
             date_to=_instant(given, "date_to", round_up=False),
         )
-        cursor = PageToken(context.page_key, filters)
-        after = None if "page_token" not in given else cursor.read(given["page_token"])
-        one_more = runs.page(connection, filters, after, size + 1)
-        total = context.counts.count(connection, filters)
+        shown, following, total = page_of(context, connection, filters, given.get("page_token"), size)
+    bodies = [run.body for run in shown]
+    return {"runs": bodies, "page_size": size, "next_token": following, "total_count": total}
+
+
+def page_of(
+    context: Context, connection: sa.Connection, filters: Filters, token: str | None, size: int
+) -> tuple[list[Run], str | None, int]:
+    """Return the runs of a page, the token of the next one (None: it is the last), and how many runs match.
+
+    Raises:
+        HttpError: 400, the token does not belong to these filters.
+    """
+    cursor = PageToken(context.page_key, filters)
+    one_more = runs.page(connection, filters, None if token is None else cursor.read(token), size + 1)
     shown = one_more[:size]
-    more = len(one_more) > size
-    return {
-        "runs": [run.body for run in shown],
-        "page_size": size,
-        "next_token": cursor.after(shown[-1].created_at, shown[-1].id) if more else None,
-        "total_count": total,
-    }
+    following = cursor.after(shown[-1].created_at, shown[-1].id) if len(one_more) > size else None
+    return shown, following, context.counts.count(connection, filters)
 
 
 def _instant(given: dict[str, str], name: str, *, round_up: bool) -> int | None:

@@ -1,13 +1,11 @@
 """`run`: a run's turns, their logs and diffs; cancelling and deleting one, and deleting an organization."""
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Final, Literal
 
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing, owner_of
+from service.cli.output import AdminContext, admin_command, fields, line, missing, operator, owner_of
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
 from service.store import deletions, organizations, postings, repositories, runs, turn_files, turns, waits
@@ -77,7 +75,7 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
     if (run_id is None) == (slug is None and status is None):
         raise SetupError("name a run, or choose active runs with --org or --status")
     if run_id is None:
-        _cancel_all(admin, slug, OPEN if status is None else (status,), yes=yes)
+        _cancel_all(admin, slug, status, yes=yes)
         return
     with admin.change("run.cancel") as change:
         found = _found(change.connection, run_id)
@@ -89,25 +87,20 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
     admin.show({"run_id": run_id, "status": ended.status}, [f"{run_id}  {ended.status}: cancelled"])
 
 
-def _cancel_all(admin: AdminContext, slug: str | None, statuses: Sequence[str], *, yes: bool) -> None:
+def _cancel_all(admin: AdminContext, slug: str | None, status: str | None, *, yes: bool) -> None:
     with admin.read() as connection:
-        filters = [Filters(owner_of(connection, slug), status) for status in statuses]
-        found = [run for one in filters for run in runs.page(connection, one, None, runs.count(connection, one))]
+        found, _ = runs.active(connection, Filters(owner_of(connection, slug), status), None)
     try:
         agreed = yes or not found or click.confirm(f"Cancel {plural(len(found), 'run')}?", err=True)
     except click.Abort:
         agreed = False
     if not agreed:
         raise SetupError("nothing was cancelled: it was not confirmed; give --yes where there is no terminal")
-    cancelled = []
+    cancelled: list[str] = []
     for start in range(0, len(found), _AT_ONCE):
-        some = found[start : start + _AT_ONCE]
         with admin.change("run.cancel") as change:
-            cancel_one = partial(turns.cancel, change.connection, reason="cancelled by the operator", now=now_micros())
-            done = [one for one in some if cancel_one(run_id=one.id)]
-            change.record_each([("run.cancel", one.id, one.organization_id) for one in done])
+            cancelled += turns.cancel_each(change.connection, found[start : start + _AT_ONCE], operator(), now_micros)
             change.is_recorded = True
-        cancelled += [one.id for one in done]
     admin.show({"cancelled": cancelled}, [f"{plural(len(cancelled), 'run')} cancelled"])
 
 

@@ -71,7 +71,12 @@ class Forgejo(GitHub):
                 return {}
             raise
         files = re.split(r"(?m)^diff --git ", answer.raw.decode("utf-8", "replace"))
-        return {name: shown_lines(text, with_context=True) for text in files if (name := _name_of(text))}
+        parts = (text.partition("\n@@") for text in files)
+        return {
+            name: shown_lines(f"@@{hunks}", with_context=True)
+            for head, _, hunks in parts
+            if (name := _new_name(head)) is not None
+        }
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post a review with the comments, and the text as a comment of its own, which can be changed later.
@@ -130,10 +135,10 @@ def _thread(review_id: object, comment: Mapping[str, Any]) -> Thread:
     )
 
 
-def _name_of(patch: str) -> str | None:
-    """Return the path of the new file in a patch; None: it has none."""
-    named = _ADDED.search(patch.partition("\n@@")[0])
+def _new_name(head: str) -> str | None:
+    """Return the path of the new file, as a patch begins; None: there is none."""
+    named = _ADDED.search(head)
     if named is None or named[1]:
         return named and named[1]
     # Git quotes other characters as C does, and the bytes of a character one by one.
-    return named[2].encode("latin-1").decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
+    return named[2].encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")

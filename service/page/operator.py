@@ -1,21 +1,52 @@
-"""The operator's view: every organization, what waits, what failed, and who did what."""
+"""The operator's view: every organization, its runs and usage, what waits, what failed, and who did what."""
 
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 
-from service.api.context import RequestContext
+from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
 from service.api.organizations import mail_sender
-from service.clock import SECOND_MICROS
+from service.api.run_list import page_of
+from service.clock import DAY_MICROS, SECOND_MICROS
 from service.page.site import leads_to, page
-from service.page.visitor import Operator, Writer
-from service.store import audit, endings, events, hosts, invitations, organizations, outages, postings, turns, workers
-from service.store.schema import runs
+from service.page.visitor import Operator, Visitor, Writer
+from service.store import (
+    audit,
+    endings,
+    events,
+    hosts,
+    invitations,
+    organizations,
+    outages,
+    postings,
+    runs,
+    schema,
+    turns,
+    usage,
+    workers,
+)
+from service.store.runs import FINAL, OPEN, Filters, Run
 
 _MOST: Final = 100
+_PAGE: Final = 25
+_DAYS: Final = 30
+_AT_ONCE: Final = 100
+"""Runs that are cancelled in one transaction."""
+_MOST_CANCELLED: Final = 1000
+"""Runs that are cancelled by one request; the page then offers to continue."""
 ACTOR: Final = "operator:page"
+_NAMED: Final = {
+    "org": schema.organizations.c.name,
+    "tok": schema.tokens.c.alias,
+    "mem": schema.members.c.email,
+    "inv": schema.invitations.c.email,
+    "ep": schema.event_endpoints.c.url,
+}
+"""The beginning of an id, with the column of what people call it."""
 router = APIRouter(prefix="/operator")
 
 
@@ -24,8 +55,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
     """Show the whole service."""
     now = context.clock()
     with context.database.read() as connection:
-        counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
-        by_status: dict[str, int] = dict(counted.all())
+        by_status = {status: runs.count(connection, Filters(None, status)) for status in OPEN}
         ttl = int(context.settings.execution.worker_ttl_s * SECOND_MICROS)
         living = workers.heard_within(connection, ttl, context.clock)
         taken = len(turns.dispatched(connection))
@@ -34,9 +64,13 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         invited = invitations.all_of(connection)
         ending = endings.soon(connection, now)
         refused = postings.refused(connection, _MOST)
+        posted_for = runs.by_ids(connection, [one.run_id for one in refused])
         away = outages.Sources(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         trail = audit.latest(connection, _MOST)[::-1]
+        named = [text or "" for one in trail for text in (one.target, one.organization_id, one.actor.split(":")[-1])]
+        named += [one.organization_id for one in disabled] + [one.organization_id for one in posted_for.values()]
+        names = _names(connection, named)
     return page(
         "operator",
         visitor,
@@ -51,11 +85,105 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         now=now,
         ending=ending,
         refused=refused,
+        posted_for=posted_for,
         away=away,
         disabled=disabled,
         trail=trail,
-        names={one.id: one.name for one in owners},
+        names=names,
     )
+
+
+def _names(connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
+    """Return what people call organizations, tokens, members, invitations and endpoints; those without are left out."""
+    names: dict[str, str] = {}
+    for kind, column in _NAMED.items():
+        wanted = {one for one in ids if one.startswith(f"{kind}_")}
+        key = column.table.c.id
+        names |= {row[0]: row[1] for row in connection.execute(sa.select(key, column).where(key.in_(wanted))) if row[1]}
+    return names
+
+
+def _chosen(context: RequestContext, _: Operator, org: str = "", status: str = "") -> Filters:
+    """Return the runs of the organization (empty: all) and of the status (empty: any) that an address names."""
+    with context.database.read() as connection:
+        owner = organizations.by_slug(connection, org.strip()) if org.strip() else None
+    if org.strip() and owner is None:
+        raise HttpError(404, "organization_not_found", f"there is no organization {org!r}: write its slug")
+    return Filters(owner.id if owner else None, status or None)
+
+
+Chosen = Annotated[Filters, Depends(_chosen)]
+
+
+@router.get("/runs")
+def list_runs(
+    context: RequestContext,
+    visitor: Operator,
+    filters: Chosen,
+    org: str = "",
+    page_token: str | None = None,
+    cancelled: int = 0,
+) -> Response:
+    """Show the newest runs of an organization and of a status, or all of them."""
+    with context.database.read() as connection:
+        found, following, count = page_of(context, connection, filters, page_token, _PAGE)
+        active = 0 if filters.status in FINAL else runs.active(connection, filters, 0)[1]
+        slugs = [one.slug for one in organizations.all_of(connection)[: -_MOST - 1 : -1]]
+    more = {"active": active, "slugs": slugs, "following": following, "cancelled": cancelled}
+    return _runs(context, visitor, found, count=count, org=org, chosen=filters.status, until=None, **more)
+
+
+@router.get("/runs/cancel")
+def preview_cancel(context: RequestContext, visitor: Operator, filters: Chosen, org: str = "") -> Response:
+    """Show which active runs of an organization and of a status would be cancelled, and ask."""
+    _check_narrow(filters)
+    with context.database.read() as connection:
+        found, count = runs.active(connection, filters, _PAGE)
+    until = context.clock()
+    return _runs(context, visitor, found[:_PAGE], count=count, org=org, chosen=filters.status, until=until)
+
+
+@router.post("/runs/cancel")
+def cancel(context: RequestContext, form: Writer, visitor: Operator) -> Response:
+    """Cancel the runs of the preview, and none that was created later."""
+    org, status, until = form.get("org"), form.get("status"), form.get("until")
+    filters = _chosen(context, visitor, org, status)
+    _check_narrow(filters)
+    if not until.isdecimal():
+        raise HttpError(400, "invalid_form", "open the preview first, and confirm it")
+    filters, cancelled = replace(filters, date_to=min(int(until), context.clock())), 0
+    while cancelled < _MOST_CANCELLED:
+        with context.database.write() as connection:
+            found, _ = runs.active(connection, filters, _AT_ONCE)
+            done = turns.cancel_each(connection, found[:_AT_ONCE], ACTOR, context.clock)
+        cancelled += len(done)
+        if not done:
+            break
+    context.wake()
+    return leads_to("/operator/runs", org=org, status=status, cancelled=cancelled)
+
+
+def _check_narrow(filters: Filters) -> None:
+    if filters.status not in {None, *OPEN} or (filters.status is None and filters.organization_id is None):
+        raise HttpError(400, "invalid_filter", "choose an organization, or the status queued or working")
+
+
+def _runs(context: Context, visitor: Visitor, found: list[Run], **facts: Any) -> Response:
+    with context.database.read() as connection:
+        last = turns.newest_of(connection, [one.id for one in found])
+        names = _names(connection, [one.organization_id for one in found])
+    return page("operator_runs", visitor, runs=found, last=last, names=names, statuses=[*OPEN, *FINAL], **facts)
+
+
+@router.get("/usage")
+def show_usage(context: RequestContext, visitor: Operator) -> Response:
+    """Show what each organization used in the last thirty days, the most expensive first."""
+    today = context.clock() // DAY_MICROS
+    with context.database.read() as connection:
+        found = usage.totals(connection, usage.UsageFilters(None, today - _DAYS + 1, today), "organization")
+        limits = {one.slug: one for one in organizations.all_of(connection)}
+    found.sort(key=lambda one: (-one.figures.micro_usd, -one.figures.tokens))
+    return page("operator_usage", visitor, found=found, limits=limits)
 
 
 @router.post("/invitations/{invitation_id}/resend")

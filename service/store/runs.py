@@ -4,7 +4,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 import sqlalchemy as sa
@@ -234,12 +234,19 @@ def by_ids(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Run]:
     return {run.id: run for run in found(connection, Run, runs, runs.c.id.in_(run_ids))}
 
 
-def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int) -> list[Run]:
+def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int | None) -> list[Run]:
     """Return up to `size` runs, newest first; `after` is (created_at, id) of the previous page's last run."""
     wanted = conditions(filters)
     if after is not None:
         wanted.append(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
     return found(connection, Run, runs, *wanted, order=[runs.c.created_at.desc(), runs.c.id.desc()], limit=size)
+
+
+def active(connection: sa.Connection, filters: Filters, limit: int | None) -> tuple[list[Run], int]:
+    """Return the newest active runs that match, at most `limit` of each status, and how many there are."""
+    each = [replace(filters, status=one) for one in ((filters.status,) if filters.status else OPEN)]
+    newest = [run for one in each for run in page(connection, one, None, limit)]
+    return newest, sum(count(connection, one) for one in each)
 
 
 def count(connection: sa.Connection, filters: Filters) -> int:

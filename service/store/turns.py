@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.store import events, postings, turn_files
+from service.clock import Clock
+from service.store import audit, events, postings, turn_files
 from service.store import runs as run_store
 from service.store.schema import UNDER_WAY, first, found, runs, turns
 from service.triggers.events import ISSUE_TEXT
@@ -282,6 +283,13 @@ def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> boo
     query = sa.select(turns.c.number).where(turns.c.run_id == run_id, turns.c.status.notin_(run_store.FINAL))
     number = connection.execute(query).scalar()
     return number is not None and end(connection, run_id, number, TurnOutcome("failed", failure=reason), now)
+
+
+def cancel_each(connection: sa.Connection, chosen: Sequence[run_store.Run], actor: str, clock: Clock) -> list[str]:
+    """Cancel those of some runs that are active, as the operator, with entries in the audit trail; return their ids."""
+    done = [one for one in chosen if cancel(connection, one.id, f"{CANCELLED} by the operator", clock())]
+    audit.record_each(connection, actor, [("run.cancel", one.id, one.organization_id) for one in done], clock)
+    return [one.id for one in done]
 
 
 def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: int) -> int:

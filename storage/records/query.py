@@ -71,6 +71,21 @@ class RunGroup(Struct, frozen=True):
         return 0 if self.is_folded else self.runs
 
 
+class Suggestion(Struct, frozen=True):
+    """A text that completes the part of a query under the cursor."""
+
+    start: int
+    """Index of the first character that it replaces."""
+    end: int
+    """Index behind the last one."""
+    insert: str
+    about: str = ""
+
+    def applied(self, line: str) -> tuple[str, int]:
+        """The line with the suggestion inserted, and the new cursor position."""
+        return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
+
+
 class RunFilter(Struct, frozen=True):
     """All conditions hold together; an empty one excludes nothing."""
 

@@ -40,8 +40,8 @@ from tests.console.quiet import (
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
 from tests.lab import Lab
 from tests.waiting import until
+from widgets.kit import NO_KEY
 from widgets.kit.cursor_view import HEADER
-from widgets.kit.unkeyed import NO_KEY
 from widgets.runs.table import RunTable
 
 WIDE = (140, 40)
@@ -196,7 +196,7 @@ def quiet_textual() -> Iterator[None]:
         patch.setattr(TextArea, "cursor_blink", False)
         patch.setattr(SecondPress, "PAUSE_S", 0)
         # Screens tick with the scene's clock alone: on a busy machine, real seconds would pass between two keys.
-        patch.setattr("app.console.base.screen.TICK_S", 3600.0)
+        patch.setattr("app.console.base.TICK_S", 3600.0)
         # What was said is there to be read, however late: the machine decides how soon a test looks.
         patch.setattr(Notification, "has_expired", False)
         patch.setattr(Notification, "time_left", 3600.0)

@@ -7,7 +7,7 @@ import pytest
 
 from app.api.requests import CreateOrganization
 from app.console.app import RunwardenApp
-from app.console.base.screen import key_actions
+from app.console.base import key_actions
 from app.console.messages import OpenRun
 from app.engine.events import StorageFailed
 from app.profiles.load import parse

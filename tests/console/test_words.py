@@ -14,15 +14,13 @@ from app.console.session.troubles import link_notice
 from app.engine.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, StatusTransition
 from storage.records.activity import Wait, WaitReason
+from widgets import automations, inbox
 from widgets.actions import activity
-from widgets.automations import rules
-from widgets.frame.freshness import PollTiming, freshness
-from widgets.inbox import items
+from widgets.frame.header_bar import PollTiming, freshness
 from widgets.kit.badges import health_badge, run_badge
-from widgets.kit.cells import fit
-from widgets.kit.columns import Column, Layout, lay_out
+from widgets.kit.cells import Column, Layout, fit, lay_out
 from widgets.kit.line_table import MARK
-from widgets.organizations.table import ATTEMPT_COLUMNS, IMPORT_COLUMNS
+from widgets.organizations import ATTEMPT_COLUMNS, IMPORT_COLUMNS
 from widgets.runs.columns import GUTTER, ColumnChoice
 from widgets.runs.facts import Period, periods
 from widgets.runs.lines import found_in
@@ -81,8 +79,8 @@ TABLES = {
     "activity": (activity.COLUMNS, MARK),
     "attempts": (ATTEMPT_COLUMNS, MARK),
     "import": (IMPORT_COLUMNS, MARK),
-    "inbox": (items.COLUMNS, MARK),
-    "automations": (rules.COLUMNS, MARK),
+    "inbox": (inbox.COLUMNS, MARK),
+    "automations": (automations.COLUMNS, MARK),
 }
 
 

@@ -21,11 +21,12 @@ def test_the_most_specific_pattern_gives_the_address(tmp_path: Path) -> None:
         '"*" = "https://git.example/{path}.git"',
         '"acme/*" = "git@github.com:acme/{repo}.git"',
         '"Acme/API" = "./checkouts/api"',
+        '"forgejo:*" = "https://git.acme.example/{owner}/{repo}.git"',
         '"gitlab:*" = "ssh://git@gitlab.example:22/{group}/{project}.git"',
     )
     found = {
         name: address_of(entries, Repository.parse(name))
-        for name in ("acme/api", "acme/web", "else/x", "gitlab:a/b/c", "gitea:a/b")
+        for name in ("acme/api", "acme/web", "else/x", "gitlab:a/b/c", "forgejo:a/b", "sr.ht:a/b")
     }
 
     assert found == {
@@ -33,7 +34,8 @@ def test_the_most_specific_pattern_gives_the_address(tmp_path: Path) -> None:
         "acme/web": "git@github.com:acme/web.git",
         "else/x": "https://git.example/else/x.git",
         "gitlab:a/b/c": "ssh://git@gitlab.example:22/a/b/c.git",
-        "gitea:a/b": None,
+        "forgejo:a/b": "https://git.acme.example/a/b.git",
+        "sr.ht:a/b": None,
     }
 
 

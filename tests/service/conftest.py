@@ -196,7 +196,9 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A client of a service that accepts runs and executes none: for tests of the API alone."""
     settings = "[limits]\nrequests_per_minute = 1000000\nactive_runs = 100000\n"
     folder = tmp_path_factory.mktemp("idle")
-    service = service_process.start_service(folder, settings=settings, arguments=["--no-worker"])
+    environment = {"RUNWARDEN_OPERATOR_TOKEN": OPERATOR}
+    arguments = ["--no-worker"]
+    service = service_process.start_service(folder, settings=settings, arguments=arguments, environment=environment)
     yield Api(service)
     assert service.stop() == 0
 

@@ -68,6 +68,12 @@ GITHUB_ANSWERS: Final = [
     (Drop(), "unreachable", "reset"),
     (Hang(), "unreachable", "within 1 s"),
 ]
+FORGEJO_ANSWERS: Final = [
+    (Respond(200, {"version": "16.0.3+gitea-1.22.0"}), "ok", None),
+    (Respond(401, {"message": "user does not exist [uid: 0, name: ]"}), "unauthorized", "--token-env"),
+    (Respond(404, "<html>no API here</html>"), "degraded", "--api-url"),
+    (Respond(429, b"", {"Retry-After": "9"}), "degraded", "rate limit"),
+]
 GITLAB_ANSWERS: Final = [
     (Respond(200, VERSION), "ok", None),
     (Respond(404, {"error": "404 Not Found"}), "degraded", None),
@@ -77,7 +83,11 @@ GITLAB_ANSWERS: Final = [
 
 @pytest.mark.parametrize(
     ("platform", "step", "status", "reason"),
-    [*[("github", *one) for one in GITHUB_ANSWERS], *[("gitlab", *one) for one in GITLAB_ANSWERS]],
+    [
+        *[("github", *one) for one in GITHUB_ANSWERS],
+        *[("gitlab", *one) for one in GITLAB_ANSWERS],
+        *[("forgejo", *one) for one in FORGEJO_ANSWERS],
+    ],
 )
 def test_what_a_host_answers_decides(
     server: Server, probes: HealthProbes, hasty: HealthProbes, platform: str, step: Step, status: str, reason: Any
@@ -85,9 +95,13 @@ def test_what_a_host_answers_decides(
     """Refused is unauthorized, spent limits and faults are degraded, no whole answer in time is unreachable."""
     server.script(step)
     is_late = isinstance(step, Hang | Drip)
-    host = github(server.origin) if platform == "github" else gitlab(f"{server.origin}/api/v4/")
+    base, target = {
+        "github": ("", "/rate_limit"),
+        "gitlab": ("/api/v4/", "/api/v4/version"),
+        "forgejo": ("/git/api/v1", "/git/api/v1/version"),
+    }[platform]
+    host = Host(platform, "git.example", None, "api", f"{server.origin}{base}", None, None)
     verdict = asked(hasty if is_late else probes, host)
-    target = "/rate_limit" if platform == "github" else "/api/v4/version"
 
     assert verdict.status == status
     assert (reason or "") in (verdict.reason or "")

@@ -89,6 +89,10 @@ PAGE_ROUTES: Final = {
     "POST /settings/events/{event_id}/replay": SETTINGS,
     # Nothing is here for anyone but the operator.
     "GET /operator": OPEN,
+    "GET /operator/runs": OPEN,
+    "GET /operator/runs/cancel": OPEN,
+    "POST /operator/runs/cancel": OPEN,
+    "GET /operator/usage": OPEN,
     "POST /operator/invitations/{invitation_id}/resend": OPEN,
     # It ends the session of those who ask.
     "POST /sign-out": OPEN,
@@ -173,6 +177,7 @@ def test_each_page_asks_for_its_scope(browser_of: Any, role: str) -> None:
         is_allowed = accepted is OPEN or bool({*ROLES[role]} & {"admin", *accepted})
 
         assert is_refused(answer, accepted or set()) is not is_allowed, route
+        assert not path.startswith("/operator") or answer.status_code == 404
 
 
 @pytest.mark.parametrize(

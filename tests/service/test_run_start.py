@@ -122,6 +122,7 @@ def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
         ("repository", {"platform": "github", "data": {"owner": "acme"}}, "invalid_repository"),
         *[("repository", github(*names), "invalid_repository") for names in (("..", ".."), ("a/b", "c"), ("-u", "c"))],
         ("repository", {"platform": "gitlab", "data": {"project_path": "alone"}}, "invalid_repository"),
+        ("repository", {"platform": "forgejo", "data": {"project_path": "a/b"}}, "invalid_repository"),
         *[("branch_name", name, "invalid_branch") for name in ("", "--upload-pack=touch x", "refs/heads/x", "a..b")],
         ("metadata", [], "invalid_request"),
     ):

@@ -337,6 +337,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "deletions": "inserted unless it is there",
         "event_endpoints": "random ids",
         "events": "random ids",
+        "host_tokens": "inserted unless it is there, then updated: test_a_token_is_rotated_before_its_end_and_once",
         "members": "inserted unless it is there",
         "model_outages": "inserted unless it is there, or deleted",
         "rate_limits": "inserted unless it is there, then updated",
@@ -367,6 +368,9 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
             runs.page(connection, Filters(owner), None, 11)
             runs.page(connection, Filters(owner, status="failed"), None, 11)
             runs.is_worked_on(connection, "/srv/api.git", "main")
+            runs.page(connection, Filters(None), None, 26)
+            runs.page(connection, Filters(None, status="failed"), None, 26)
+            runs.active(connection, Filters(None), 26)
         plans = [
             "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
             for statement, parameters in asked

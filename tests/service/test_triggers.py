@@ -15,6 +15,7 @@ from tests import service_process
 from tests.service.conftest import BARE, Api
 from tests.service.payloads import (
     SECRET,
+    forgejo,
     github,
     github_check,
     github_comment,
@@ -28,13 +29,20 @@ from tests.service_process import demo_setup, git
 SETTINGS: Final = """
 [triggers]
 github_secret_env = "HOOK_SECRET"
+forgejo_secret_env = "FORGEJO_SECRET"
 own_accounts = ["Acme-Bot"]
 body_bytes = 100_000
 mention = "acme-bot"
 [gitlab]
 webhook_secret_env = "GITLAB_SECRET"
 """
-ENVIRONMENT: Final = {"HOOK_SECRET": SECRET, "GITLAB_SECRET": "of gitlab", "OTHER_SECRET": "of other", "LENT": "lent"}
+ENVIRONMENT: Final = {
+    "HOOK_SECRET": SECRET,
+    "FORGEJO_SECRET": "of forgejo",
+    "GITLAB_SECRET": "of gitlab",
+    "OTHER_SECRET": "of other",
+    "LENT": "lent",
+}
 TELLER: Final = """
 import json, os, pathlib, sys
 pathlib.Path("told.txt").write_text("changed")
@@ -311,6 +319,35 @@ def test_an_issue_starts_a_run_and_what_may_not_start_one_is_in_the_log(host: Ho
         ("refused", "holder is at work on this issue"),
         ("closed", "ended 1 run"),
     ]
+
+
+def test_forgejo_starts_runs_at_either_of_its_names(host: Host, number: int) -> None:
+    """By its own secret; the case of a repository's name means nothing; the API shows owner, repository and host."""
+    api, branch = host.api, f"forgejo-{number}"
+    sha = host.branch(branch)
+    admin = host.service.admin
+    admin("host", "connect", "--org", "acme", "--platform", "gitea", "--api-url", "http://127.0.0.1:9/git/api/v1")
+    rule = '{ agent = "scribe", instructions = "note this" }'
+    where = ("--platform", "gitea", "--path", "Acme/Forge", "--url", str(host.repository))
+    admin("repository", "add", "forge", "--org", "acme", *where, "--trigger", rule)
+
+    def deliver(name: str, secret: str) -> httpx.Response:
+        document = forgejo("synchronized", sha, number=number, head=branch, path="acme/forge")
+        return host.post(name, signed(document, f"delivery-{number}", secret=secret))
+
+    answers = [deliver(*given) for given in (("forgejo", SECRET), ("gitea", "of forgejo"), ("forgejo", "of forgejo"))]
+    ended = api.ended(answers[1].json()["runs"][0])
+    health = api.get("/external/installation/health").json()["code_hosting"]
+    reference = {"platform": "forgejo", "data": {"owner": "Acme", "repo": "Forge"}}
+    found = api.get("/external/runs", params={"platform": "forgejo", "data": json.dumps(reference["data"])}).json()
+    again = api.post("/external/runs", {"instructions": "x", "repository": reference, "branch_name": branch})
+    admin("host", "disconnect", "--org", "acme", "--platform", "gitea")
+
+    assert [one.status_code for one in answers] == [401, 202, 204]
+    assert (ended["status"], ended["repository"], ended["branch_name"]) == ("completed", reference, branch)
+    assert health["forgejo"] == {"status": "unreachable", "host": "127.0.0.1"}
+    assert ([run["run_id"] for run in found["runs"]], again.status_code) == ([ended["run_id"]], 201)
+    assert f"(pull request #{number}, commit {sha})" in api.turns(ended["run_id"])[0]["instructions"]
 
 
 def test_a_comment_and_a_failed_check_start_runs_on_the_delivered_commit(host: Host, number: int) -> None:

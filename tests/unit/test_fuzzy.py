@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.fuzzy import fuzzy
+from app.console.sheets import fuzzy
 
 NAMES = ("acme/api", "acme/payment-service", "acme/web", "globex/api-gateway", "gitlab:acme/tools")
 

@@ -8,7 +8,7 @@ import pytest
 from app.results.diff import Patch
 from storage.records.results import ChangedFile
 from tests.widgets.stage import staged
-from widgets.kit.unkeyed import NO_KEY
+from widgets.kit import NO_KEY
 from widgets.results.diff import NONE, DiffRows, DiffView, changed_words, colours
 
 PATCH = b"""\

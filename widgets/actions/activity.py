@@ -18,8 +18,8 @@ from storage.records.action import WRITE_KINDS
 from widgets.forms.inputs import ListSearch
 from widgets.forms.pages import reason
 from widgets.kit.badges import Badge, action_badge
+from widgets.kit.cells import Column
 from widgets.kit.clickable import Chip, ChipBar
-from widgets.kit.columns import Column
 from widgets.kit.line_table import TableLine, TonedText
 from widgets.kit.line_text import SteadyText
 
@@ -91,13 +91,8 @@ class ActivityEntry(Struct, frozen=True):
         if action.error is not None:
             yield "reason", (safe_text(reason(action.error)), "warn" if action.state == "unknown" else "bad")
         if self.unknown is not None:
-            yield (
-                "to do",
-                (
-                    safe_text("Check whether it took effect, then press v. It is never sent again automatically."),
-                    "warn",
-                ),
-            )
+            todo = "Check whether it took effect, then press v. It is never sent again automatically."
+            yield "to do", (safe_text(todo), "warn")
         if action.superseded_by:
             yield "sent again", (safe_text(action.superseded_by), "plain")
         yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "plain")
@@ -171,5 +166,5 @@ class ActivityBar(Horizontal):
 
     def show(self, filters: tuple[Chip, ...], extent: Content) -> None:
         """Show the filters, and how many entries are shown."""
-        self.query_one("#activity-filters", ChipBar).show(filters)
+        self.query_one("#activity-filters", ChipBar).chips = filters
         self.query_one("#activity-extent", SteadyText).update(extent)

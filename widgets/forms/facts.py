@@ -1,7 +1,6 @@
 """The parts of a form in addition to its fields: facts, notices and choices."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -106,7 +105,6 @@ class FormChoice(Widget, can_focus=True):
     chosen: reactive[int | None] = reactive(None)
     """Index of the chosen option; None: none yet."""
 
-    @dataclass
     class Changed(Message):
         """An option was chosen."""
 

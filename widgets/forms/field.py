@@ -2,7 +2,6 @@
 
 import json
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
@@ -19,7 +18,7 @@ from textual.widgets import Input, Static, TextArea
 from app.engine.text import SafeText, safe_text
 from storage.records.results import AgentInput
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import shorten
 
@@ -83,15 +82,16 @@ class FormField(Widget):
 
         field: str
 
-    def __init__(self, key: str, label: str, hint: str) -> None:
+    def __init__(self, key: str, label: str, hint: str, control: LineInput | ParagraphInput) -> None:
         super().__init__(id=f"field-{key}")
+        self._control = control
         self.key = key
         """The field's name in the request."""
         self.label = label
         self._hint: tuple[SafeText, Tone] = (safe_text(hint), "quiet")
         self._problem: SafeText | None = None
         self._shown: tuple[SafeText, Tone] = self._hint
-        self._known = ""
+        self._known = self.value
         """The value that was last announced."""
         self.touched = False
         """Whether the user has left the field or typed in it: only then are problems shown."""
@@ -103,21 +103,22 @@ class FormField(Widget):
         self._shown = self._hint
         yield Static(self.label, classes="form-field--label", markup=False)
         with Vertical(classes="form-field--body"):
-            yield from self.compose_control()
+            yield self._control
             yield Static(toned(*self._hint), classes="form-field--message")
 
-    @abstractmethod
-    def compose_control(self) -> ComposeResult:
-        """The control that the user types into."""
-
     @property
-    @abstractmethod
     def value(self) -> str:
         """The typed value."""
+        return self._control.value if isinstance(self._control, LineInput) else self._control.text
 
-    @abstractmethod
     def fill(self, value: str) -> None:
-        """Replace the value."""
+        """Replace the value; undo brings back a longer one."""
+        if isinstance(self._control, LineInput):
+            self._control.value = value
+            self._control.cursor_position = len(self._control.value)
+        else:
+            self._control.replace(value, self._control.document.start, self._control.document.end)
+            self._control.move_cursor(self._control.document.end)
 
     def rename(self, label: str) -> None:
         """Change the label."""
@@ -126,11 +127,10 @@ class FormField(Widget):
 
     def take_focus(self) -> None:
         """Focus the control with the cursor behind the value; tabbing in would select the value."""
-        control = self.query("Input, TextArea").first()
-        if isinstance(control, Input):
+        if isinstance(self._control, LineInput):
             # Set until the field is left, because the focus arrives later, at a time not known here.
-            control.select_on_focus = False
-        control.focus()
+            self._control.select_on_focus = False
+        self._control.focus()
         # With the line below the control, which has the problem.
         after_refresh(self, lambda: self.scroll_visible(animate=False))
 
@@ -182,8 +182,8 @@ class FormField(Widget):
         """Counts a field with a value as touched when it is left."""
         self.query_one(".form-field--label").remove_class("-focused")
         self._is_typing = False
-        for control in self.query(Input):
-            control.select_on_focus = True
+        if isinstance(self._control, LineInput):
+            self._control.select_on_focus = True
         if self.value:
             self.touched = True
         self.post_message(self.Left(self.key))
@@ -201,23 +201,7 @@ class LineField(FormField):
     CONTROL: ClassVar[type[LineInput]] = LineInput
 
     def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
-        super().__init__(key, label, hint)
-        self._control = self.CONTROL(value, placeholder)
-        self._known = self._control.value
-
-    def compose_control(self) -> ComposeResult:
-        """The one-line input."""
-        yield self._control
-
-    @property
-    def value(self) -> str:
-        """The typed value."""
-        return self._control.value
-
-    def fill(self, value: str) -> None:
-        """Replace the value."""
-        self._control.value = value
-        self._control.cursor_position = len(self._control.value)
+        super().__init__(key, label, hint, self.CONTROL(value, placeholder))
 
 
 class ChoiceField(LineField):
@@ -235,10 +219,6 @@ class ChoiceField(LineField):
         """Set the suggestions, best first, and the descriptions shown for a chosen one."""
         self._about = about or {}
         self._control.offer(choices)
-        self._show_matches()
-
-    @on(Input.Changed)
-    def _narrow(self) -> None:
         self._show_matches()
 
     def on_click(self, event: events.Click) -> None:
@@ -263,6 +243,7 @@ class ChoiceField(LineField):
     def _matching(self) -> list[str]:
         return [choice for choice in self._control.matches() if choice != self.value]
 
+    @on(Input.Changed)
     def _show_matches(self) -> None:
         matches = self._matching
         if about := self._about.get(self.value.strip()):
@@ -296,28 +277,15 @@ class InputField(LineField):
 class ParagraphField(FormField):
     """A multi-line field; it takes the remaining height."""
 
+    _control: ParagraphInput
+
     DEFAULT_CSS = """
     ParagraphField { height: 1fr; min-height: 5; .form-field--body { height: 1fr; } }
     """
 
     def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
-        super().__init__(key, label, hint)
-        self._control = ParagraphInput(printable(value), placeholder=Content(placeholder), highlight_cursor_line=False)
-        self._known = self._control.text
-
-    def compose_control(self) -> ComposeResult:
-        """The multi-line input."""
-        yield self._control
-
-    @property
-    def value(self) -> str:
-        """The typed value."""
-        return self._control.text
-
-    def fill(self, value: str) -> None:
-        """Replace the value; undo brings it back."""
-        self._control.replace(value, self._control.document.start, self._control.document.end)
-        self._control.move_cursor(self._control.document.end)
+        control = ParagraphInput(printable(value), placeholder=Content(placeholder), highlight_cursor_line=False)
+        super().__init__(key, label, hint, control)
 
     def insert(self, text: str) -> None:
         """Insert text at the cursor."""

@@ -46,7 +46,8 @@ class CharactersRemoved(Message):
 class LineInput(Input):
     """A one-line input."""
 
-    def _on_paste(self, event: events.Paste) -> None:
+    def on_paste(self, event: events.Paste) -> None:
+        """Insert the first line."""
         # Otherwise Textual also calls the base class's handler.
         event.prevent_default()
         event.stop()
@@ -75,7 +76,6 @@ class ListSearch(LineInput):
         Binding("escape", "leave(True)", "clear", id="search.clear"),
     ]
 
-    @dataclass
     class Left(Message):
         """The focus goes back to the rows."""
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Final, Literal
 
 from msgspec import Struct
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -14,6 +14,7 @@ from textual.widgets import Static
 from app.engine.text import SafeText
 from storage.records import ActionFailure
 from widgets.forms.facts import FactList
+from widgets.kit import SCROLL_KEYS
 from widgets.kit.badges import Badge
 
 _TOKEN: Final = re.compile(
@@ -35,10 +36,7 @@ def coloured(line: SafeText) -> Content:
 class RequestPreview(VerticalScroll):
     """A request before it is sent."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "Down", show=False),
-        Binding("k", "scroll_up", "Up", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*SCROLL_KEYS]
     DEFAULT_CSS = """
     RequestPreview {
         padding: 0 1;

@@ -1,24 +1,82 @@
-"""The line at the top: the profile, the age of its data, its run counts, and its code hosts' health."""
+"""The line at the top: the profile, the age of its data, its run counts, and its code hosts' health.
+
+The age depends on the link to the service, not on the health of its code hosts.
+"""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from textual.content import Content
-from textual.message import Message
 
 from app.engine.text import safe_text
-from app.engine.times import age
+from app.engine.times import age, ago, roughly_ago, span
 from storage.records import LinkState, PlatformHealth
-from widgets.frame.freshness import PollTiming, freshness
+from storage.records.error_kinds import error_kind
 from widgets.kit.badges import STYLES, Badge, ProfileMark, Tone, health_badge
-from widgets.kit.clickable import ClickableLine, ClickablePart
+from widgets.kit.clickable import ClickableLine, clickable
 
 if TYPE_CHECKING:
     from storage.records.activity import Wait
+
+LATE_AFTER_POLLS: Final = 4
+LATE_FLOOR_S: Final = 45.0
+"""Facts younger than this are never stale, however short the polling period."""
+DUE_AFTER_POLLS: Final = 2
+DUE_GRACE_S: Final = 5.0
+"""How long a response may take before it is overdue."""
+
+
+class PollTiming(Struct, frozen=True):
+    """When polling began and how often it happens, which decides what counts as live."""
+
+    opened_at: datetime
+    """When this console started polling."""
+    period_s: float
+    """Seconds between polls."""
+
+    @property
+    def due_after_s(self) -> float:
+        """The age from which a response is overdue."""
+        return max(DUE_AFTER_POLLS * self.period_s, self.period_s + DUE_GRACE_S)
+
+    @property
+    def late_after_s(self) -> float:
+        """The age from which facts are stale, even if no poll failed."""
+        return max(LATE_FLOOR_S, LATE_AFTER_POLLS * self.period_s)
+
+
+def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: "Wait | None" = None) -> Badge:
+    """The state of one subject's facts: connecting, live, or their age, with the reason if there is one."""
+    is_limited = wait is not None and wait.until > now and wait.reason != "service_down"
+    if link is not None and link.is_failing:
+        kind = error_kind(link.error_kind)
+        refused, word = kind.concerns == "token", kind.word
+        if link.last_ok_at is not None and (since := age(link.last_ok_at, now)) != "now":
+            word = f"no answer for {since}" if kind.concerns == "link" else f"{since} old: {word}"
+        return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
+    if link is None or link.last_ok_at is None:
+        return Badge("◌", "rate limit" if is_limited else "connecting…", "wait")
+    since = age(link.last_ok_at, now)
+    age_s = (now - link.last_ok_at).total_seconds()
+    is_young = age_s <= timing.late_after_s
+    if age_s < timing.due_after_s:
+        return Badge("●", f"live · {roughly_ago(link.last_ok_at, now)}", "good")
+    if is_limited:
+        return Badge("◌", f"{since} old: rate limit", "warn")
+    if link.last_ok_at < timing.opened_at and not is_young:
+        return Badge("◌", f"connecting… · from {ago(link.last_ok_at, now)}", "wait")
+    return Badge("◌", f"{since} old", "wait" if is_young else "warn")
+
+
+def next_poll(wait: "Wait | None", now: datetime) -> str:
+    """When the service is asked again, counted down to the second; None: another process decides."""
+    left_s = 0 if wait is None else ceil((wait.until - now).total_seconds())
+    return f"asking again in {span(left_s)}" if left_s > 0 else "asking again"
+
 
 PRODUCT: Final = "runwarden"
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
@@ -99,22 +157,10 @@ class Brevity(IntEnum):
 class HeaderBar(ClickableLine):
     """One line; if it is short, words give way to glyphs, and the least important facts are dropped first."""
 
-    @dataclass
-    class ProfileClicked(Message):
-        """The profile's name was clicked."""
-
-    @dataclass
-    class Picked(Message):
-        """A number or a code host was clicked."""
-
-        tab: str
-        target: str | None = None
-        """A code host, or a query for runs."""
-
     def __init__(
         self, vitals: Vitals, timing: PollTiming, healthy_words: frozenset[str], clock: Callable[[], datetime]
     ) -> None:
-        super().__init__(self.parts)
+        super().__init__()
         self._vitals = vitals
         self._timing = timing
         self._healthy_words = healthy_words
@@ -137,44 +183,51 @@ class HeaderBar(ClickableLine):
         self._shown = super().render()
         return self._shown
 
-    def parts(self) -> Iterator[ClickablePart]:
+    def parts(self) -> Iterator[Content]:
         """The parts from left to right, as brief as they have to be."""
         now, room = self._clock(), 0
-        left: list[ClickablePart] = []
-        right: list[ClickablePart] = []
+        left, right = list[Content](), list[Content]()
         for brevity in Brevity:
             left = list(self._left(now, brevity))
             right = list(self._right(now, brevity))
-            room = self.size.width - 2 - sum(part.cell_length for part, _ in (*left, *right))
+            room = self.size.width - 2 - sum(part.cell_length for part in (*left, *right))
             if room >= SPACE:
                 break
-        yield Content(" "), None
+        yield Content(" ")
         yield from left
-        yield Content(" " * max(1, room)), None
+        yield Content(" " * max(1, room))
         yield from right
-        yield Content(" "), None
+        yield Content(" ")
 
-    def _left(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
+    def _left(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
         vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
         name = ProfileMark(vitals.profile, vitals.color).styled(14 if is_brief else 28)
         product = (f"{PRODUCT}  ", "$accent bold") if brevity is Brevity.FULL else ""
         opens = (" ▾", STYLES["quiet"]) if vitals.can_switch else ""
-        yield Content.assemble(product, name, opens), self.ProfileClicked() if vitals.can_switch else None
+        words = Content.assemble(product, name, opens)
+        yield clickable(words, "app.profiles") if vitals.can_switch else words
         if vitals.read_only:
-            yield Content.styled(" read-only", STYLES["warn"]), None
+            yield Content.styled(" read-only", STYLES["warn"])
         if vitals.runs_link is not None and vitals.runs_link.in_lab:
-            yield Content.styled(" lab", STYLES["wait"]), None
+            yield Content.styled(" lab", STYLES["wait"])
         if vitals.links:
-            yield from _links(vitals.links, brevity)
+            # If there is little room, those that answer are only counted.
+            shown = [each for each in vitals.links if not is_brief or each[1].tone != "good"]
+            for mark, badge in shown:
+                word = badge.word if brevity is Brevity.FULL else _in_brief(badge.word)
+                word = word.partition(":")[0] if is_brief else word
+                yield Content.assemble("  ", mark.styled(14), " ", (f"{badge.glyph} {word}", badge.style))
+            if answer := len(vitals.links) - len(shown):
+                yield Content.styled(f"  ● {answer} live", STYLES["good"])
             return
         if brevity is Brevity.HOSTS:
             yield from self._hosts(now, brevity)
         fresh = FILES_FAIL if vitals.files_fail else freshness(vitals.runs_link, self._timing, now, vitals.wait)
         word = _in_brief(fresh.word) if is_brief else fresh.word
-        words = f"{fresh.glyph} {word}"
-        yield Content.assemble(" " * SPACE, (words if is_brief else f"{words:<{FRESH}}", fresh.style)), None
+        state = f"{fresh.glyph} {word}"
+        yield Content.assemble(" " * SPACE, (state if is_brief else f"{state:<{FRESH}}", fresh.style))
 
-    def _right(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
+    def _right(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
         if brevity is Brevity.HOSTS:
             return
         vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
@@ -183,11 +236,11 @@ class HeaderBar(ClickableLine):
         for (glyph, n, words, style), query in zip(vitals.counts if vitals.known else (), COUNTED, strict=False):
             # All words, the first one, or none.
             word = words if brevity is Brevity.FULL else words.split()[0]
-            text = f"{glyph}{n:,}" if is_brief else f"{glyph} {n:,} {word}"
-            yield Content(gap), None
-            yield Content.styled(text, style), None if vitals.links else self.Picked("runs", query)
+            text = Content.styled(f"{glyph}{n:,}" if is_brief else f"{glyph} {n:,} {word}", style)
+            yield Content(gap)
+            yield text if vitals.links else clickable(text, "app.tab", "runs", query)
 
-    def _hosts(self, now: datetime, brevity: Brevity) -> Iterator[ClickablePart]:
+    def _hosts(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
         is_stale = self._vitals.health_is_stale
         for host in self._vitals.health:
             badge = health_badge(host.status, self._healthy_words)
@@ -195,23 +248,10 @@ class HeaderBar(ClickableLine):
             if host.connected and not (is_well and brevity >= Brevity.UNWELL):
                 since = "" if is_well else f" {age(host.since, now)}"
                 state = f" {badge.glyph}{'?' if is_stale else ''}{since}"
-                yield Content(" "), None
-                text = Content.styled(
-                    f"{safe_text(host.platform, limit=12)}{state:<{SINCE}}",
-                    STYLES["quiet"] if is_stale else badge.style,
-                )
-                yield text, self.Picked("health", host.platform)
-
-
-def _links(links: tuple[tuple[ProfileMark, Badge], ...], brevity: Brevity) -> Iterator[ClickablePart]:
-    """Each profile and its link; if there is little room, those that answer are only counted."""
-    shown = [each for each in links if brevity < Brevity.GLYPHS or each[1].tone != "good"]
-    for mark, badge in shown:
-        word = badge.word if brevity is Brevity.FULL else _in_brief(badge.word)
-        word = word.partition(":")[0] if brevity >= Brevity.GLYPHS else word
-        yield Content.assemble("  ", mark.styled(14), " ", (f"{badge.glyph} {word}", badge.style)), None
-    if answer := len(links) - len(shown):
-        yield Content.styled(f"  ● {answer} live", STYLES["good"]), None
+                yield Content(" ")
+                words = f"{safe_text(host.platform, limit=12)}{state:<{SINCE}}"
+                text = Content.styled(words, STYLES["quiet"] if is_stale else badge.style)
+                yield clickable(text, "app.tab", "health", host.platform)
 
 
 def _in_brief(freshness_word: str) -> str:

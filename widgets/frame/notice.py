@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 from rich.cells import cell_len
 from textual.content import Content
+from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -54,20 +55,11 @@ class NoticePage(Widget):
 
     DEFAULT_CSS = "NoticePage { width: 1fr; height: 1fr; text-align: center; }"
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._notice: Notice | None = None
-
-    def show(self, notice: Notice) -> None:
-        """Show the notice."""
-        if notice != self._notice:
-            self._notice = notice
-            self.refresh()
+    notice: reactive[Notice | None] = reactive(None)
 
     def render(self) -> Content:
         """Centred lines."""
-        notice = self._notice
-        if notice is None:
+        if (notice := self.notice) is None:
             return Content()
         lines = ("", *wrapped(notice, self.size.width))
         title = (f"{notice.glyph}  {notice.title}", f"{STYLES[notice.tone]} bold")

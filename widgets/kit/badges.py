@@ -1,7 +1,7 @@
 """Statuses as glyph, word and tone: never by colour alone, and the same on every screen."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 from textual.content import Content
@@ -9,13 +9,11 @@ from textual.widget import Widget
 
 from app.engine.text import safe_text
 from app.health.facts import HealthLevel, level
-from storage.records import STATUS_BY_NAME, Tone
+from storage.records import STATUS_BY_NAME, ActionState, Tone
 from widgets.kit.cells import shorten
 
 __all__ = ["STYLES", "Badge", "ProfileMark", "StyledText", "Tone", "action_badge", "health_badge", "run_badge"]
 
-if TYPE_CHECKING:
-    from storage.records import ActionState
 
 STYLES: Final[dict[Tone, str]] = {
     "good": "$success",
@@ -27,6 +25,11 @@ STYLES: Final[dict[Tone, str]] = {
     "quiet": "$foreground 70%",
 }
 """A tone as a style of Textual's Content, in the theme's own colours."""
+
+
+def tone_css(widget: str, prefix: str) -> str:
+    """The rules that give a widget's component classes, one for each tone, their colours."""
+    return "\n".join(f"{widget} > .{prefix}--{tone} {{ color: {style}; }}" for tone, style in STYLES.items())
 
 
 HUES: Final = {"red": "#b3304a", "green": "#2a7d4f", "blue": "#2f66b5", "yellow": "#8a6a00", "purple": "#7d4bb8"}
@@ -89,7 +92,7 @@ _HEALTH: Final[dict[HealthLevel | None, tuple[str, Tone]]] = {
 }
 """Glyph and tone of a code host for each level."""
 
-_ACTIONS: Final[dict["ActionState", Badge]] = {
+_ACTIONS: Final[dict[ActionState, Badge]] = {
     "prepared": Badge("◌", "prepared", "wait"),
     "sending": Badge("●", "sending", "busy"),
     "confirmed": Badge("✓", "confirmed", "good"),
@@ -114,6 +117,6 @@ def health_badge(status: str, healthy_words: Collection[str]) -> Badge:
     return Badge(glyph, safe_text(status, limit=40), tone)
 
 
-def action_badge(state: "ActionState") -> Badge:
+def action_badge(state: ActionState) -> Badge:
     """An action's state."""
     return _ACTIONS[state]

@@ -1,8 +1,10 @@
-"""Text cut to terminal cells, with wide characters counted as the terminal counts them."""
+"""Text cut to terminal cells, as the terminal counts them, and columns: `lay_out` places those of every table."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Generic, Literal, TypeVar
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 
 Cut = Literal["end", "middle"]
@@ -45,8 +47,104 @@ def beside(name: str, about: Sequence[str], width: int, least: int = 20) -> tupl
 
 
 def _head(text: str, width: int) -> str:
-    """The longest beginning that takes at most `width` cells."""
     head = text[:width]
     while cell_len(head) > width:
         head = head[:-1]
     return head
+
+
+AIR: Final = 1
+"""Cells that stay empty at the right edge."""
+
+
+class Column(Struct, frozen=True):
+    """A column, and how it may grow."""
+
+    title: str
+    width: int
+    """Its minimum in cells."""
+    grows: int = 0
+    """Its share of the spare cells."""
+    most: int = 0
+    """The most cells that it grows to; 0: no limit."""
+    gap: int = 1
+    """Empty cells after it."""
+    cut: Cut = "end"
+    frozen: bool = False
+    """Stays in view while the others scroll sideways."""
+    wide_from: int = 0
+    """Left out of tables with fewer cells than this."""
+
+
+ColumnT = TypeVar("ColumnT", bound=Column)
+
+
+class PlacedColumn(Struct, Generic[ColumnT], frozen=True):
+    """A column and its position on the line of all columns."""
+
+    column: ColumnT
+    number: int
+    """Its number among the table's columns, those that were left out included."""
+    x: int
+    """The column's first cell."""
+    width: int
+
+    @property
+    def end(self) -> int:
+        """The first cell after it."""
+        return self.x + self.width
+
+
+class Layout(Struct, Generic[ColumnT], frozen=True):
+    """All columns, side by side."""
+
+    placed: tuple[PlacedColumn[ColumnT], ...]
+    width: int
+    """Cells of the whole line; more than the view's if the table scrolls sideways."""
+    frozen_width: int
+    """Cells at the left that do not scroll."""
+
+    def at(self, x: int) -> PlacedColumn[ColumnT] | None:
+        """The column under a cell of the line."""
+        return next((placed for placed in self.placed if placed.x <= x < placed.end + placed.column.gap), None)
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """The cells at which scrolling sideways stops: a column is then right behind the frozen ones."""
+        return tuple(p.x - self.frozen_width for p in self.placed if not p.column.frozen)
+
+
+def lay_out(view_width: int, columns: Sequence[ColumnT], gutter: int) -> Layout[ColumnT]:
+    """Lay out the columns behind `gutter` cells: if all fit, they fill the view, otherwise they extend beyond it."""
+    shown = [
+        (number, column) for number, column in enumerate(columns) if max(0, view_width - gutter) >= column.wide_from
+    ]
+    widths = [column.width for _, column in shown]
+    growing = [(i, column) for i, (_, column) in enumerate(shown) if column.grows]
+    for _ in range(view_width - needed([column for _, column in shown], gutter)):
+        hungry = [(i, column) for i, column in growing if not column.most or widths[i] < column.most]
+        if not hungry:
+            break
+        # The column furthest behind its share grows first; cell by cell nothing needs rounding.
+        widths[min(hungry, key=lambda each: (widths[each[0]] - each[1].width) / each[1].grows)[0]] += 1
+    placed: list[PlacedColumn[ColumnT]] = []
+    x = gutter
+    for (number, column), width in zip(shown, widths, strict=True):
+        placed.append(PlacedColumn(column, number, x, width))
+        x += width + column.gap
+    frozen = [p for p in placed if p.column.frozen]
+    frozen_width = frozen[-1].end + frozen[-1].column.gap if frozen else gutter
+    layout = Layout(tuple(placed), max(view_width, (placed[-1].end if placed else gutter) + AIR), frozen_width)
+    # The last column is widened so that scrolling ends at a stop: no column is ever cut at its left.
+    hidden = layout.width - view_width
+    stop = next((stop for stop in layout.stops if stop >= hidden), hidden)
+    if hidden <= 0 or stop == hidden:
+        return layout
+    last = layout.placed[-1]
+    wider = replace(last, width=min(last.width + stop - hidden, max(last.width, last.column.most)))
+    return replace(layout, placed=(*layout.placed[:-1], wider), width=stop + view_width)
+
+
+def needed(columns: Sequence[Column], gutter: int) -> int:
+    """Cells of these columns at their minimum."""
+    return gutter + sum(column.width + column.gap for column in columns) - sum(c.gap for c in columns[-1:]) + AIR

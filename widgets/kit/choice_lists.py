@@ -121,7 +121,7 @@ class StatusList(Options):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "mark", "mark", show=False, id="statuses.mark"),
-        Binding("minus", "exclude", "exclude", show=False, key_display="-", id="statuses.exclude"),
+        Binding("minus", "exclude", "exclude", show=False, id="statuses.exclude"),
         Binding("enter", "choose", "apply", show=False, id="statuses.apply"),
     ]
 

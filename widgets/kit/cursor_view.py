@@ -2,9 +2,13 @@
 
 from typing import ClassVar, Final
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region
+from textual.reactive import reactive
 from textual.scroll_view import ScrollView
+
+from widgets.frame.notice import Notice
 
 HEADER: Final = 1
 """Lines above the first row; they do not scroll."""
@@ -22,17 +26,15 @@ class CursorView(ScrollView, can_focus=True):
         Binding("end,G", "last", "to the last row", show=False, id="table.last"),
     ]
 
+    notice: reactive[Notice | None] = reactive(None)
+    """Stands in place of the rows while there are none."""
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._cursor = 0
+        self.cursor = 0
         """The cursor's row, from 0."""
         self.total = 0
         """The number of rows; kept by the subclass."""
-
-    @property
-    def shows_cursor(self) -> bool:
-        """Whether the cursor's row is on the screen."""
-        return self._cursor in self.visible_rows
 
     def cursor_moved(self) -> None:
         """Hook: called after the cursor moved."""
@@ -40,15 +42,24 @@ class CursorView(ScrollView, can_focus=True):
     def rows_came_into_view(self) -> None:
         """Hook: called after other rows scrolled into view."""
 
+    def row_clicked(self, event: events.Click) -> None:
+        """Hook: called after a click put the cursor on a row."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Put the cursor on the clicked row."""
+        if event.y >= HEADER and (index := self.row_at(event.y - HEADER)) < self.total:
+            self.put_cursor(index)
+            self.row_clicked(event)
+
     def action_move(self, rows: int) -> None:
         """Move the cursor."""
-        self.put_cursor(self._cursor + rows)
+        self.put_cursor(self.cursor + rows)
 
     def action_page(self, pages: int) -> None:
         """Move the view and the cursor by pages."""
         rows = pages * max(1, self.page - 1)
         self.scroll_rows_to(self.scroll_offset.y + rows)
-        self.put_cursor(self._cursor + rows)
+        self.put_cursor(self.cursor + rows)
 
     def action_first(self) -> None:
         """Move the cursor to the first row."""
@@ -62,13 +73,13 @@ class CursorView(ScrollView, can_focus=True):
         """Put the cursor on a row, or on the nearest existing one, and scroll it into view."""
         if not self.total:
             return
-        before = self._cursor
-        self._cursor = min(max(0, index), self.total - 1)
+        before = self.cursor
+        self.cursor = min(max(0, index), self.total - 1)
         self.repaint_row(before)
-        self.repaint_row(self._cursor)
+        self.repaint_row(self.cursor)
         top = self.scroll_offset.y
-        if not top <= self._cursor < top + self.page:
-            self.scroll_rows_to(self._cursor if self._cursor < top else self._cursor - self.page + 1)
+        if not top <= self.cursor < top + self.page:
+            self.scroll_rows_to(self.cursor if self.cursor < top else self.cursor - self.page + 1)
         self.cursor_moved()
 
     def scroll_rows_to(self, top: int) -> None:

@@ -1,7 +1,6 @@
 """A table whose items are all in memory, with a cursor that stays on its item."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
@@ -14,10 +13,9 @@ from textual.message import Message
 from textual.strip import Strip
 
 from app.engine.text import SafeText
-from widgets.frame.notice import Notice, notice_line
-from widgets.kit.badges import STYLES, Tone
-from widgets.kit.cells import fit
-from widgets.kit.columns import Column, lay_out
+from widgets.frame.notice import notice_line
+from widgets.kit.badges import STYLES, Tone, tone_css
+from widgets.kit.cells import Column, fit, lay_out
 from widgets.kit.cursor_view import HEADER, CursorView
 
 TonedText = tuple[SafeText, Tone]
@@ -49,35 +47,26 @@ class LineTable(CursorView, Generic[T]):
         "lines--mark",
         *(f"lines--{tone}" for tone in STYLES),
     }
-    DEFAULT_CSS = """
-    LineTable {
+    DEFAULT_CSS = f"""
+    LineTable {{
         height: 1fr;
         scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1;
         scrollbar-background: $background; scrollbar-color: $panel;
-        & > .lines--cursor { background: $block-cursor-blurred-background; }
-        & > .lines--resting { background: $panel; }
-        & > .lines--mark { color: $accent; }
-        & > .lines--good { color: $success; }
-        & > .lines--bad { color: $error; }
-        & > .lines--busy { color: $primary; }
-        & > .lines--wait { color: $secondary; }
-        & > .lines--warn { color: $warning; }
-        & > .lines--plain { color: $foreground; }
-        & > .lines--quiet { color: $foreground 70%; }
-    }
+        & > .lines--cursor {{ background: $block-cursor-blurred-background; }}
+        & > .lines--resting {{ background: $panel; }}
+        & > .lines--mark {{ color: $accent; }}
+    }}
+    {tone_css("LineTable", "lines")}
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", key_display="enter", id="lines.open")]
 
-    @dataclass
     class Highlighted(Message):
         """The cursor moved to another item, or its item changed."""
 
-    @dataclass
     class Chosen(Message):
         """The item under the cursor was opened."""
 
-    @dataclass
     class EndReached(Message):
         """The cursor reached the last item: more can be loaded."""
 
@@ -93,21 +82,20 @@ class LineTable(CursorView, Generic[T]):
         self.marks_resting = True
         """Whether the cursor's line is marked while the table has no focus."""
         self._painted: dict[int, TableLine] = {}
-        self._notice: Notice | None = None
 
     @property
     def item(self) -> T | None:
         """The item under the cursor; None: the table is empty."""
-        return self.items[self._cursor] if self.items else None
+        return self.items[self.cursor] if self.items else None
 
     def show(self, items: Sequence[T]) -> None:
         """Show the items in this order; the cursor and the visible lines stay on their items."""
         before, held = self.items, self.item
         self.items, self.total = items, len(items)
         indexes = (index for index, item in enumerate(items) if held is not None and item.key == held.key)
-        here = 0 if held is None else next(indexes, min(self._cursor, max(0, len(items) - 1)))
-        moved = here - self._cursor if before else 0
-        self._cursor = here
+        here = 0 if held is None else next(indexes, min(self.cursor, max(0, len(items) - 1)))
+        moved = here - self.cursor if before else 0
+        self.cursor = here
         self.virtual_size = Size(0, len(items) + HEADER)
         if moved and self.scroll_offset.y:
             self.scroll_rows_to(self.scroll_offset.y + moved)
@@ -116,12 +104,6 @@ class LineTable(CursorView, Generic[T]):
         else:
             self.tick(self.now)
         self.post_message(self.Highlighted())
-
-    def say(self, notice: Notice | None) -> None:
-        """Show a notice in place of the rows while there are none."""
-        if notice != self._notice:
-            self._notice = notice
-            self.refresh()
 
     def set_columns(self, columns: Sequence[Column]) -> None:
         """Replace the columns."""
@@ -145,7 +127,7 @@ class LineTable(CursorView, Generic[T]):
     def cursor_moved(self) -> None:
         """Announce the item under the cursor, and the last one."""
         self.post_message(self.Highlighted())
-        if self._cursor == self.total - 1:
+        if self.cursor == self.total - 1:
             self.post_message(self.EndReached())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -157,25 +139,17 @@ class LineTable(CursorView, Generic[T]):
         if self.items:
             self.post_message(self.Chosen())
 
-    def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked row; a double click opens it."""
-        line = event.y - HEADER + self.scroll_offset.y
-        if event.y >= HEADER and line < self.total:
-            self.put_cursor(line)
-            if event.chain > 1:
-                self.action_choose()
-
-    def watch_has_focus(self, value: bool) -> None:
-        """Repaint the cursor's line, which shows whether the table has the focus."""
-        super().watch_has_focus(value)
-        self.repaint_row(self._cursor)
+    def row_clicked(self, event: events.Click) -> None:
+        """Open the item after a double click."""
+        if event.chain > 1:
+            self.action_choose()
 
     def render_line(self, y: int) -> Strip:
         """One line of the view: the titles, an item or the notice."""
         width = self.scrollable_content_region.width
         index = y - HEADER + self.scroll_offset.y
         if not self.items:
-            text, tone, is_title = notice_line(self._notice, y, width, self.size.height)
+            text, tone, is_title = notice_line(self.notice, y, width, self.size.height)
             style = Style(color=self._style_of(tone).color, bold=is_title or None)
             return Strip([Segment(text, self.rich_style + style)], width)
         if width != self._laid_out_for:
@@ -186,7 +160,7 @@ class LineTable(CursorView, Generic[T]):
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
         line = self._painted[index] = self.items[index].cells(self.now)
-        is_here = index == self._cursor and (self.has_focus or self.marks_resting)
+        is_here = index == self.cursor and (self.has_focus or self.marks_resting)
         ground = self._style_of("cursor" if self.has_focus else "resting") if is_here else self.rich_style
         segments = [Segment(fit("▌" if is_here else "", MARK), ground + Style(color=self._style_of("mark").color))]
         for each in self._layout.placed:

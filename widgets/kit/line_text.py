@@ -15,6 +15,8 @@ from textual.visual import Visual, VisualType
 from textual.widget import Widget
 from textual.widgets import Static
 
+from widgets.kit import SCROLL_KEYS
+
 
 class SteadyText(Static):
     """A text that is updated with each tick or poll, mostly with the same words: those cost nothing."""
@@ -82,8 +84,7 @@ class LinePane(VerticalScroll, can_focus=True):
     LinePane > LineText { height: auto; min-height: 100%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
-        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
+        *SCROLL_KEYS,
         Binding("g,home", "edge(False)", "top", show=False, id="pane.top"),
         Binding("G,end", "edge(True)", "bottom", show=False, id="pane.bottom"),
     ]

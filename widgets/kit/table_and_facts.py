@@ -6,15 +6,15 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
 
 from widgets.forms.facts import FactList
+from widgets.kit import SCROLL_KEYS, unkeyed
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineItem, LineTable, TonedText
 from widgets.kit.line_text import SteadyText
-from widgets.kit.unkeyed import unkeyed
 
 
 class FactItem(LineItem, Protocol):
@@ -45,10 +45,7 @@ class FactPane(VerticalScroll, Generic[T]):
     FactPane:focus { border-top: solid $accent; }
     FactPane > Static { height: auto; margin-top: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "down", show=False, id="pane.down"),
-        Binding("k", "scroll_up", "up", show=False, id="pane.up"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*SCROLL_KEYS]
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,9 +80,7 @@ class FactPane(VerticalScroll, Generic[T]):
 class TableAndFacts(Container, Generic[T]):
     """Shows items; the facts are hidden without items, and by a key."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        unkeyed("facts", "detail on/off", id="facts.toggle"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [unkeyed("facts", "detail on/off", id="facts.toggle")]
 
     def __init__(self, table: LineTable[T], pane: FactPane[T], *, id: str) -> None:
         super().__init__(table, pane, id=id, classes="-empty")

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, NamedTuple
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -23,8 +23,8 @@ from textual.widgets import Input
 
 from app.engine.text import safe_text
 from widgets.forms.inputs import ListSearch
-from widgets.frame.notice import Notice, notice_line
-from widgets.kit.badges import STYLES
+from widgets.frame.notice import notice_line
+from widgets.kit.badges import STYLES, tone_css
 from widgets.kit.cursor_view import HEADER, CursorView
 
 LONGEST: Final = 4_000
@@ -96,15 +96,8 @@ class TextView(CursorView):
         & > .text-view--function { color: $accent; }
         & > .text-view--accent { color: $accent; text-style: bold; }
         & > .text-view--strong { color: $foreground; text-style: bold; }
-        & > .text-view--good { color: $success; }
-        & > .text-view--bad { color: $error; }
-        & > .text-view--busy { color: $primary; }
-        & > .text-view--wait { color: $secondary; }
-        & > .text-view--warn { color: $warning; }
-        & > .text-view--plain { color: $foreground; }
-        & > .text-view--quiet { color: $foreground 70%; }
     }
-    """
+    """ + tone_css("TextView", "text-view")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "sideways(1)", "to the right", show=False, tooltip="Scroll long lines", id="text.right"),
         Binding("left", "sideways(-1)", "to the left", show=False, id="text.left"),
@@ -114,7 +107,6 @@ class TextView(CursorView):
         super().__init__(id=id)
         self._x = 0
         self._sought: Pattern[str] | None = None
-        self._notice: Notice | None = None
         self._styles: dict[tuple[str, str], Style] = {}
 
     # For subclasses
@@ -132,27 +124,21 @@ class TextView(CursorView):
 
         Runs in a thread.
         """
+        rows = range(begin, self.total) if step > 0 else range(min(begin, self.total) - 1, -1, -1)
+        return next((row for row in rows if any(map(pattern.search, self.texts(row)))), None)
+
+    def texts(self, row: int) -> Iterable[bytes]:
+        """What is searched in a line."""
         raise NotImplementedError
 
     # For all
 
-    @property
-    def cursor(self) -> int:
-        """The line under the cursor."""
-        return self._cursor
-
     def resize_to(self, total: int) -> None:
         """Make room for this many lines."""
         self.total = total
-        self._cursor = min(self._cursor, max(0, total - 1))
+        self.cursor = min(self.cursor, max(0, total - 1))
         self.virtual_size = Size(0, total + HEADER)
         self.refresh()
-
-    def say(self, notice: Notice | None) -> None:
-        """Show a notice in place of the lines while there are none."""
-        if notice != self._notice:
-            self._notice = notice
-            self.refresh()
 
     def light(self, pattern: Pattern[str] | None) -> None:
         """Highlight the matches of a pattern; None: none."""
@@ -172,21 +158,6 @@ class TextView(CursorView):
         """Scroll left."""
         self.action_sideways(-1)
 
-    def on_click(self, event: events.Click) -> None:
-        """Put the cursor on the clicked line."""
-        index = self.row_at(event.y - HEADER)
-        if event.y >= HEADER and index < self.total:
-            self.put_cursor(index)
-            self.line_clicked(event)
-
-    def line_clicked(self, event: events.Click) -> None:
-        """Hook: called after a click put the cursor on a line."""
-
-    def watch_has_focus(self, value: bool) -> None:
-        """Repaint the cursor's line, which shows whether the view has the focus."""
-        super().watch_has_focus(value)
-        self.refresh()
-
     def notify_style_update(self) -> None:
         """Drop the styles of the previous theme."""
         super().notify_style_update()
@@ -199,11 +170,11 @@ class TextView(CursorView):
             return self.strip(self.head(), width)
         index = self.row_at(y - HEADER)
         if not self.total:
-            text, tone, _ = notice_line(self._notice, y, width, self.size.height)
+            text, tone, _ = notice_line(self.notice, y, width, self.size.height)
             return self.strip([TextPiece(text, tone)], width)
         if index >= self.total:
             return Strip.blank(width, self.rich_style)
-        is_cursor = index == self._cursor
+        is_cursor = index == self.cursor
         return self.draw(index, width, ("cursor" if self.has_focus else "resting") if is_cursor else "")
 
     def strip(self, pieces: Iterable[TextPiece], width: int, ground: str = "", x: int = 0) -> Strip:

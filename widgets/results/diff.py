@@ -3,12 +3,11 @@
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import zip_longest
-from re import Pattern
 from typing import ClassVar, Final, Literal
 
 from textual import events
@@ -19,9 +18,9 @@ from textual.strip import Strip
 from app.engine.text import safe_text
 from app.results.diff import HEADER, HUNK, Patch
 from storage.records.results import ChangedFile
+from widgets.kit import unkeyed
 from widgets.kit.cells import beside, joined, shorten
 from widgets.kit.text_view import LONGEST, TAB, TextPiece, TextView, overlay, safe_line
-from widgets.kit.unkeyed import unkeyed
 
 ColourSpan = tuple[int, int, str]
 """The beginning and the end of a span, in characters, and its tone."""
@@ -193,7 +192,6 @@ class DiffRows:
             self.is_complete = True
 
     def _flush(self) -> None:
-        """Put the removed lines next to the added ones."""
         for left, right in zip_longest(self._removed, self._added, fillvalue=NONE):
             self.split[-1].add(left, right)
         self._removed.clear()
@@ -286,13 +284,13 @@ class DiffView(TextView):
     """Draws a patch file by file; a file can be folded."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right_curly_bracket", "file(1)", "next file", key_display="}", id="diff.next_file"),
-        Binding("left_curly_bracket", "file(-1)", "previous file", show=False, key_display="{", id="diff.prev_file"),
-        Binding("right_parenthesis", "hunk(1)", "next hunk", key_display=")", id="diff.next_hunk"),
-        Binding("left_parenthesis", "hunk(-1)", "previous hunk", show=False, key_display="(", id="diff.prev_hunk"),
+        Binding("right_curly_bracket", "file(1)", "next file", id="diff.next_file"),
+        Binding("left_curly_bracket", "file(-1)", "previous file", show=False, id="diff.prev_file"),
+        Binding("right_parenthesis", "hunk(1)", "next hunk", id="diff.next_hunk"),
+        Binding("left_parenthesis", "hunk(-1)", "previous hunk", show=False, id="diff.prev_hunk"),
         Binding("z", "fold", "fold", show=False, tooltip="Fold the file under the cursor", id="diff.fold"),
         unkeyed("fold_all", "fold all", tooltip="Fold or unfold all files", id="diff.fold_all"),
-        Binding("vertical_line", "split", "side by side", show=False, key_display="|", id="diff.split"),
+        Binding("vertical_line", "split", "side by side", show=False, id="diff.split"),
     ]
 
     @dataclass
@@ -334,7 +332,7 @@ class DiffView(TextView):
         self._rows, self._about = rows, about
         self._lines = DiffLines(rows.patch, files)
         self._folded, self._asked, self._entered = set(), set(), NONE
-        self._cursor = self._x = 0
+        self.cursor = self._x = 0
         self.scroll_rows_to(0)
         self.grew()
         self.cursor_moved()
@@ -373,7 +371,7 @@ class DiffView(TextView):
         nearest = min(((abs(there - line), row) for row, there in numbers if line and there), default=None)
         if nearest is not None:
             self.put_cursor(self._starts[file] + 1 + nearest[1])
-            self.scroll_rows_to(self._cursor - self.page // 3)
+            self.scroll_rows_to(self.cursor - self.page // 3)
         return True
 
     # State
@@ -392,14 +390,14 @@ class DiffView(TextView):
     @property
     def file(self) -> int | None:
         """The file under the cursor."""
-        return self._file_and_row(self._cursor)[0] if self._starts else None
+        return self._file_and_row(self.cursor)[0] if self._starts else None
 
     @property
     def line(self) -> int | None:
         """The number of the line under the cursor in the new file, or None."""
         if not self._starts:
             return None
-        file, row = self._file_and_row(self._cursor)
+        file, row = self._file_and_row(self.cursor)
         return self._number(file, row) if row != HEADING else None
 
     def changed(self, file: int) -> ChangedFile:
@@ -410,7 +408,7 @@ class DiffView(TextView):
         """The hunk under the cursor, or its facts, as safe lines; "" without one."""
         if not self._starts:
             return ""
-        file, row = self._file_and_row(self._cursor)
+        file, row = self._file_and_row(self.cursor)
         rows = self._rows.unified[file]
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         hunk = rows.hunk_of(rows.row_of(line) or 0)
@@ -425,7 +423,7 @@ class DiffView(TextView):
     def action_file(self, step: int) -> None:
         """Go to the next or previous file."""
         if self._starts:
-            self.go_to_file(min(max(0, self._file_and_row(self._cursor)[0] + step), len(self._starts) - 1))
+            self.go_to_file(min(max(0, self._file_and_row(self.cursor)[0] + step), len(self._starts) - 1))
 
     def action_hunk(self, step: int) -> None:
         """Go to the next or previous hunk, of another file if need be."""
@@ -434,14 +432,14 @@ class DiffView(TextView):
             hunks = self._files[file].hunks if file not in self._folded else ()
             for row in hunks if step > 0 else reversed(hunks):
                 at = self._starts[file] + 1 + row
-                if (at - self._cursor) * step > 0:
+                if (at - self.cursor) * step > 0:
                     self.put_cursor(at)
                     return
 
     def action_fold(self) -> None:
         """Fold the file under the cursor, or unfold it."""
         if self._starts:
-            file = self._file_and_row(self._cursor)[0]
+            file = self._file_and_row(self.cursor)[0]
             self._folded ^= {file}
             self.grew()
             self.put_cursor(self._starts[file])
@@ -449,7 +447,7 @@ class DiffView(TextView):
     def action_fold_all(self) -> None:
         """Fold all files; unfold them where all are folded."""
         if self._starts:
-            file = self._file_and_row(self._cursor)[0]
+            file = self._file_and_row(self.cursor)[0]
             every = set(range(len(self._starts)))
             self._folded = set() if self._folded == every else every
             self.grew()
@@ -459,16 +457,16 @@ class DiffView(TextView):
         """Show old and new side by side, or one below the other."""
         if not self._starts:
             return
-        file, row = self._file_and_row(self._cursor)
+        file, row = self._file_and_row(self.cursor)
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         self._split = not self.is_split
         self.grew()
         place = self._files[file].row_of(line) if line != NONE else None
         self.put_cursor(self._starts[file] + 1 + (HEADING if place is None else place))
 
-    def line_clicked(self, event: events.Click) -> None:
+    def row_clicked(self, event: events.Click) -> None:
         """Fold a file after a click on its name."""
-        if self._file_and_row(self._cursor)[1] == HEADING and event.x < NUMBER:
+        if self._file_and_row(self.cursor)[1] == HEADING and event.x < NUMBER:
             self.action_fold()
 
     # Drawing
@@ -526,21 +524,17 @@ class DiffView(TextView):
         before, after = self._rows.patch.numbers(left)
         return self._line(file, left, f"{before or '':>{NUMBER}} {after or '':>{NUMBER}} ", (), width, ground)
 
-    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line on show that matches."""
-        for index in range(begin, self.total) if step > 0 else range(min(begin, self.total) - 1, -1, -1):
-            file, row = self._file_and_row(index)
-            lines = set() if row == HEADING else {self._files[file].left[row], self._files[file].right[row]} - {NONE}
-            if any(pattern.search(self._rows.patch.line(line, LONGEST), 1) for line in lines):
-                return index
-        return None
+    def texts(self, row: int) -> Iterator[bytes]:
+        """The lines on show in a row, without their signs."""
+        file, at = self._file_and_row(row)
+        lines = set() if at == HEADING else {self._files[file].left[at], self._files[file].right[at]} - {NONE}
+        return (self._rows.patch.line(line, LONGEST)[1:] for line in lines)
 
     @property
     def _files(self) -> list[FileRows]:
         return self._rows.split if self.is_split else self._rows.unified
 
     def _file_and_row(self, index: int) -> tuple[int, int]:
-        """The file that a line of the view belongs to, and the row of that file."""
         file = max(0, bisect_right(self._starts, index) - 1)
         return file, index - self._starts[file] - 1
 
@@ -555,7 +549,6 @@ class DiffView(TextView):
         return self._line(file, line, f"{number or '':>{NUMBER}} ", words, width, ground)
 
     def _line(self, file: int, line: int, numbers: str, words: Spans, width: int, ground: str) -> Strip:
-        """A line behind its numbers and its sign."""
         kind, room = self._lines.kind(line), len(numbers) + 1
         here = ground or GROUNDS.get(kind, "")
         gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)

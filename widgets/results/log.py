@@ -120,11 +120,9 @@ class LogSpool:
 
     @property
     def _last(self) -> int:
-        """The place after the last byte held."""
         return self._first + len(self._data)
 
     def _start(self, row: int) -> int:
-        """The place of a line: after the end of the one before it."""
         return self._ends[row - 1] + 1 if row > 0 else self._first
 
     def _read(self, begin: int, end: int) -> bytes:
@@ -140,7 +138,7 @@ class LogView(TextView):
     """Draws a log; at its last line it follows new lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("backslash", "wrap", "wrap", key_display="\\", tooltip="Wrap or cut long lines", id="log.wrap"),
+        Binding("backslash", "wrap", "wrap", tooltip="Wrap or cut long lines", id="log.wrap"),
         Binding("end,G", "last", "to the end", tooltip="Go to the end and follow new lines", id="table.last"),
     ]
 
@@ -172,7 +170,7 @@ class LogView(TextView):
     @property
     def follows(self) -> bool:
         """Whether new lines scroll into view."""
-        return self._cursor >= self.total - 1
+        return self.cursor >= self.total - 1
 
     def tell(self, about: Sequence[TextPiece]) -> None:
         """Show a remark above the lines."""
@@ -186,7 +184,7 @@ class LogView(TextView):
         self.resize_to(self._lines.count)
         if before:
             self.scroll_rows_to(top + before)
-            self._cursor = min(self._cursor + before, self.total - 1)
+            self.cursor = min(self.cursor + before, self.total - 1)
         elif follow and self.total:
             self.put_cursor(self.total - 1)
 
@@ -234,7 +232,7 @@ class LogView(TextView):
         """Wrap long lines, or cut them off."""
         self._wraps, self._x, self._part = not self.wraps, 0, 0
         self.resize_to(self.total)
-        self.put_cursor(self._cursor)
+        self.put_cursor(self.cursor)
 
     def resize_to(self, total: int) -> None:
         """Make room for this many lines."""
@@ -246,7 +244,7 @@ class LogView(TextView):
         """Wrap for the new width."""
         if self.wraps:
             self.resize_to(self.total)
-            self.put_cursor(self._cursor)
+            self.put_cursor(self.cursor)
 
     def _parts(self, index: int) -> tuple[tuple[TextPiece, ...], ...]:
         width = self.scrollable_content_region.width - GUTTER
@@ -278,7 +276,7 @@ class LogView(TextView):
         """Put the cursor on a row, and scroll all of it into view."""
         super().put_cursor(index)
         if self.wraps and self.total:
-            if self.scroll_offset.y < (top := self._top_above(self._cursor)):
+            if self.scroll_offset.y < (top := self._top_above(self.cursor)):
                 self.scroll_rows_to(top)
             self.refresh()
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from re import Pattern
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -220,7 +219,6 @@ def _words(pieces: Sequence[TextPiece], most: int) -> Iterator[TextPiece]:
 
 
 def _cells(tokens: "Iterator[Token]") -> Iterator[list[str]]:
-    """The rows of a table."""
     row: list[str] = []
     for token in tokens:
         if token.type == "table_close":
@@ -251,11 +249,9 @@ def finding_rows(findings: Sequence[Finding]) -> list[LeadRow]:
 class ReviewView(TextView):
     """Draws a review; its owner lays it out in a thread, for each width."""
 
-    @dataclass
     class Moved(Message):
         """The cursor is on another line."""
 
-    @dataclass
     class LayoutRequested(Message):
         """The lines are needed for another width."""
 
@@ -306,9 +302,6 @@ class ReviewView(TextView):
             pieces = [piece if piece.ground == "match" else piece._replace(ground="") for piece in pieces]
         return self.panned((TextPiece(" "), *pieces), width, ground)
 
-    def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next line that matches."""
-        lines = self._lines
-        rows = range(begin, len(lines)) if step > 0 else range(min(begin, len(lines)) - 1, -1, -1)
-        texts = ((row, "".join(piece.text for piece in lines[row].pieces)) for row in rows)
-        return next((row for row, text in texts if pattern.search(text.encode())), None)
+    def texts(self, row: int) -> tuple[bytes]:
+        """The line's text."""
+        return ("".join(piece.text for piece in self._lines[row].pieces).encode(),)

@@ -11,7 +11,7 @@ from app.engine.text import safe_text
 from app.engine.times import span, started
 from storage.records import RunRow, Tone
 from widgets.kit.badges import Badge, run_badge
-from widgets.kit.columns import Column, Layout, PlacedColumn, lay_out, needed
+from widgets.kit.cells import Column, Layout, PlacedColumn, lay_out, needed
 
 LEAST_WIDTH: Final = 4
 MOST_WIDTH: Final = 200
@@ -70,8 +70,8 @@ def took(row: RunRow, now: datetime, as_of: datetime | None = None) -> str:
     return f"≥{span(seconds)}" if is_short else span(seconds)
 
 
-def _quiet(text: Callable[[RowFacts], str]) -> Callable[[RowFacts], tuple[str, Tone]]:
-    return lambda facts: (text(facts), "quiet")
+def _text(text: Callable[[RowFacts], str], tone: Tone = "plain") -> Callable[[RowFacts], tuple[str, Tone]]:
+    return lambda facts: (safe_text(text(facts), limit=FIELD_LIMIT), tone)
 
 
 def _status(facts: RowFacts) -> tuple[str, Tone]:
@@ -82,6 +82,11 @@ def _status(facts: RowFacts) -> tuple[str, Tone]:
     elif facts.is_stuck:
         badge = Badge(badge.glyph, f"{badge.word} !", "warn")
     return badge.text, badge.tone if facts.times.is_live else "quiet"
+
+
+def _result(facts: RowFacts) -> tuple[str, Tone]:
+    result = safe_text(facts.row.summary.result, limit=FIELD_LIMIT)
+    return result, "plain" if facts.row.is_final else "busy"
 
 
 def _findings(facts: RowFacts) -> tuple[str, Tone]:
@@ -106,64 +111,32 @@ COLUMNS: Final = (
     RunColumn(
         "repository",
         12,
-        cell=lambda facts: (safe_text(facts.row.repository, limit=FIELD_LIMIT), "plain"),
+        cell=_text(lambda facts: facts.row.repository),
         grows=3,
         most=44,
         ample=16,
         cut="middle",
         frozen=True,
     ),
-    RunColumn(
-        "asked",
-        18,
-        cell=lambda facts: (safe_text(facts.row.summary.asked, limit=FIELD_LIMIT), "plain"),
-        grows=8,
-        most=120,
-        ample=34,
-    ),
-    RunColumn(
-        "result",
-        12,
-        cell=lambda facts: (
-            safe_text(facts.row.summary.result, limit=FIELD_LIMIT),
-            "plain" if facts.row.is_final else "busy",
-        ),
-        grows=3,
-        most=60,
-        ample=18,
-    ),
+    RunColumn("asked", 18, cell=_text(lambda facts: facts.row.summary.asked), grows=8, most=120, ample=34),
+    RunColumn("result", 12, cell=_result, grows=3, most=60, ample=18),
     RunColumn(
         "branch",
         18,
-        cell=lambda facts: (safe_text(facts.row.branch_name, limit=FIELD_LIMIT) or "(no branch)", "plain"),
+        cell=_text(lambda facts: safe_text(facts.row.branch_name, limit=FIELD_LIMIT) or "(no branch)"),
         grows=2,
         most=60,
         ample=22,
     ),
-    RunColumn("started", 12, cell=_quiet(lambda facts: facts.times.started)),
-    RunColumn("updated", 12, cell=_quiet(lambda facts: facts.times.updated)),
-    RunColumn("took", 7, cell=_quiet(lambda facts: facts.times.took)),
-    RunColumn(
-        "run",
-        14,
-        cell=_quiet(lambda facts: safe_text(facts.row.own_id, limit=FIELD_LIMIT)),
-        grows=2,
-        most=40,
-        cut="middle",
-    ),
+    RunColumn("started", 12, cell=_text(lambda facts: facts.times.started, "quiet")),
+    RunColumn("updated", 12, cell=_text(lambda facts: facts.times.updated, "quiet")),
+    RunColumn("took", 7, cell=_text(lambda facts: facts.times.took, "quiet")),
+    RunColumn("run", 14, cell=_text(lambda facts: facts.row.own_id, "quiet"), grows=2, most=40, cut="middle"),
     RunColumn("findings", 12, cell=_findings, grows=1, most=36),
-    RunColumn(
-        "agent",
-        12,
-        cell=lambda facts: (safe_text(facts.row.summary.agent or UNKNOWN, limit=FIELD_LIMIT), "plain"),
-        grows=1,
-        most=30,
-    ),
+    RunColumn("agent", 12, cell=_text(lambda facts: facts.row.summary.agent or UNKNOWN), grows=1, most=30),
 )
 """All columns."""
-PROFILE: Final = RunColumn(
-    "profile", 12, cell=lambda facts: (safe_text(facts.row.profile), "plain"), grows=1, most=24, frozen=True
-)
+PROFILE: Final = RunColumn("profile", 12, cell=_text(lambda facts: facts.row.profile), grows=1, most=24, frozen=True)
 """The column that only a list of several profiles has."""
 PlacedRunColumn = PlacedColumn[RunColumn]
 RunLayout = Layout[RunColumn]

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from msgspec.structs import replace
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -16,7 +16,7 @@ from app.engine.text import plural, safe_block, safe_text
 from app.engine.times import clock_time, span
 from storage.records.insights import RepositoryFigures
 from storage.records.results import RunTurns, Turn, Unavailable
-from widgets.kit.after_refresh import after_refresh
+from widgets.kit import SCROLL_KEYS, after_refresh
 from widgets.kit.badges import STYLES, run_badge
 from widgets.runs.facts import QUIET, Line, SentMessage, line, message_lines, wrapped
 
@@ -127,10 +127,7 @@ class Conversation(VerticalScroll):
     }
     Conversation:focus { border-left: outer $primary; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", "Down", show=False),
-        Binding("k", "scroll_up", "Up", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*SCROLL_KEYS]
 
     def __init__(self) -> None:
         super().__init__()

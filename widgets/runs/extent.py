@@ -83,42 +83,47 @@ class ExtentLine(Struct, frozen=True):
         counted = f"{extent.matching:,}{so_far} of {extent.held:,}"
         counted = "" if not extent.is_filtered or self.has_counts else counted
         unknown = f"{extent.undecided:,} unknown" if extent.undecided else ""
-        texts = (_joined(_line(counted), _line(unknown), each, tail) for each in progress or ((),))
+        texts = []
+        for each in progress or ((),):
+            filled = [group for group in (_line(counted), _line(unknown), each, tail) if any(text for text, _ in group)]
+            groups = (Content.assemble(*((text, STYLES[tone]) for text, tone in group)) for group in filled)
+            texts.append(Content.styled(" · ", STYLES["quiet"]).join(groups))
         return tuple(sorted(texts, key=lambda text: -text.cell_length))
 
     def _progress(self) -> Sequence[Variant]:
-        """The progress of fetching; empty while nothing is fetched."""
-        progress = self.progress
-        # Older runs can be fetched by hand during a pause, which holds for the background only.
-        if self.extent.is_paused and progress.phase != "running" and not self.extent.coverage.whole:
-            since = f"since {self._since} · " if self._since else ""
-            return tuple(_line(text) for text in (f"{since}fetching is paused", "fetching is paused", "paused"))
-        if progress.phase == "waiting" and progress.until is not None:
-            until = clock_time(progress.until, self.now)
-            why = waits_for(progress.why, limit=40)
-            return tuple(
-                _line(text)
-                for text in (f"waiting until {until}: {why}", f"waits until {until}: {why}", f"waits until {until}")
-            )
-        return _running(progress, self._share, self.now) if progress.phase == "running" else ()
-
-    @property
-    def _share(self) -> float | None:
-        """The fetched share of the runs, or of the time that they span; None: not known."""
         progress, coverage = self.progress, self.extent.coverage
-        if progress.estimated_runs:
-            return progress.done_runs / progress.estimated_runs
-        newest = coverage.ranges[0].end if coverage.ranges else None
-        since = coverage.complete_since
-        if newest is None or since is None or newest - since >= self.history:
-            return None
-        return (newest - since) / self.history
+        # Older runs can be fetched by hand during a pause, which holds for the background only.
+        if self.extent.is_paused and progress.phase != "running" and not coverage.whole:
+            since = f"since {self._since} · " if self._since else ""
+            return tuple(map(_line, (f"{since}fetching is paused", "fetching is paused", "paused")))
+        if progress.phase == "waiting" and progress.until is not None:
+            until, why = clock_time(progress.until, self.now), waits_for(progress.why, limit=40)
+            texts = f"waiting until {until}: {why}", f"waits until {until}: {why}", f"waits until {until}"
+            return tuple(map(_line, texts))
+        if progress.phase != "running":
+            return ()
+        newest, since_at = coverage.ranges[0].end if coverage.ranges else None, coverage.complete_since
+        # The fetched share of the runs, or of the time that they span.
+        share = progress.done_runs / progress.estimated_runs if progress.estimated_runs else None
+        if share is None and newest is not None and since_at is not None and newest - since_at < self.history:
+            share = (newest - since_at) / self.history
+        if share is None:
+            return (_line("fetching what is missing"), _line("fetching"))
+        share = min(_ALMOST, share)
+        full = int(share * BAR)
+        bar: Variant = (("█" * full, "busy"), ("░" * (BAR - full), "quiet"), (f" {share:>4.0%}", "quiet"))
+        if progress.seconds_left is None:
+            return ((("fetching ", "quiet"), *bar), bar)
+        left = age(self.now, self.now + timedelta(seconds=max(1.0, progress.seconds_left)))
+        timed: Variant = (*bar, (f" {left:>{_LEFT}} left", "quiet"))
+        return ((("fetching ", "quiet"), *timed), timed, bar)
 
     def _complete(self) -> Iterator[str]:
         """The complete part, in full and then shorter."""
         coverage = self.extent.coverage
-        since = self._since
-        until = self._until
+        since, until_at = self._since, coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
+        # Empty: up to now.
+        until = "" if until_at is None or coverage.is_current(self.fresh_from) else clock_time(until_at, self.now)
         if coverage.is_disordered:
             yield "this service's list is out of order: completeness unknown"
             yield "list out of order: completeness unknown"
@@ -140,13 +145,6 @@ class ExtentLine(Struct, frozen=True):
         since = self.extent.coverage.complete_since
         return None if since is None else clock_time(since, self.now)
 
-    @property
-    def _until(self) -> str:
-        """The time up to which nothing is missing; empty: now."""
-        coverage = self.extent.coverage
-        until = coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
-        return "" if coverage.is_current(self.fresh_from) or until is None else clock_time(until, self.now)
-
 
 def missing_text(gap: CoverageGap, now: datetime) -> str:
     """The runs in a gap: `runs before 20 Nov`, or `runs from 20 Nov 12:04 to 20 Nov 15:00`."""
@@ -163,24 +161,5 @@ def _between(gap: CoverageGap, now: datetime) -> str:
     return " to ".join(ends)
 
 
-def _running(progress: BackfillProgress, share: float | None, now: datetime) -> Sequence[Variant]:
-    if share is None:
-        return (_line("fetching what is missing"), _line("fetching"))
-    share = min(_ALMOST, share)
-    full = int(share * BAR)
-    bar: Variant = (("█" * full, "busy"), ("░" * (BAR - full), "quiet"), (f" {share:>4.0%}", "quiet"))
-    if progress.seconds_left is None:
-        return ((("fetching ", "quiet"), *bar), bar)
-    left = f"{age(now, now + timedelta(seconds=max(1.0, progress.seconds_left))):>{_LEFT}} left"
-    return ((("fetching ", "quiet"), *bar, (f" {left}", "quiet")), (*bar, (f" {left}", "quiet")), bar)
-
-
 def _line(text: str) -> Variant:
     return ((text, "quiet"),)
-
-
-def _joined(*groups: Variant) -> Content:
-    """The sentences, one after the other."""
-    filled = [group for group in groups if any(text for text, _ in group)]
-    parts = [part for number, group in enumerate(filled) for part in (*(((" · ", "quiet"),) if number else ()), *group)]
-    return Content.assemble(*((text, STYLES[tone]) for text, tone in parts))

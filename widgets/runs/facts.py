@@ -3,20 +3,17 @@
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 from textual.content import Content
 
 from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, clock_time, roughly_ago, span, stamp, started
-from storage.records import STATUS_BY_NAME, RunDetail, RunRow
+from storage.records import STATUS_BY_NAME, ActionState, RunDetail, RunRow
 from storage.records.results import LogTail
 from widgets.kit.badges import STYLES, Badge, StyledText, action_badge, run_badge
 from widgets.kit.cells import shorten
-
-if TYPE_CHECKING:
-    from storage.records import ActionState
 
 
 class SentMessage(Struct, frozen=True):
@@ -24,7 +21,7 @@ class SentMessage(Struct, frozen=True):
 
     at: datetime
     actor: SafeText
-    state: "ActionState"
+    state: ActionState
     text: tuple[SafeText, ...]
     """The instructions, line by line."""
     trouble: SafeText | None = None

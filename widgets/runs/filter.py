@@ -1,7 +1,6 @@
 """The filter above the runs: views with their counts and the missing part; below, the query and its facets."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from msgspec import Struct
@@ -20,9 +19,10 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.engine.text import SafeText, safe_text
+from storage.records.query import Suggestion
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import fit
-from widgets.kit.clickable import ClickableLine, ClickablePart
+from widgets.kit.clickable import ClickableLine, clickable
 from widgets.kit.line_text import SteadyText
 from widgets.runs.extent import ExtentLine
 
@@ -56,21 +56,8 @@ class ViewTab(Struct, frozen=True):
     """Runs in it. None: not counted."""
 
 
-@dataclass
-class ActionClicked(Message):
-    """A part was clicked that runs an action of the screen."""
-
-    action: str
-
-
 class ViewBar(ClickableLine):
     """The views as tabs with their numbers of runs; the current one is marked, `…` replaces those that do not fit."""
-
-    @dataclass
-    class Picked(Message):
-        """A view was clicked."""
-
-        index: int
 
     tabs: reactive[tuple[ViewTab, ...]] = reactive(())
     current: reactive[int] = reactive(0)
@@ -80,15 +67,12 @@ class ViewBar(ClickableLine):
     can_save = True
     """Whether a click makes a new view."""
 
-    def __init__(self) -> None:
-        super().__init__(self.parts)
-
     @property
     def full_width(self) -> int:
         """Cells that all views take."""
         return _width(self._contents(counts=True)) + len(NEW) + 1
 
-    def parts(self) -> Iterator[ClickablePart]:
+    def parts(self) -> Iterator[Content]:
         """As many views as fit, then the number of the others, then the button for a new one."""
         room = self.size.width - len(NEW) - 1
         # The names matter more than the numbers.
@@ -101,12 +85,12 @@ class ViewBar(ClickableLine):
             tabs.pop(-2 if tabs[-1][0] == self.current else -1)
             hidden += 1
         for number, (index, tab) in enumerate(tabs):
-            yield Content.styled(BETWEEN * bool(number), QUIET), None
-            yield tab, self.Picked(index)
+            yield Content.styled(BETWEEN * bool(number), QUIET)
+            yield clickable(tab, f"screen.view({index})")
         if hidden:
-            yield Content.styled(f" …+{hidden}", QUIET), ActionClicked("views")
+            yield clickable(Content.styled(f" …+{hidden}", QUIET), "screen.views")
         if self.can_save:
-            yield Content.styled(NEW, QUIET), ActionClicked("save_view")
+            yield clickable(Content.styled(NEW, QUIET), "screen.save_view")
 
     def _contents(self, *, counts: bool) -> list[tuple[int, Content]]:
         parts = []
@@ -139,51 +123,32 @@ class FacetBar(ClickableLine):
 
     facets: reactive[tuple[Facet, ...]] = reactive((), layout=True)
 
-    def __init__(self) -> None:
-        super().__init__(self.parts)
-
-    def parts(self) -> Iterator[ClickablePart]:
+    def parts(self) -> Iterator[Content]:
         """A part for each facet."""
         for index, facet in enumerate(self.facets):
             name = f"{' ' * FACET_GAP * bool(index)}{facet.name} ▾"
-            yield Content.styled(name, STYLES["warn"] if facet.is_set else QUIET), ActionClicked(facet.action)
-
-
-class SearchSuggestion(Struct, frozen=True):
-    """One way to continue the query."""
-
-    start: int
-    """Index of the first character that it replaces."""
-    end: int
-    """Index behind the last one."""
-    insert: SafeText
-    about: str = ""
-
-    def applied(self, line: str) -> tuple[str, int]:
-        """The line with the suggestion inserted, and the new cursor position."""
-        return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
+            yield clickable(Content.styled(name, STYLES["warn"] if facet.is_set else QUIET), f"screen.{facet.action}")
 
 
 class SuggestionList(Widget):
     """The suggestions; the first one is chosen at first."""
 
-    @dataclass
     class Clicked(Message):
         """A suggestion was clicked, and is the chosen one now."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._offers: tuple[SearchSuggestion, ...] = ()
+        self._offers: tuple[Suggestion, ...] = ()
         self._chosen = 0
         self.display = False
 
     @property
-    def chosen(self) -> SearchSuggestion | None:
+    def chosen(self) -> Suggestion | None:
         """The suggestion that tab inserts; None: there is none."""
         return self._offers[self._chosen] if self._offers else None
 
-    def show(self, offers: tuple[SearchSuggestion, ...]) -> None:
-        """Show the suggestions."""
+    def show(self, offers: tuple[Suggestion, ...]) -> None:
+        """Show the suggestions, whose text must be safe."""
         self._offers, self._chosen = offers[:MOST], 0
         self.display = bool(self._offers)
         self.refresh(layout=True)
@@ -218,17 +183,15 @@ class SearchInput(Input):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"search--{kind}" for kind in KINDS}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "leave", "to the runs", key_display="enter", id="search.leave"),
-        Binding("tab", "take", "complete", key_display="tab", id="search.take"),
+        Binding("tab", "take", "complete", id="search.take"),
         Binding("down", "choose(1)", "next suggestion", show=False, id="search.next"),
         Binding("up", "choose(-1)", "previous suggestion", show=False, id="search.previous"),
         Binding("escape", "clear", "clear", id="search.clear"),
     ]
 
-    @dataclass
     class Left(Message):
         """The focus goes back to the rows."""
 
-    @dataclass
     class Cleared(Message):
         """The query was cleared; the focus goes back to the rows."""
 
@@ -332,7 +295,7 @@ class FilterBar(Vertical):
         self._show_remark()
         self.set_class(bool(texts), "-remark")
 
-    def offer(self, offers: tuple[SearchSuggestion, ...]) -> None:
+    def offer(self, offers: tuple[Suggestion, ...]) -> None:
         """Show suggestions for the query."""
         # An empty list that stays empty must not cost a layout at every letter.
         if offers or self._offers.display:

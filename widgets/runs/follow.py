@@ -1,14 +1,11 @@
 """The followed runs: a line each, with how long it takes and how long its repository's runs usually take."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from rich.cells import cell_len
-from textual import events
 from textual.content import Content
-from textual.message import Message
 from textual.widget import Widget
 
 from app.engine.text import safe_text
@@ -17,6 +14,7 @@ from storage.records import RunRow
 from widgets.actions.batch import BatchView
 from widgets.kit.badges import STYLES, StyledText, Tone, run_badge
 from widgets.kit.cells import fit, shorten
+from widgets.kit.clickable import clickable
 
 if TYPE_CHECKING:
     from storage.records.following import PinnedRun, RunDurations
@@ -120,28 +118,12 @@ def _times(pinned: "PinnedRun", now: datetime, as_of: datetime, layout: LineLayo
 class FollowStrip(Widget):
     """The first of the followed runs and batches, and the number of the others; hidden while there are none."""
 
-    @dataclass
-    class Picked(Message):
-        """A followed run was clicked."""
-
-        run_id: str
-
-    @dataclass
-    class BatchPicked(Message):
-        """A batch was clicked."""
-
-        key: str
-
-    @dataclass
-    class ListRequested(Message):
-        """The number of further runs was clicked."""
-
     def __init__(self) -> None:
         super().__init__()
         self._items: tuple[PinnedRun | BatchView, ...] = ()
         self._line = Content()
         self._times: tuple[datetime, datetime] | None = None
-        self.display = False
+        self.display = self.auto_links = False
 
     def show(
         self, pins: "tuple[PinnedRun, ...]", batches: tuple[BatchView, ...], now: datetime, as_of: datetime
@@ -151,38 +133,24 @@ class FollowStrip(Widget):
         self._items = (*(batch for batch in batches if not batch.is_over), *pins, *ended)
         self.display = bool(self._items)
         self._times = (now, as_of)
-        self._draw()
-
-    def on_resize(self) -> None:
-        """Draw again for the new width."""
-        self._draw()
+        self.on_resize()
 
     def render(self) -> Content:
         """The line."""
         return self._line
 
-    def on_click(self, event: events.Click) -> None:
-        """Post the clicked run or batch, or a request for the list."""
-        if not self._items:
-            return
-        item = self._items[0]
-        if self._more and event.x >= self.size.width - MARGIN - len(self._more):
-            self.post_message(self.ListRequested())
-        else:
-            picked = self.BatchPicked(item.key) if isinstance(item, BatchView) else self.Picked(item.run_id)
-            self.post_message(picked)
-
-    @property
-    def _more(self) -> str:
-        return f" +{len(self._items) - 1} F" if len(self._items) > 1 else ""
-
-    def _draw(self) -> None:
+    def on_resize(self) -> None:
+        """Draw again; a click opens the run or the batch, or the list of all."""
         if self._times is None or not self._items:
             return
-        item, width = self._items[0], self.size.width - 2 * MARGIN - len(self._more)
-        line = item.line(width) if isinstance(item, BatchView) else follow_line(item, *self._times, width)
-        gap = " " * (width - line.cell_length)
-        line = Content.assemble(" " * MARGIN, line, gap, (self._more, STYLES["quiet"]))
+        more = f" +{len(self._items) - 1} F" if len(self._items) > 1 else ""
+        item, width = self._items[0], self.size.width - 2 * MARGIN - len(more)
+        if isinstance(item, BatchView):
+            line, opens = item.line(width), ("screen.batch", item.key)
+        else:
+            line, opens = follow_line(item, *self._times, width), ("app.open_run", item.run_id)
+        line = clickable(Content.assemble(" " * MARGIN, line, " " * (width - line.cell_length)), *opens)
+        line += clickable(Content.styled(more, STYLES["quiet"]), "app.followed")
         if not line.is_same(self._line):
             self._line = line
             self.refresh()

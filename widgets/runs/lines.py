@@ -15,9 +15,8 @@ from storage.records import RunSort
 from storage.records.query import RunGroup
 from widgets.frame.notice import Notice, notice_line
 from widgets.kit.badges import Tone
-from widgets.kit.cells import fit, shorten
-from widgets.kit.columns import AIR
-from widgets.runs.columns import PlacedRunColumn, RowFacts, RunColumn, RunLayout
+from widgets.kit.cells import AIR, fit, shorten
+from widgets.runs.columns import PlacedRunColumn, RowFacts, RunLayout
 
 TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
 COMPONENTS: Final = {
@@ -105,9 +104,8 @@ class TableRenderer(Struct, frozen=True):
             segments.append(Segment(fit(title, cells), self.sorted_style if is_sorted else self.header_style))
             x = placed.x + cells
         strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
-        note = unseen_note(unseen)
         more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
-        note += more
+        note = unseen_note(unseen) + more
         if not note:
             return strip
         tail = Segment(note, self.unseen_style if unseen else self.header_style)
@@ -125,8 +123,17 @@ class TableRenderer(Struct, frozen=True):
         x = 2
         for placed in layout.placed:
             segments.append(Segment(" " * (placed.x - x), background))
-            cells = _visible(placed, width, scroll_x)
-            segments.extend(self._cell(placed.column, cells, facts, words, background, at_cursor=state.at_cursor))
+            column, cells = placed.column, _visible(placed, width, scroll_x)
+            text, tone = column.cell(facts)
+            shown, done = fit(text, cells, column.cut), 0
+            style = background + self.tones[tone]
+            if state.at_cursor and column.title == "repository":
+                style += Style(bold=True)
+            for start, end in sorted(found_in(shown, words)) if column.title in SEARCHED else ():
+                if start >= done:
+                    segments += [Segment(shown[done:start], style), Segment(shown[start:end], style + self.found)]
+                    done = end
+            segments.append(Segment(shown[done:], style))
             x = placed.x + cells
         return _scrolled(segments, layout, width, scroll_x, background)
 
@@ -165,30 +172,6 @@ class TableRenderer(Struct, frozen=True):
 
     def _background(self, state: RowState) -> Style:
         return (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
-
-    def _cell(
-        self,
-        column: RunColumn,
-        cells: int,
-        facts: RowFacts,
-        words: tuple[str, ...],
-        background: Style,
-        *,
-        at_cursor: bool,
-    ) -> Iterator[Segment]:
-        text, tone = column.cell(facts)
-        shown = fit(text, cells, column.cut)
-        style = background + self.tones[tone]
-        if at_cursor and column.title == "repository":
-            style += Style(bold=True)
-        done = 0
-        for start, end in sorted(found_in(shown, words)) if column.title in SEARCHED else ():
-            if start < done:
-                continue
-            yield Segment(shown[done:start], style)
-            yield Segment(shown[start:end], style + self.found)
-            done = end
-        yield Segment(shown[done:], style)
 
 
 def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:

@@ -1,19 +1,17 @@
 """The lines above a run: its title, the parts of its screen, and the selected turn."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from rich.cells import cell_len
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import reactive
 
 from app.engine.text import safe_text
 from widgets.frame.bars import Tab
 from widgets.kit.badges import STYLES, run_badge
 from widgets.kit.cells import shorten
-from widgets.kit.clickable import ClickableLine, ClickablePart
+from widgets.kit.clickable import ClickableLine, clickable
 from widgets.runs.facts import RunView
 
 GAP: Final = 2
@@ -27,13 +25,10 @@ class RunTitle(ClickableLine):
     run_id: reactive[str] = reactive("")
     view: reactive[RunView | None] = reactive(None)
 
-    def __init__(self) -> None:
-        super().__init__(self.parts)
-
-    def parts(self) -> Iterator[ClickablePart]:
-        """The parts of the line; if there is little room, the id at the end is shortened first."""
+    def parts(self) -> Iterator[Content]:
+        """The line; if there is little room, the id at the end is shortened first."""
         if self.view is None:
-            yield Content(safe_text(self.run_id)), None
+            yield Content(safe_text(self.run_id))
             return
         run = self.view.detail.run
         badge = run_badge(run.status, is_final=self.view.detail.is_final)
@@ -44,8 +39,7 @@ class RunTitle(ClickableLine):
         where = shorten(where, max(8, width - len(badge.text + stuck) - len(run_id) - GAP), "middle")
         gap = " " * max(GAP, width - len(badge.text + stuck) - cell_len(where) - len(run_id))
         head = (badge.text, f"{badge.style} bold"), (stuck, STYLES["warn"])
-        parts = (*head, (where, "bold"), (gap, ""), (run_id, STYLES["quiet"]))
-        yield Content.assemble(*parts), None
+        yield Content.assemble(*head, (where, "bold"), (gap, ""), (run_id, STYLES["quiet"]))
 
 
 class RunBar(ClickableLine):
@@ -53,34 +47,22 @@ class RunBar(ClickableLine):
 
     DEFAULT_CSS = "RunBar { height: 1; background: $surface; }"
 
-    @dataclass
-    class Picked(Message):
-        """A part was clicked."""
-
-        name: str
-
-    @dataclass
-    class TurnPicked(Message):
-        """The next or previous turn was requested."""
-
-        step: int
-
     current: reactive[str] = reactive("")
     turn: reactive[int | None] = reactive(None)
     """None: the whole run."""
     turns: reactive[int] = reactive(0)
 
     def __init__(self, tabs: tuple[Tab, ...]) -> None:
-        super().__init__(self.parts)
+        super().__init__()
         self._tabs = tabs
 
-    def parts(self) -> Iterator[ClickablePart]:
+    def parts(self) -> Iterator[Content]:
         """The parts with their keys, and the turn."""
         turn = f"turn {self.turn} of {self.turns}" if self.turn else f"all {self.turns} turns"
         turn = turn if self.turns > 1 else ""
         width = self.size.width - 2
         needed = sum(len(tab.key) + len(tab.title) + 3 for tab in self._tabs) + len(turn) + 4
-        yield Content(" "), None
+        yield Content(" ")
         used = 0
         for tab in self._tabs:
             is_here = tab.name == self.current
@@ -88,9 +70,9 @@ class RunBar(ClickableLine):
             head = [(f"{tab.key} ", key)] if needed <= width else []
             content = Content.assemble(*head, (tab.title, style), "  ")
             used += content.cell_length
-            yield content, self.Picked(tab.name)
+            yield clickable(content, "screen.part", tab.name)
         if turn:
-            yield Content(" " * max(0, width - used - len(turn) - 4)), None
-            yield Content.styled("◂ ", "$accent bold"), self.TurnPicked(-1)
-            yield Content.styled(turn, STYLES["quiet"]), None
-            yield Content.styled(" ▸", "$accent bold"), self.TurnPicked(1)
+            yield Content(" " * max(0, width - used - len(turn) - 4))
+            yield clickable(Content.styled("◂ ", "$accent bold"), "screen.turn(-1)")
+            yield Content.styled(turn, STYLES["quiet"])
+            yield clickable(Content.styled(" ▸", "$accent bold"), "screen.turn(1)")

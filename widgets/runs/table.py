@@ -22,7 +22,6 @@ from textual.strip import Strip
 from app.engine.text import SafeText
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping, RunGroup
-from widgets.frame.notice import Notice
 from widgets.kit.cursor_view import HEADER, CursorView
 from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
 from widgets.runs.lines import COMPONENTS, RowState, TableRenderer, unseen_note
@@ -172,8 +171,6 @@ class RunTable(CursorView, can_focus=True):
     """The order that the titles show."""
     words: reactive[tuple[str, ...]] = reactive(())
     """The words of the search, case-folded, which are highlighted."""
-    notice: reactive[Notice | None] = reactive(None)
-    """Stands in place of the rows while there are none."""
 
     @dataclass
     class Chosen(Message):
@@ -200,11 +197,9 @@ class RunTable(CursorView, can_focus=True):
 
         column: str
 
-    @dataclass
     class Marked(Message):
         """The marks changed."""
 
-    @dataclass
     class WindowRequested(Message):
         """The table needs rows that it does not hold, as its `request` describes."""
 
@@ -212,7 +207,6 @@ class RunTable(CursorView, can_focus=True):
             """Only the latest request counts."""
             return isinstance(message, RunTable.WindowRequested)
 
-    @dataclass
     class Highlighted(Message):
         """The cursor moved to another run, group or gap."""
 
@@ -220,11 +214,9 @@ class RunTable(CursorView, can_focus=True):
             """Only the latest run counts."""
             return isinstance(message, RunTable.Highlighted)
 
-    @dataclass
     class Refilled(Message):
         """Columns got their first values, and room."""
 
-    @dataclass
     class Replaced(Message):
         """The rows of another query are on show."""
 
@@ -281,22 +273,22 @@ class RunTable(CursorView, can_focus=True):
     @property
     def gap(self) -> CoverageGap | None:
         """The gap of the line under the cursor, or None."""
-        return self._window.gap(self._cursor)
+        return self._window.gap(self.cursor)
 
     @property
     def group(self) -> RunGroup | None:
         """The group whose head is under the cursor, or None."""
-        return self._window.head(self._cursor)
+        return self._window.head(self.cursor)
 
     @property
     def group_at(self) -> RunGroup | None:
         """The group that the cursor is in, on its head or on one of its runs."""
-        return self._window.group_at(self._cursor)
+        return self._window.group_at(self.cursor)
 
     @property
     def is_at_tail(self) -> bool:
         """Whether the cursor is on the line that follows the last run."""
-        return None in self._missing and self._cursor == self._window.total
+        return None in self._missing and self.cursor == self._window.total
 
     @property
     def is_at_gap(self) -> bool:
@@ -307,7 +299,7 @@ class RunTable(CursorView, can_focus=True):
         """Show rows that were read; the cursor and the visible rows stay on their runs."""
         before, was_replacing, self._window = self._window, self.is_replacing, window
         here = Position(
-            self._cursor,
+            self.cursor,
             self.scroll_offset.y,
             self.page,
             self._unseen,
@@ -320,8 +312,8 @@ class RunTable(CursorView, can_focus=True):
         self._make_room()
         # Remembered, so that the same rows are not requested again.
         self._asked = (request.offset, request.limit)
-        self._cursor = there.cursor
-        is_known = window.row(self._cursor) is not None or self._cursor >= window.total or self.gap or self.group
+        self.cursor = there.cursor
+        is_known = window.row(self.cursor) is not None or self.cursor >= window.total or self.gap or self.group
         if is_known and not there.is_sought:
             self.cursor_moved()
         self.resize_to(self.total)
@@ -358,7 +350,7 @@ class RunTable(CursorView, can_focus=True):
         before, self._missing = self._missing, texts
         if (None in before) != (None in texts):
             self._count_rows()
-            super().put_cursor(self._cursor)
+            super().put_cursor(self.cursor)
         elif before != texts:
             for index in (*(number for number, _ in self._window.gaps), self._window.total):
                 self.repaint_row(index)
@@ -416,7 +408,7 @@ class RunTable(CursorView, can_focus=True):
     @property
     def is_row_awaited(self) -> bool:
         """Whether the cursor is on a run that is not loaded."""
-        return self._row is None and self._cursor < self._window.total and not (self.gap or self.group)
+        return self._row is None and self.cursor < self._window.total and not (self.gap or self.group)
 
     @property
     def rows_on_show(self) -> tuple[RunRow, ...]:
@@ -438,20 +430,19 @@ class RunTable(CursorView, can_focus=True):
             return WindowRequest(condition, sort, 0, 3 * self.page, cursor_id=self._cursor_id, grouping=grouping)
         index, row = 0, None
         if self.scroll_offset.y:
-            index = self._cursor if self._cursor in self.visible_rows and self._row else self.scroll_offset.y
+            index = self.cursor if self.cursor in self.visible_rows and self._row else self.scroll_offset.y
             row = self._window.row(index)
         anchor_id, index = (row.run_id, index) if row is not None else (None, 0)
-        key = (*self._around, anchor_id, index, self._cursor_id, self._cursor)
+        key = (*self._around, anchor_id, index, self._cursor_id, self.cursor)
         return WindowRequest(condition, sort, *key, is_fresh, grouping)
 
     @property
     def _around(self) -> tuple[int, int]:
-        """The first row of the three pages around the view, and their number of rows."""
         return max(0, self.scroll_offset.y - self.page), 3 * self.page
 
     def cursor_moved(self) -> None:
         """Announce the run under the cursor."""
-        row = self._row = self._window.row(self._cursor)
+        row = self._row = self._window.row(self.cursor)
         self._cursor_id = row.run_id if row else None
         if (named := row or self.group) != self._named and not self.is_row_awaited:
             self._named = named
@@ -580,7 +571,7 @@ class RunTable(CursorView, can_focus=True):
 
     def action_stretch(self, rows: int) -> None:
         """Mark the run under the cursor and the next one; going back unmarks."""
-        here, there = self._row, self._window.row(self._cursor + rows)
+        here, there = self._row, self._window.row(self.cursor + rows)
         # Stop where rows are missing: a range never skips a run.
         if here is not None and there is not None:
             self.marks.extend(here.run_id, there.run_id)
@@ -589,6 +580,7 @@ class RunTable(CursorView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the row, open it on a double click, or sort by the column; ctrl marks."""
+        event.prevent_default()
         if event.y < HEADER:
             column = self._columns.column_at(event.x, self.scroll_offset.x)
             if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
@@ -625,7 +617,7 @@ class RunTable(CursorView, can_focus=True):
     def on_resize(self) -> None:
         """Lay out the columns again."""
         self.resize_to(self.total)
-        super().put_cursor(self._cursor)
+        super().put_cursor(self.cursor)
         self._request_rows()
 
     def notify_style_update(self) -> None:
@@ -645,7 +637,7 @@ class RunTable(CursorView, can_focus=True):
         index = self.scroll_offset.y + y - HEADER
         layout = self._columns.layout
         gap = self._window.gap(index)
-        state = RowState(index == self._cursor, marked=False, focused=self.has_focus)
+        state = RowState(index == self.cursor, marked=False, focused=self.has_focus)
         if gap or (index == self._window.total and None in self._missing):
             return renderer.missing(self._missing.get(gap, NOT_COUNTED), view.width, state)
         if head := self._window.head(index):
@@ -656,10 +648,10 @@ class RunTable(CursorView, can_focus=True):
             return Strip.blank(view.width, renderer.base)
         row = self._window.row(index)
         if row is None:
-            return renderer.placeholder(layout, view.width, at_cursor=index == self._cursor)
+            return renderer.placeholder(layout, view.width, at_cursor=index == self.cursor)
         times = self._painted[index] = self._times(row)
         facts = RowFacts(row, times, row.run_id in self._stuck)
-        state = RowState(index == self._cursor, row.run_id in self.marks, self.has_focus)
+        state = RowState(index == self.cursor, row.run_id in self.marks, self.has_focus)
         return renderer.row(facts, self.words, layout, view.width, self.scroll_offset.x, state)
 
     def _times(self, row: RunRow) -> RowTimes:

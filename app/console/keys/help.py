@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input
 
-from app.console.base.screen import key_actions
+from app.console.base import key_actions
 from app.console.sheets import Sheet
 from widgets.kit.badges import STYLES
 from widgets.kit.line_text import LinePane
@@ -29,7 +29,7 @@ class KeyHelpScreen(Sheet[None]):
 
     LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "filter", key_display="/", id="help.filter"),
+        Binding("slash", "filter", "filter", id="help.filter"),
         Binding("escape", "leave", "close", id="help.leave"),
         Binding("q,question_mark,enter", "dismiss", "close"),
     ]

@@ -19,7 +19,7 @@ from app.console.keys.own_commands import own_bindings
 from app.console.session import Session
 from app.engine.text import closest
 from app.profiles import UserCommand
-from widgets.kit.unkeyed import NO_KEY
+from widgets.kit import NO_KEY
 
 _ROOTS: Final = ("app.", "widgets.")
 _SCREENS: Final = re.compile(r"app\.console\.|app\.\w+\.screen|widgets\.")
@@ -89,17 +89,25 @@ def unknown_actions(keys: Mapping[str, str]) -> tuple[str, ...]:
 def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> tuple[str, ...]:
     """The mistakes in `[keys]` and in the keys of `[[commands]]`, each as a sentence with the fix."""
     facts = catalog()
-    wanted = [*keys.items(), *((command.name, command.key) for command in commands if command.key)]
-    return (
-        *(
-            f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'
-            for name, written_keys in wanted
-            for key in written_keys.split(",")
-            if not _is_key(key)
-        ),
-        *_clashes(facts, keys),
-        *_hidden(facts, keys, commands),
-    )
+    found = []
+    for name, keys_of in (*keys.items(), *((each.name, each.key) for each in commands if each.key)):
+        for key in keys_of.split(","):
+            *modifiers, last = key.split("+") if key != "+" else [key]
+            is_known = last in _NAMED or (len(last) == 1 and last.isprintable())
+            if not (is_known and set(modifiers) <= _MODIFIERS):
+                found.append(f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".')
+    found += _clashes(facts, keys)
+    # A screen's action gets its key first, so a command with the same one never runs.
+    by_key: dict[str, str] = {}
+    for fact in facts:
+        for key in _keys_of(fact, keys):
+            by_key.setdefault(key, fact.id)
+    for command in commands:
+        for key in map(normal, command.key.split(",") if command.key else ()):
+            if key in by_key:
+                found.append(f'commands, {command.name}: "{command.key}" is the key of {by_key[key]}. Choose another.')
+            by_key.setdefault(key, command.name)
+    return tuple(found)
 
 
 def normal(key: str) -> str:
@@ -144,11 +152,6 @@ def _descendants(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:
         yield from _descendants(child)
 
 
-def _is_key(key: str) -> bool:
-    *modifiers, last = key.split("+") if key != "+" else [key]
-    return set(modifiers) <= _MODIFIERS and (last in _NAMED or (len(last) == 1 and last.isprintable()))
-
-
 def _keys_of(fact: KeyFact, keys: Mapping[str, str]) -> tuple[str, ...]:
     """An action's keys as Textual names them: the user's own, or the defaults."""
     return tuple(map(normal, keys[fact.id].split(",") if fact.id in keys else fact.keys))
@@ -173,16 +176,3 @@ def _clashes(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> Iterator[str]
                 if other != fact.id and other in keys and not is_usual and pair not in reported:
                     reported.add(pair)
                     yield f'keys.{other}: "{keys[other]}" is the key of {fact.id} there. Give that one another key.'
-
-
-def _hidden(facts: Sequence[KeyFact], keys: Mapping[str, str], commands: Sequence[UserCommand]) -> Iterator[str]:
-    """Commands whose key is an action's: a screen's action gets the key first, so the command never runs."""
-    by_key: dict[str, str] = {}
-    for fact in facts:
-        for key in _keys_of(fact, keys):
-            by_key.setdefault(key, fact.id)
-    for command in commands:
-        for key in map(normal, command.key.split(",") if command.key else ()):
-            if key in by_key:
-                yield f'commands, {command.name}: "{command.key}" is the key of {by_key[key]}. Choose another.'
-            by_key.setdefault(key, command.name)

@@ -15,7 +15,7 @@ from textual.app import App, SuspendNotSupported
 from textual.binding import Binding
 from textual.content import Content
 
-from app.console.base.screen import BaseScreen
+from app.console.base import BaseScreen
 from app.console.session import Session
 from app.console.sheets import ConfirmSheet
 from app.console.terminal.terminal import Terminal
@@ -75,7 +75,23 @@ def filled_in(argv: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:
     Raises:
         CommandUnusableError: A value is missing, cannot be printed, or would be read as an option or as another folder.
     """
-    return tuple(_argument(template, known) for template in argv)
+
+    def fill(placeholder: re.Match[str]) -> str:
+        name = placeholder[1]
+        if name not in known:
+            raise CommandUnusableError("It needs a run: select one first.")
+        value = known[name]
+        at_start = placeholder.start() == 0
+        # Return the value unless it is unsafe: the service or an agent chose it.
+        if not value.isprintable():
+            raise CommandUnusableError(f"The {name} holds characters that cannot be printed.")
+        if at_start and value.startswith("-"):
+            raise CommandUnusableError(f"The {name} begins with a dash: the program would take it for an option.")
+        if {".", ".."}.intersection(value.split("/")) or (at_start and value.startswith("/")):
+            raise CommandUnusableError(f"The {name} would lead to another folder.")
+        return value
+
+    return tuple(_PLACEHOLDER.sub(fill, template) for template in argv)
 
 
 async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> CommandResult:
@@ -123,25 +139,6 @@ def run_in_terminal(argv: Sequence[str]) -> int:
         raise _did_not_start(argv, error) from error
 
 
-def _argument(template: str, known: Mapping[str, str]) -> str:
-    def fill(placeholder: re.Match[str]) -> str:
-        name = placeholder[1]
-        if name not in known:
-            raise CommandUnusableError("It needs a run: select one first.")
-        value = known[name]
-        at_start = placeholder.start() == 0
-        # Return the value unless it is unsafe: the service or an agent chose it.
-        if not value.isprintable():
-            raise CommandUnusableError(f"The {name} holds characters that cannot be printed.")
-        if at_start and value.startswith("-"):
-            raise CommandUnusableError(f"The {name} begins with a dash: the program would take it for an option.")
-        if {".", ".."}.intersection(value.split("/")) or (at_start and value.startswith("/")):
-            raise CommandUnusableError(f"The {name} would lead to another folder.")
-        return value
-
-    return _PLACEHOLDER.sub(fill, template)
-
-
 def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableError:
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return CommandUnusableError(f"{argv[0]} did not start: {why}. Correct argv in [[commands]].")
@@ -160,13 +157,27 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
             if not await app.push_screen_wait(sheet):
                 return
         if command.terminal:
-            _report(session, name, _with_terminal(app, terminal, argv), "")
+            terminal.give_title_back()
+            try:
+                with app.suspend():
+                    # While a pager has the terminal, ctrl+c is the pager's.
+                    result = CommandResult(run_in_terminal(argv), safe_text(""))
+            except SuspendNotSupported as error:
+                by_hand = f"There is no terminal for it. Run it by hand: {shlex.join(argv)}"
+                raise CommandUnusableError(by_hand) from error
         else:
             session.notify(f"{name}: running…")
             result = await run_beside(argv)
-            _report(session, name, result.code, result.last_line)
     except CommandUnusableError as error:
         session.notify(f"{name}: {error}", severity="error")
+        return
+    output = f": {result.last_line}" if result.last_line else ""
+    if result.code == 0:
+        session.notify(f"✓ {name}{output}")
+    elif result.code is None:
+        session.notify(f"✗ {name} timed out; terminal = true removes the limit", severity="error")
+    else:
+        session.notify(f"✗ {name} ended with {result.code}{output}", severity="error")
 
 
 async def _run_in_focus(app: App[Any]) -> Run | None:
@@ -176,23 +187,3 @@ async def _run_in_focus(app: App[Any]) -> Run | None:
         raise CommandUnusableError(f"{len(ids):,} runs are marked: it is run on one. esc unmarks them.")
     detail = None if isinstance(engine, str) or not ids else await engine.cache.detail(ids[0])
     return detail.run if detail is not None else None
-
-
-def _with_terminal(app: App[Any], terminal: Terminal, argv: tuple[str, ...]) -> int:
-    terminal.give_title_back()
-    try:
-        with app.suspend():
-            # While a pager has the terminal, ctrl+c is the pager's.
-            return run_in_terminal(argv)
-    except SuspendNotSupported as error:
-        raise CommandUnusableError(f"There is no terminal for it. Run it by hand: {shlex.join(argv)}") from error
-
-
-def _report(session: Session, name: str, code: int | None, last_line: str) -> None:
-    output = f": {last_line}" if last_line else ""
-    if code == 0:
-        session.notify(f"✓ {name}{output}")
-    elif code is None:
-        session.notify(f"✗ {name} timed out; terminal = true removes the limit", severity="error")
-    else:
-        session.notify(f"✗ {name} ended with {code}{output}", severity="error")

@@ -14,16 +14,15 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.message import Message
 
-from app.console.base.screen import ALL, TABS, BaseScreen, key_actions
-from app.console.fuzzy import fuzzy
+from app.console.base import ALL, TABS, BaseScreen, key_actions, screen_type
 from app.console.keys.keymap import bindings_of, written
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
-from app.console.screens import screen_type
 from app.console.session.user_preferences import UserPreferences, keep, read
-from app.console.sheets import OVER_CSS
+from app.console.sheets import OVER_CSS, fuzzy
 from app.console.themes import THEMES
 from app.engine.text import safe_text
-from app.runs.screen_views import PreferencesFile, listed, views_of
+from app.runs.query import listed
+from app.runs.screen_views import PreferencesFile, views_of
 from storage.records import RunFilter, RunSort
 from widgets.kit.badges import STYLES
 

@@ -1,11 +1,11 @@
 """Preferences of the user for all profiles: theme, split and recent choices of the palette."""
 
 import asyncio
-import json
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
+from contextlib import suppress
+from typing import Final
 
+import msgspec.json
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -29,6 +29,7 @@ class UserPreferences(Struct, frozen=True):
     """Choices in the palette, newest first."""
     split: str = ""
     """The size of the pane next to the runs. Empty: the default."""
+    version: int = VERSION
 
     def theme_over(self, configured: str) -> str:
         """The theme to begin with."""
@@ -40,48 +41,28 @@ class UserPreferences(Struct, frozen=True):
 
     def with_recent(self, name: str) -> "UserPreferences":
         """Remember a choice."""
-        return replace(self, recent=(name, *(other for other in self.recent if other != name))[:MOST_RECENT])
+        others = (other for other in self.recent if other != name)
+        return replace(self, recent=(str(name), *others)[:MOST_RECENT])  # Plain: safe text is not JSON.
 
 
 def read(settings: Settings) -> UserPreferences:
-    """Read the preferences; defaults if the file is missing or damaged."""
-    return _read(data_root(settings) / FILE)
+    """Read the preferences; defaults if the file is missing, damaged, or of another version."""
+    try:
+        found = msgspec.json.decode((data_root(settings) / FILE).read_bytes(), type=UserPreferences)
+    except (OSError, ValueError):
+        return UserPreferences()
+    return found if found.version == VERSION else UserPreferences()
 
 
 async def keep(settings: Settings, change: Callable[[UserPreferences], UserPreferences]) -> None:
     """Update the file; if it cannot be written, the choice lasts until the console closes."""
-    await asyncio.to_thread(_change, data_root(settings) / FILE, change)
 
-
-def _change(path: Path, change: Callable[[UserPreferences], UserPreferences]) -> None:
-    try:
-        with alone(path.parent):
-            before = _read(path)
+    def write() -> None:
+        path = data_root(settings) / FILE
+        with suppress(OSError), alone(path.parent):
+            before = read(settings)
             if (after := change(before)) != before:
-                document = {
-                    "version": VERSION,
-                    "theme": after.theme,
-                    "configured": after.configured,
-                    "recent": after.recent,
-                    "split": after.split,
-                }
                 with replacing(path) as file:
-                    json.dump(document, file, indent=1)
-    except OSError:
-        return  # The choice lasts until the console closes.
+                    file.write(msgspec.json.format(msgspec.json.encode(after), indent=1).decode())
 
-
-def _read(path: Path) -> UserPreferences:
-    try:
-        document: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if document["version"] != VERSION:
-            return UserPreferences()
-        recent = tuple(str(name) for name in document["recent"])
-        return UserPreferences(
-            str(document["theme"]),
-            str(document["configured"]),
-            recent,
-            str(document.get("split", "")),
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return UserPreferences()
+    await asyncio.to_thread(write)

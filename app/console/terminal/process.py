@@ -96,7 +96,13 @@ def _watch(terminal: int, ended: int) -> None:
     if any(descriptor == ended for descriptor, _ in poll.poll()):
         os.close(ended)
         return
-    _let_go(terminal)
+    # The streams that use the terminal are redirected to the null device, so that no later write fails.
+    null, device = os.open(os.devnull, os.O_RDWR), os.fstat(terminal).st_rdev
+    for descriptor in (0, 1, 2):
+        with suppress(OSError):
+            if os.fstat(descriptor).st_rdev == device:
+                os.dup2(null, descriptor)
+    os.close(null)
     os.kill(os.getpid(), signal.SIGHUP)
     poll.unregister(terminal)
     if poll.poll(PATIENCE_MS):
@@ -104,14 +110,3 @@ def _watch(terminal: int, ended: int) -> None:
         threading.main_thread().join()
         time.sleep(PATIENCE_MS / 1000)
     os._exit(SIGNAL_STATUS + signal.SIGHUP)
-
-
-def _let_go(terminal: int) -> None:
-    """Redirect the streams that use the terminal to the null device, so that no later write fails."""
-    null = os.open(os.devnull, os.O_RDWR)
-    device = os.fstat(terminal).st_rdev
-    for descriptor in (0, 1, 2):
-        with suppress(OSError):
-            if os.fstat(descriptor).st_rdev == device:
-                os.dup2(null, descriptor)
-    os.close(null)

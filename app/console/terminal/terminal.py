@@ -135,9 +135,17 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> C
 
     def keep_now() -> None:
         nonlocal due_s
-        if profile() == first and _shows_runs(app) and (strips := app.screen._compositor.render_strips()):  # noqa: SLF001 — the only way
+        on_runs = app.is_running and app.current_mode == "runs" and len(app.screen_stack) == 1
+        # At the very start there is no table yet, and an empty one is not worth keeping.
+        if profile() != first or not (on_runs and any(table.count for table in app.screen.query(RunTable))):
+            return
+        if strips := app.screen._compositor.render_strips():  # noqa: SLF001 — the only way
             due_s = monotonic() + EVERY_S
-            keep(app.size, *_dimmed(app, strips, f" runwarden  {safe_text(first, limit=28)}   ◌ "))
+            style = next((segment.style for segment in strips[0] if segment.style is not None), Style.null())
+            title = Segment(f" runwarden  {safe_text(first, limit=28)}   ◌ ", style + _DIM)
+            # No closing code: the time is appended in the same colours.
+            head = Strip([title]).render(app.console).removesuffix("\x1b[0m")
+            keep(app.size, head, ["", *(strip.apply_style(_DIM).render(app.console) for strip in strips[1:])])
 
     def look() -> None:
         if monotonic() > due_s:
@@ -145,16 +153,3 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> C
 
     app.set_interval(LOOK_S, look)
     return keep_now
-
-
-def _shows_runs(app: App[Any]) -> bool:
-    # At the very start there is no table yet, and an empty one is not worth keeping.
-    on_runs = app.is_running and app.current_mode == "runs" and len(app.screen_stack) == 1
-    return on_runs and any(table.count for table in app.screen.query(RunTable))
-
-
-def _dimmed(app: App[Any], strips: Sequence[Strip], title: str) -> tuple[str, list[str]]:
-    style = next((segment.style for segment in strips[0] if segment.style is not None), Style.null())
-    # No closing code: the time is appended in the same colours.
-    first = Strip([Segment(title, style + _DIM)]).render(app.console).removesuffix("\x1b[0m")
-    return first, ["", *(strip.apply_style(_DIM).render(app.console) for strip in strips[1:])]

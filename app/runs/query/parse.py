@@ -1,22 +1,43 @@
 """Parses a line into a filter: valid parts count, mistakes are reported with their position and a fix."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app.engine.text import closest
 from app.engine.times import INSTANT, parse_period
-from app.runs.query.terms import KEYS, STATES, UNKNOWN, KeyName, QueryToken, Term, closest_key, key_name, key_of, terms
+from app.runs.query.terms import (
+    KEYS,
+    STATES,
+    UNKNOWN,
+    KeyName,
+    QueryToken,
+    Term,
+    closest_key,
+    key_name,
+    key_of,
+    quoted,
+    terms,
+)
 from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter, RunSort
 from storage.records.query import FINDINGS
 
 LONGEST: Final = 4_000
 """Characters of a line."""
 SpanKind = Literal["sign", "key", "value", "word", "problem"]
+_FIELDS: Final[dict[KeyName, str]] = {
+    "status": "statuses",
+    "repo": "repositories",
+    "branch": "branches",
+    "agent": "agents",
+    "finding": "findings",
+}
+LISTS: Final = {f"{no}{name}": (key, bool(no)) for key, name in _FIELDS.items() for no in ("", "not_")}
+"""The fields of a filter that are lists: each one's key, and whether its values are excluded."""
 
 
 class TextSpan(NamedTuple):
@@ -65,15 +86,33 @@ def read_value(token: QueryToken, wanted: KeyName) -> str:
         return text
     if wanted == "agent" and text == UNKNOWN:
         return ""
-    return _repository(token.text) if wanted == "repo" else token.text
-
-
-def _repository(text: str) -> str:
-    """A label or a pattern: `acme/` means `acme/*`, `api` means `*/api`; GitHub's prefix is dropped."""
-    label = text.removeprefix("github:")
+    if wanted != "repo":
+        return token.text
+    # A label or a pattern: `acme/` means `acme/*`, `api` means `*/api`.
+    label = token.text.removeprefix("github:")
     if label.endswith(("/", ":")):
         return f"{label}*"
     return label if "/" in label or "*" in label or ":" in label else f"*/{label}"
+
+
+def value_text(value: str, key: KeyName) -> str:
+    """A value as written after its key, quoted only where needed."""
+    if key == "agent" and not value:
+        return UNKNOWN
+    read = list(terms(f"{key}:{value}"))
+    if value and len(read) == 1 and len(read[0].tokens) == 1:
+        (token,) = read[0].tokens
+        is_pattern = key == "status" and "*" in value
+        if not token.is_quoted and token.text == value == read_value(token, key) and not is_pattern:
+            return value
+    return quoted(value)
+
+
+def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
+    """The terms that ask for some values and exclude others."""
+    for sign, values in (("", tuple(asked)), ("-", tuple(excluded))):
+        if values:
+            yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
 
 
 def given(term: Term) -> tuple[QueryToken, ...]:
@@ -162,7 +201,15 @@ class _Parser:
             cure = f'{instead} To search for it as it is, put it in quotes: "{term.key}:…".'
             self._refuse(term, QueryProblem(at, term.key_end, f"There is no {term.key}:.", cure))
         elif wanted is None:
-            self._word(term)
+            (token,) = term.tokens
+            cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
+            if term.is_negated:
+                self._refuse(term, QueryProblem(term.start, term.end, "A search word cannot be excluded.", cure))
+            elif not token.is_closed:
+                self._refuse(term, unclosed(token))
+            else:
+                self.words += token.text.split()
+                self.spans += spans(term)
         elif problem := broken(term, wanted) or self._condition(term, wanted):
             self._refuse(term, problem)
         else:
@@ -175,7 +222,7 @@ class _Parser:
     def finish(self) -> RunFilter:
         """The filter."""
         since, until = self.since, self.until
-        statuses = self._list("status", negated=False)
+        statuses = self.lists.get(("status", False))
         active = "active" in self.states
         ended = self.states.get("ended")
         if ended is not None and active:
@@ -186,17 +233,9 @@ class _Parser:
             ended = None
         if since is not None and until is not None and since > until and self.bound is not None:
             self.blame(self.bound.start, self.bound.end, "This is before the earliest time asked for.", "Widen one.")
+        lists: dict[str, Any] = {name: tuple(self.lists.get(key, ())) for name, key in LISTS.items()}
         return RunFilter(
-            statuses=statuses,
-            not_statuses=self._list("status", negated=True),
-            repositories=self._list("repo", negated=False),
-            not_repositories=self._list("repo", negated=True),
-            branches=self._list("branch", negated=False),
-            not_branches=self._list("branch", negated=True),
-            agents=self._list("agent", negated=False),
-            not_agents=self._list("agent", negated=True),
-            findings=self._list("finding", negated=False),
-            not_findings=self._list("finding", negated=True),
+            **lists,
             since=since,
             until=until,
             search=" ".join(self.words),
@@ -206,36 +245,28 @@ class _Parser:
             followed="followed" in self.flags,
         )
 
-    def _list(self, wanted: KeyName, *, negated: bool) -> tuple[str, ...]:
-        return tuple(self.lists.get((wanted, negated), ()))
-
-    def _word(self, term: Term) -> None:
-        (token,) = term.tokens
-        if term.is_negated:
-            cure = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
-            self._refuse(term, QueryProblem(term.start, term.end, "A search word cannot be excluded.", cure))
-            return
-        if not token.is_closed:
-            self._refuse(term, unclosed(token))
-            return
-        self.words += token.text.split()
-        self.spans += spans(term)
-
     def _condition(self, term: Term, wanted: KeyName) -> QueryProblem | None:
         match wanted:
             case "since" | "until":
                 return self._limit(term, wanted)
             case "is":
                 return self._is(term)
-            case _:
-                values = self.lists.setdefault((wanted, term.is_negated), {})
-                values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
-                return None
+        values = self.lists.setdefault((wanted, term.is_negated), {})
+        values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
+        return None
 
     def _limit(self, term: Term, wanted: KeyName) -> QueryProblem | None:
         token = term.tokens[0]
         try:
-            limit = _edge(token, self.now, wanted, negated=term.is_negated)
+            first, last = parse_period(token.text, self.now)
+            try:
+                # A negated limit lies just before or just after the time.
+                if wanted == "since":
+                    limit = first - INSTANT if term.is_negated else first
+                else:
+                    limit = last + INSTANT if term.is_negated else last
+            except OverflowError as error:
+                raise ValueError(f"{token.text!r} is outside the calendar.") from error
         except ValueError as error:
             what, colon, cure = str(error).rpartition(": ")
             cure = cure[:1].upper() + cure[1:] if colon else "Write 2h, 7d or 2026-05-01."
@@ -270,17 +301,6 @@ class _Parser:
         self.spans += spans(term, is_problem=True)
 
 
-def _edge(token: QueryToken, now: datetime, wanted: KeyName, *, negated: bool) -> datetime:
-    """The limit that a time sets; a negated limit lies just before or just after it."""
-    first, last = parse_period(token.text, now)
-    try:
-        if wanted == "since":
-            return first - INSTANT if negated else first
-        return last + INSTANT if negated else last
-    except OverflowError as error:
-        raise ValueError(f"{token.text!r} is outside the calendar.") from error
-
-
 def read_order(text: str) -> RunSort:
     """An order of runs: `started` is oldest first, `-started` newest first.
 
@@ -294,24 +314,16 @@ def read_order(text: str) -> RunSort:
     return RunSort(name, descending=text.strip().startswith("-"))
 
 
+def written_order(sort: RunSort) -> str:
+    """The text that `read_order` reads as this order."""
+    return f"{'-' if sort.descending else ''}{sort.column}"
+
+
 def both(one: RunFilter, other: RunFilter) -> RunFilter:
     """Combine two filters as if they were in one line: lists join, limits tighten, words add up."""
-
-    def joined(name: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*getattr(one, name), *getattr(other, name))))
-
     return replace(
         one,
-        statuses=joined("statuses"),
-        not_statuses=joined("not_statuses"),
-        repositories=joined("repositories"),
-        not_repositories=joined("not_repositories"),
-        branches=joined("branches"),
-        not_branches=joined("not_branches"),
-        agents=joined("agents"),
-        not_agents=joined("not_agents"),
-        findings=joined("findings"),
-        not_findings=joined("not_findings"),
+        **{name: tuple(dict.fromkeys((*getattr(one, name), *getattr(other, name)))) for name in LISTS},
         since=max((limit for limit in (one.since, other.since) if limit), default=None),
         until=min((limit for limit in (one.until, other.until) if limit), default=None),
         search=" ".join(part for part in (one.search, other.search) if part),

@@ -5,10 +5,10 @@ from typing import Final
 
 from msgspec import Struct
 
+from app.runs.query.parse import value_text
 from app.runs.query.terms import KEYS, STATES, KeyName, Term, key_name, terms
-from app.runs.query.write import value_text
 from storage.records import KNOWN_STATUSES
-from storage.records.query import FINDINGS
+from storage.records.query import FINDINGS, Suggestion
 
 MOST: Final = 12
 """Maximum number of suggestions."""
@@ -28,33 +28,23 @@ class Vocabulary(Struct, frozen=True):
     """In addition to those that the spec names."""
 
 
-class Suggestion(Struct, frozen=True):
-    """A text that completes the token under the cursor."""
-
-    start: int
-    """Index of the first character it replaces."""
-    end: int
-    """Index behind the last one."""
-    insert: str
-    about: str = ""
-    """A description, or empty."""
-
-    def applied(self, line: str) -> tuple[str, int]:
-        """The line with the suggestion applied, and the new cursor."""
-        return line[: self.start] + self.insert + line[self.end :], self.start + len(self.insert)
-
-
 def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, ...]:
     """Complete the token that the cursor touches, from 0 to the line's length."""
     current = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
     if current is None:
-        options = _keys("", cursor, cursor)
+        options = list(_keys("", cursor, cursor))
     elif current.key is None:
-        options = _of_word(current, line[current.key_end : cursor], known)
+        (token,) = current.tokens
+        typed = line[current.key_end : cursor]
+        options = [] if token.is_quoted else list(_keys(typed, token.start, token.end))
+        if len(typed) >= _SHORTEST_NAME and not token.is_quoted:
+            for label in _matching(typed, known.repositories):
+                text = f"repo:{value_text(label, 'repo')}"
+                options.append(Suggestion(token.start, token.end, text, "The repository."))
     elif cursor < current.key_end:
-        options = _keys(current.key, current.key_end - len(current.key) - 1, current.key_end)
+        options = list(_keys(current.key, current.key_end - len(current.key) - 1, current.key_end))
     else:
-        options = _values(current, cursor, known)
+        options = list(_values(current, cursor, known))
     return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MOST]
 
 
@@ -62,16 +52,6 @@ def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:
     for key in KEYS:
         if key.name.startswith(start_of_name.casefold()):
             yield Suggestion(start, end, f"{key.name}:", key.about)
-
-
-def _of_word(term: Term, typed: str, known: Vocabulary) -> Iterator[Suggestion]:
-    (token,) = term.tokens
-    if token.is_quoted:
-        return
-    yield from _keys(typed, token.start, token.end)
-    if len(typed) >= _SHORTEST_NAME:
-        for label in _matching(typed, known.repositories):
-            yield Suggestion(token.start, token.end, f"repo:{value_text(label, 'repo')}", "The repository.")
 
 
 def _values(term: Term, cursor: int, known: Vocabulary) -> Iterator[Suggestion]:

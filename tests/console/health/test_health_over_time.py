@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from storage.records import HealthReport, HealthSample
 from tests.console.conftest import WIDE, Scene, Staged
-from widgets.health.cards import strip
+from widgets.health import strip
 
 Lived = Callable[..., Awaitable[None]]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.insights.screen import SPANS
-from widgets.insights.charts import ceiling, share, stacked
+from widgets.insights import ceiling, share, stacked
 
 DAY, WEEK, MONTH = SPANS
 

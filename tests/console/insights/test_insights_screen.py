@@ -13,7 +13,7 @@ from textual.widgets import Input
 from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
 from tests.lab import Lab
-from widgets.insights.charts import OutcomesChart
+from widgets.insights import OutcomesChart
 from widgets.kit.lead_list import LeadList
 
 STATUSES = ("completed",) * 8 + ("failed",)

@@ -3,7 +3,7 @@
 import pytest
 from textual.command import DiscoveryHit
 
-from app.console.base.screen import key_actions
+from app.console.base import key_actions
 from app.console.keys.help import KeyHelpScreen
 from app.console.keys.keymap import catalog, problems
 from app.console.keys.palette import MOVES, NOT_LISTED, ConsoleCommands

@@ -1,6 +1,6 @@
 """The line of keys offers what does something."""
 
-from app.console.base.screen import key_hints
+from app.console.base import key_hints
 from tests.console.conftest import Staged
 from tests.lab import Lab
 

@@ -8,7 +8,7 @@ from textual.content import Content
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_writes import ContinueRunForm
 from app.api.requests import CancelRun
-from app.console.base.screen import ALL
+from app.console.base import ALL
 from app.profiles import Settings
 from app.profiles.screen_all_profiles import AllProfilesScreen
 from app.runs.screen_run import RunScreen

@@ -27,7 +27,7 @@ from tests.lab import Lab
 from tests.waiting import until
 from widgets.frame.header_bar import HeaderBar
 from widgets.kit.badges import HUES
-from widgets.profiles.table import ProfileList
+from widgets.profiles import ProfileList
 from widgets.runs.table import RunTable
 
 

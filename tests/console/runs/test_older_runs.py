@@ -15,8 +15,8 @@ from tests.console.quiet import strips
 from tests.console.runs.conftest import HELD, cursor_line
 from tests.lab import Lab
 from tests.waiting import until
+from widgets.kit import NO_KEY
 from widgets.kit.cursor_view import HEADER
-from widgets.kit.unkeyed import NO_KEY
 
 TAIL = "runs before 19:36:42 are not fetched · enter fetch them"
 
@@ -186,7 +186,7 @@ async def test_what_fills_in_the_background_is_read_once_a_second(
     begun: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many pages come; a run that changed is read at once."""
-    monkeypatch.setattr("app.console.base.screen.TICK_S", 3_600.0)
+    monkeypatch.setattr("app.console.base.TICK_S", 3_600.0)
     async with begun() as scene:
         await scene.ring(moved(scene, RUNNING))
         read: list[int] = []

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual.geometry import Size
 
 from storage.records import FINAL_STATUSES, Repository, Run, RunDetail, StatusTransition, WorkTime
-from widgets.kit.columns import lay_out
+from widgets.kit.cells import lay_out
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, GUTTER, SPARED, ColumnArrangement, ColumnChoice
 from widgets.runs.facts import RunView, timeline
 from widgets.runs.pane import SIZES, placement

@@ -10,7 +10,7 @@ from app.console.sheets import ChoiceSheet, MarkPicker
 from app.profiles import ViewSettings
 from app.runs.query import parse
 from app.runs.screen import RunsScreen
-from app.runs.screen_pickers import DatesPicker, ValuePicker, ViewPicker, ViewSaver, limits_of
+from app.runs.screen_pickers import DatesPicker, ValuePicker, ViewSaver, limits_of
 from app.runs.screen_views import ALL, TableQuery
 from storage.records import RunSort
 from tests.console.conftest import Scene, Staged
@@ -163,7 +163,7 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
         runs(scene).set_line("repo:acme/*")
         query = await answered(scene, "pick_order", ChoiceSheet, RunSort("branch"))
         assert (query.line, query.sort) == ("repo:acme/*", RunSort("branch"))
-        assert (await answered(scene, "views", ViewPicker, (ALL, False))).view.name == "All"
+        assert (await answered(scene, "views", ChoiceSheet, (ALL, False))).view.name == "All"
 
 
 async def test_views_are_counted_from_indexes(staged: Staged) -> None:

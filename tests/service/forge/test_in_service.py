@@ -11,7 +11,7 @@ import pytest
 from tests.lab import Drop, Received
 from tests.service.conftest import BARE, NEEDS_SANDBOX, UNBOXED, Api, Make
 from tests.service.conftest import FORGE_TOKEN as TOKEN
-from tests.service.forge.forges import GitHubServer
+from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer
 from tests.service.git_hosts import GitHttpHost
 from tests.service.payloads import SECRET, github_issue, signed
 from tests.service_process import git, make_repository
@@ -40,23 +40,24 @@ if "workflow" in task["instructions"]:
 
 
 @pytest.fixture
-def forge() -> Iterator[GitHubServer]:
-    """A GitHub that takes the token and knows every commit."""
-    with closing(GitHubServer()) as server:
+def forge(request: pytest.FixtureRequest) -> Iterator[Forge]:
+    """A GitHub, or what a test names, that takes the token and knows every commit."""
+    with closing(getattr(request, "param", GitHubServer)()) as server:
         server.accounts = {TOKEN: "runwarden-bot"}
         server.diff = {"seen.txt": {1}}
         yield server
 
 
 @pytest.fixture
-def entry(forge: GitHubServer, tmp_path: Path) -> Iterator[dict[str, Any]]:
+def entry(forge: Forge, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """An organization and its agent, as `tenant` takes them; its repository is served over HTTP, by token only."""
     made = make_repository(tmp_path / "git" / "acme" / "api", {"README.md": "# api\n"})
     with closing(GitHttpHost(tmp_path / "git", TOKEN)) as host:
         script = tmp_path / "snoop.py"
         script.write_text(SNOOP, "utf-8")
         agent = {"name": "scribe", "argv": ["{python}", str(script)]}
-        connected = {"platform": "github", "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
+        platform = "github" if isinstance(forge, GitHubServer) else "gitea"
+        connected = {"platform": platform, "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
         address = f"{host.url}/{made.relative_to(tmp_path / 'git')}"
 
         def refresh(_: Received) -> None:
@@ -67,7 +68,7 @@ def entry(forge: GitHubServer, tmp_path: Path) -> Iterator[dict[str, Any]]:
         yield {
             "agents": [agent | {"on_completion": {"pull_request": "ready", "review": True, "status": True}}],
             "hosts": [connected],
-            "repositories": [{"name": "api", "platform": "github", "path": "acme/api", "url": address}],
+            "repositories": [{"name": "api", "platform": platform, "path": "acme/api", "url": address}],
         }
 
 
@@ -140,8 +141,9 @@ def test_a_labelled_issue_becomes_a_pull_request_that_closes_it_and_one_comment_
     assert made.title == "scribe: Fix it. (issue #7)"
 
 
+@pytest.mark.parametrize("forge", [GitHubServer, ForgejoServer], indirect=True)
 def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
-    start: Make, tenant: Make, entry: dict[str, Any], forge: GitHubServer
+    start: Make, tenant: Make, entry: dict[str, Any], forge: Forge
 ) -> None:
     """Kill -9 before the answer to the request was heard: the next start finds it by its head."""
     settings = f"{UNBOXED}[forge]\nretry_s = 0.1\n"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.console.leads import of_platform, runs_lead
 from app.health.facts import Uptime
 from app.health.screen import HealthView, SampleReader, figures, read_health
 from app.runs.query import parse
+from app.runs.screen_views import of_platform, runs_lead
 from storage.cache.cache import Cache
 from storage.records import HealthReport, HealthSample, Repository, Run
 from storage.records.insights import FailedRuns

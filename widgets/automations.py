@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal
 
@@ -12,6 +11,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static, TextArea
 
@@ -21,9 +21,8 @@ from storage.records.decision import Decision, Outcome
 from widgets.forms.inputs import ParagraphInput
 from widgets.forms.pages import coloured
 from widgets.kit.badges import STYLES, Badge
-from widgets.kit.cells import fit
-from widgets.kit.clickable import ClickableLine, ClickablePart
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column, fit
+from widgets.kit.clickable import ClickableLine, clickable
 from widgets.kit.cursor_view import HEADER
 from widgets.kit.line_table import LineTable, TableLine, TonedText
 from widgets.kit.table_and_facts import FactPane
@@ -193,7 +192,6 @@ class RuleEditor(Widget):
     }
     """
 
-    @dataclass
     class Changed(Message):
         """The text changed."""
 
@@ -311,28 +309,17 @@ class Status(Struct, frozen=True):
 class StatusLine(ClickableLine):
     """Whether a bot is at work, and how many requests wait for approval."""
 
-    @dataclass
-    class ApprovalsClicked(Message):
-        """The number of pending requests was clicked."""
+    status: reactive[Status | None] = reactive(None)
+    """None: there is nothing for a bot to do."""
 
-    def __init__(self) -> None:
-        super().__init__(self.parts, id="automations-status")
-        self._status: Status | None = None
-
-    def show(self, status: Status | None) -> None:
-        """Show the status; None: there is nothing for a bot to do."""
-        if status != self._status:
-            self._status = status
-            self.refresh()
-
-    def parts(self) -> Iterator[ClickablePart]:
+    def parts(self) -> Iterator[Content]:
         """The parts from left to right, the pending requests first."""
-        if (status := self._status) is None:
+        if (status := self.status) is None:
             return
-        yield Content(" "), None
+        yield Content(" ")
         if status.waiting:
             word = "waits" if status.waiting == 1 else "wait"
             waits = (f"! {status.waiting:,} {word} for approval  ", f"{STYLES['warn']} bold"), ("V", "$accent bold")
-            yield Content.assemble(*waits), self.ApprovalsClicked()
-            yield Content("   "), None
-        yield Content.assemble((status.bot.text, status.bot.style), (f" {status.hint}", STYLES["quiet"])), None
+            yield clickable(Content.assemble(*waits), "screen.approvals")
+            yield Content("   ")
+        yield Content.assemble((status.bot.text, status.bot.style), (f" {status.hint}", STYLES["quiet"]))

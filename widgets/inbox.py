@@ -11,7 +11,7 @@ from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, stamp
 from storage.records.inbox import NO_TIME, InboxItem, InboxKind, InboxSeverity
 from widgets.kit.badges import STYLES, Badge, Tone, run_badge
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
 from widgets.kit.line_table import TableLine, TonedText
 
 BADGES: Final[Mapping[InboxKind, Badge]] = {
@@ -32,9 +32,6 @@ AGAIN: Final = "↻ "
 MOST_RUNS: Final = 20
 """The most runs shown with an item."""
 _MARKED: Final = "■ "
-NEEDS_YOU: Final[frozenset[InboxKind]] = frozenset({"question", "approval", "failed", "host"})
-"""The kinds that stand above the list of runs."""
-NEEDS_YOU_COLUMNS: Final = (Column("needs you", 10), Column("", 8, grows=1), Column("when", 9))
 COLUMNS: Final = (Column("", 10), Column("what", 10), Column("", 8, grows=1), Column("when", 9))
 
 
@@ -84,14 +81,6 @@ class InboxRow(Struct, frozen=True):
         """The item's runs."""
         lines = run_lines(self.item, now)
         return Content("\n").join(Content.styled(text, STYLES[tone]) for text, tone in lines)
-
-
-class NeedsYouRow(InboxRow, frozen=True):
-    """An item as a row above the list of runs."""
-
-    def cells(self, now: datetime) -> TableLine:
-        """Kind, title, and the time of the last event."""
-        return super().cells(now)[1:]
 
 
 def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:

@@ -64,13 +64,14 @@ class ProfileList(Options):
         names = [each.name for each in facts]
         here = self.name_at_cursor
         first = next((index for index, each in enumerate(facts) if each.is_current), 0)
-        self.set_options(Option(self._line(each), each.name) for each in facts)
+        options = []
+        for each in facts:
+            name, style = ProfileMark(each.name, each.color).styled(NAME - 3)
+            notes = (each.address, "current" if each.is_current else "", "read-only" if each.read_only else "")
+            about = shorten(
+                safe_text(" · ".join(filter(None, notes)), limit=300), max(0, self.size.width - NAME - 3), "middle"
+            )
+            head = ("  ", (name, style), " " * (NAME - cell_len(name)))
+            options.append(Option(Content.assemble(*head, (about, STYLES["quiet"])), each.name))
+        self.set_options(options)
         self.highlighted = None if not names else names.index(here) if here in names else first
-
-    def _line(self, facts: ProfileFacts) -> Content:
-        name, style = ProfileMark(facts.name, facts.color).styled(NAME - 3)
-        notes = (facts.address, "current" if facts.is_current else "", "read-only" if facts.read_only else "")
-        text = safe_text(" · ".join(filter(None, notes)), limit=300)
-        room = max(0, self.size.width - NAME - 3)
-        gap = " " * (NAME - cell_len(name))
-        return Content.assemble("  ", (name, style), gap, (shorten(text, room, "middle"), STYLES["quiet"]))

@@ -1,11 +1,12 @@
-"""The base of every screen: header, tabs, banner and keys, and the notice for terminals that are too small."""
+"""The base of every screen: header, tabs, banner and keys; the notice on small terminals; and the tabs' screens."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct
-from textual import events, on
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -17,19 +18,20 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from app.console.guard import guarded_event
-from app.console.messages import GoToTab, OpenRun
+from app.console.messages import OpenRun
 from app.console.session import Session
 from app.console.session.troubles import READ_ONLY
 from app.profiles import Profile
 from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
-from widgets.kit.unkeyed import NO_KEY
+from widgets.kit import NO_KEY
 from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.engine.events import Event
+    from app.profiles.engines import ProfileEngines
 
 KeyScope = Literal["here", "in the list", "everywhere"]
 
@@ -270,11 +272,10 @@ class BaseScreen(Screen[None]):
         """When the service last answered, if it no longer does; None: the rows are live."""
         return self.session.vitals.as_of
 
-    @on(KeyBar.Pressed)
-    async def _on_pressed(self, message: KeyBar.Pressed) -> None:
-        key_action = next((key_action for key_action in key_actions(self) if key_action.action == message.action), None)
-        if key_action is not None:
-            await self.app.run_action(key_action.action, key_action.node)
+    async def action_press(self, action: str) -> None:
+        """Do what a key does, whichever node has its action."""
+        if (found := next((each for each in key_actions(self) if each.action == action), None)) is not None:
+            await self.app.run_action(found.action, found.node)
 
     @property
     def is_current(self) -> bool:
@@ -306,32 +307,22 @@ class BaseScreen(Screen[None]):
             self.refresh_bindings()
         self.query_one(HeaderBar).show(self.in_header(vitals))
         bar = self.query_one(TabBar)
-        bar.show_count("activity", f"?{vitals.unknown:,}" if vitals.unknown else "")
-        bar.show_set_up(vitals.set_up)
-        bar.show_count(INBOX, f"{vitals.inbox:,}" if vitals.inbox else "")
+        bar.set_up = vitals.set_up
+        unknown, inbox = f"?{vitals.unknown:,}" if vitals.unknown else "", f"{vitals.inbox:,}" if vitals.inbox else ""
+        bar.counts = {"activity": unknown, INBOX: inbox}
         self.show_trouble()
 
-    @on(HeaderBar.Picked)
-    def _header_picked(self, message: HeaderBar.Picked) -> None:
-        self.post_message(GoToTab(message.tab, message.target))
-
-    @on(FollowStrip.BatchPicked)
-    def _batch_picked(self, message: FollowStrip.BatchPicked) -> None:
-        self.open_batch(message.key)
-
-    def open_batch(self, key: str) -> None:
+    @work
+    async def action_batch(self, key: str) -> None:
         """Show a batch with its runs."""
         from app.console.sheets import BatchScreen
 
-        def opened(run_id: str | None) -> None:
-            if run_id is not None:
-                self.post_message(OpenRun(run_id))
-
-        self.app.push_screen(BatchScreen(self.session, key), opened)
+        if run_id := await self.app.push_screen_wait(BatchScreen(self.session, key)):
+            self.post_message(OpenRun(run_id))
 
     def _show_keys(self, screen: Screen[Any]) -> None:
         if screen is self and self.is_mounted:
-            self.query_one(KeyBar).show(() if isinstance(self.app.screen, ModalScreen) else key_hints(self))
+            self.query_one(KeyBar).hints = () if isinstance(self.app.screen, ModalScreen) else key_hints(self)
 
 
 def is_too_small(size: Size) -> bool:
@@ -370,3 +361,31 @@ class TooSmall(ModalScreen[None]):
 
     def _words(self, size: Size) -> str:
         return f"{size.width}x{size.height} is too small: {LEAST.width}x{LEAST.height} at least."
+
+
+NEED_ENGINE: Final = frozenset({"organizations", "insights", "activity"})
+"""Tabs whose screen is given the engine: they cannot be shown before it is open."""
+
+
+MODULES: Final = {
+    "activity": "actions.screen",
+    "all profiles": "profiles.screen_all_profiles",
+}
+"""Where a tab's screen is, if not in the room of its name."""
+
+
+def screen_type(tab: str) -> type[BaseScreen]:
+    """Import a tab's screen class: `HealthScreen` of `app.health.screen` for `health`."""
+    module = import_module(f"app.{MODULES.get(tab, f'{tab}.screen')}")
+    kind: type[BaseScreen] = getattr(module, f"{tab.title().replace(' ', '')}Screen")
+    return kind
+
+
+def make_screen(tab: str, session: Session, profile_engines: "ProfileEngines | None") -> BaseScreen:
+    """Make a tab's screen, or that of all profiles."""
+    needs: Any = profile_engines if tab == ALL else session.engine
+    if tab not in {ALL, *NEED_ENGINE}:
+        return screen_type(tab)(session)
+    if needs is None:
+        raise RuntimeError(f"The {tab} screen cannot be made yet.")
+    return screen_type(tab)(session, needs)  # type: ignore[call-arg]  # it has one argument more than its base

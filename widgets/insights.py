@@ -19,7 +19,7 @@ from app.engine.text import safe_text
 from app.engine.times import day, span
 from storage.records import Coverage
 from storage.records.insights import Outcomes, RepositoryFigures
-from widgets.kit.badges import STYLES, Badge, Tone
+from widgets.kit.badges import STYLES, Badge, Tone, tone_css
 from widgets.kit.cells import fit
 from widgets.kit.lead_list import LeadRow
 
@@ -53,30 +53,14 @@ class InsightsView(Struct, frozen=True):
         """The beginning of the period."""
         return self.outcomes[0].start
 
-    @property
-    def completed(self) -> int:
-        """Completed runs in the whole period."""
-        return sum(each.completed for each in self.outcomes)
-
-    @property
-    def failed(self) -> int:
-        """Failed runs in the whole period."""
-        return sum(each.failed for each in self.outcomes)
-
-    @property
-    def unfinished(self) -> int:
-        """Unfinished runs in the whole period."""
-        return sum(each.unfinished for each in self.outcomes)
-
-    @property
-    def ended_otherwise(self) -> int:
-        """Runs in the whole period that finished with another status."""
-        return sum(each.ended_otherwise for each in self.outcomes)
+    def total(self, outcome: str) -> int:
+        """The runs of the whole period with this outcome, a field of `Outcomes`."""
+        return sum(getattr(each, outcome) for each in self.outcomes)
 
     @property
     def runs(self) -> int:
         """All runs in the whole period."""
-        return sum(each.total for each in self.outcomes)
+        return self.total("total")
 
     @property
     def is_complete(self) -> bool:
@@ -146,8 +130,13 @@ LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5
 """Smaller charts are left empty."""
 _LABEL_GAP: Final = 2
-_STACK: Final = (FAILED, COMPLETED, OTHERWISE, UNFINISHED)
-"""From the bottom up: failures share a baseline, so that they can be compared."""
+STACK: Final = (
+    (FAILED, "failed"),
+    (COMPLETED, "completed"),
+    (OTHERWISE, "ended_otherwise"),
+    (UNFINISHED, "unfinished"),
+)
+"""The outcomes from the bottom up: failures share a baseline, so that they can be compared."""
 CURSOR: Final = Badge("┊", "cursor", "wait")
 _FOOT: Final = 1
 """Rows below a chart for its labels."""
@@ -165,18 +154,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         ),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
-    DEFAULT_CSS = """
-    OutcomesChart {
-        background: $surface;
-        & > .chart--good { color: $success; }
-        & > .chart--bad { color: $error; }
-        & > .chart--busy { color: $primary; }
-        & > .chart--wait { color: $secondary; }
-        & > .chart--warn { color: $warning; }
-        & > .chart--plain { color: $foreground; }
-        & > .chart--quiet { color: $foreground 70%; }
-    }
-    """
+    DEFAULT_CSS = "OutcomesChart { background: $surface; }" + tone_css("OutcomesChart", "chart")
 
     _axis_cells = 0
     """Width of the axis labels on the left."""
@@ -212,32 +190,52 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         plot.frame(frame=False)
         width, height = self.size
         if self.view is not None and width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
-            draw_outcomes(self, self.view, width, height)
+            self._draw(self.view, width, height - _FOOT)
         return super().render()
 
-    def colour(self, tone: Tone) -> Colour:
-        """The theme's colour of a tone."""
+    def _colour(self, tone: Tone) -> Colour:
         colour = self.get_component_styles(f"chart--{tone}").color
         return colour.r, colour.g, colour.b
 
-    def label(self, text: str, x: int, y: int, tone: Tone) -> None:
-        """Write text on the plot."""
-        _, ground = self.background_colors
-        self.plt.text(text, x, y, color=self.colour(tone), background=ground.rgb, alignment="center")
+    def _draw(self, view: InsightsView, width: int, rows: int) -> None:
+        """Draw a stacked bar for each hour or day, with labels on the left and below."""
+        top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))
+        values = [top * index / 2 for index in range(3)]
+        labels = [f"{value:,.0f}" if value == int(value) else f"{value:,.1f}" for value in values]
+        self._axis_cells = max(map(len, labels)) + 1
+        at = [value / top * (rows - 1) for value in values]
+        self.plt.yticks(at, [f"{label:>{self._axis_cells - 1}} " for label in labels])
+        room = width - self._axis_cells
+        positions, wide = columns(len(view.outcomes), room)
+        self.plt.xlim(0, room - 1)
+        self.plt.ylim(0, rows - 1)
+        cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*(badge for badge, _ in STACK), UNKNOWN)}
+        for each, position in zip(view.outcomes, positions, strict=True):
+            foot = 0
+            parts = [getattr(each, name) for _, name in STACK]
+            for (badge, _), tall in zip(STACK, stacked(parts, top, rows), strict=True):
+                cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
+                foot += tall
+            if not each.total and view.is_partial(each):
+                cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
+            if each.failed and wide >= _LABELLED_FROM and foot < rows:
+                text, ground = f"{each.failed} {FAILED.glyph}", self.background_colors[1].rgb
+                middle, colour = position + wide // 2, self._colour("bad")
+                self.plt.text(text, middle, foot, color=colour, background=ground, alignment="center")
+        if (here := self.cursor) is not None:
+            taken = {point for points in cells.values() for point in points}
+            middle = positions[here] + wide // 2
+            cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
+        for badge, points in cells.items():
+            if points:
+                xs, ys = zip(*points, strict=True)
+                self.plt.scatter(xs, ys, marker=badge.glyph, color=self._colour(badge.tone))
+        is_short = room // len(view.outcomes) < 8
+        dates = [tick(each.start, view.step, is_short=is_short) for each in view.outcomes]
+        self._label_below([(position + wide // 2, date) for position, date in zip(positions, dates, strict=True)])
 
-    def axis(self, top: float, rows: int, *, ticks: int = 3) -> int:
-        """Label heights from 0 to `top` on the left; return the width of the labels."""
-        values = [top * index / (ticks - 1) for index in range(ticks)]
-        labels = [number(value) for value in values]
-        wide = max(map(len, labels)) + 1
-        rows_of = [value / top * (rows - 1) for value in values]
-        self._axis_cells = wide
-        self.plt.yticks(rows_of, [f"{label:>{wide - 1}} " for label in labels])
-        return wide
-
-    def below(self, labels: Sequence[str], positions: Sequence[int]) -> None:
-        """Write labels below these positions, as many as fit without touching."""
-        marks = list(zip(positions, labels, strict=True))
+    def _label_below(self, marks: Sequence[tuple[int, str]]) -> None:
+        """Write labels at these places, as many as fit without touching."""
         some = (marks[::step] for step in range(1, len(marks)))
         kept = next((each for each in some if _stand_apart(each)), marks[:1])
         # Plotext moves a label that would cross the left edge to the right, towards its neighbour.
@@ -293,11 +291,6 @@ def _stand_apart(marks: Sequence[tuple[int, str]], more: int = 0) -> bool:
     return all(after - before >= reach for (before, _), (after, _) in pairwise(marks))
 
 
-def number(value: float) -> str:
-    """A number on an axis: `1,200`, `0.5`."""
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
-
-
 def ceiling(highest: float) -> float:
     """The top of an axis: a round number at or above the highest value."""
     if highest <= 2:
@@ -329,42 +322,6 @@ def columns(count: int, width: int) -> tuple[list[int], int]:
     return [int(index * step) for index in range(count)], max(1, int(step) - gap)
 
 
-def draw_outcomes(chart: OutcomesChart, view: InsightsView, width: int, height: int) -> None:
-    """Draw a stacked bar for each hour or day."""
-    rows = height - _FOOT
-    top = ceiling(max(each.total for each in view.outcomes) * (1 if rows < 8 else 1.08))
-    room = width - chart.axis(top, rows)
-    positions, wide = columns(len(view.outcomes), room)
-    chart.plt.xlim(0, room - 1)
-    chart.plt.ylim(0, rows - 1)
-    _bars(chart, view, top, rows, positions, wide)
-    is_short = room // len(view.outcomes) < 8
-    labels = [tick(each.start, view.step, is_short=is_short) for each in view.outcomes]
-    chart.below(labels, [position + wide // 2 for position in positions])
-
-
-def _bars(chart: OutcomesChart, view: InsightsView, top: float, rows: int, positions: list[int], wide: int) -> None:
-    cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*_STACK, UNKNOWN)}
-    for each, position in zip(view.outcomes, positions, strict=True):
-        foot = 0
-        parts = (each.failed, each.completed, each.ended_otherwise, each.unfinished)
-        for badge, tall in zip(_STACK, stacked(parts, top, rows), strict=True):
-            cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
-            foot += tall
-        if not each.total and view.is_partial(each):
-            cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
-        if each.failed and wide >= _LABELLED_FROM and foot < rows:
-            chart.label(f"{each.failed} {FAILED.glyph}", position + wide // 2, foot, "bad")
-    if (here := chart.cursor) is not None:
-        taken = {point for points in cells.values() for point in points}
-        middle = positions[here] + wide // 2
-        cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
-    for badge, points in cells.items():
-        if points:
-            xs, ys = zip(*points, strict=True)
-            chart.plt.scatter(xs, ys, marker=badge.glyph, color=chart.colour(badge.tone))
-
-
 _WIDE: Final = 100
 _WITH_TIMES: Final = 63
 """From this width on there is room for the durations."""
@@ -383,41 +340,38 @@ def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
     name = min(_LONGEST_NAME, max(12, width - bar - 41))
     titles = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}"
     titles += f"  {'p50':>8} {'p95':>8}" if width >= _WITH_TIMES else ""
-    rows = [LeadRow(Content.styled(titles, _QUIET)), *(_row(each, name, bar, width) for each in view.repositories)]
+    rows = [LeadRow(Content.styled(titles, _QUIET))]
+    for each in view.repositories:
+        success = each.success
+        full = 0 if success is None else round(success * bar)
+        # Only exactly 0% or 100% is drawn as an empty or full bar.
+        full = min(bar - 1, max(1, full)) if success is not None and 0 < success < 1 else full
+        empty = 0 if success is None else bar - full
+        line = Content.assemble(
+            f"{fit(safe_text(each.repository, limit=200), name, 'middle')} ",
+            (f"{each.total:>7,}  ", _QUIET),
+            (COMPLETED.glyph * full, COMPLETED.style),
+            (FAILED.glyph * empty, FAILED.style),
+            " " * (bar - full - empty),
+            (f" {share(success):>4}", "bold"),
+            (f" {each.failed:>6,}", FAILED.style if each.failed else _QUIET),
+            f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}" if width >= _WITH_TIMES else "",
+        )
+        rows.append(LeadRow(line, f"repo:{each.repository}", leads=True))
     if any(each.timed < each.completed + each.failed for each in view.repositories):
         note = "Durations are of each repository's newest 2,000 finished runs."
         rows.append(LeadRow(Content.styled(note, _QUIET)))
     return rows
 
 
-def _row(each: RepositoryFigures, name: int, bar: int, width: int) -> LeadRow:
-    success = each.success
-    full = 0 if success is None else round(success * bar)
-    # Only exactly 0% or 100% is drawn as an empty or full bar.
-    full = min(bar - 1, max(1, full)) if success is not None and 0 < success < 1 else full
-    empty = 0 if success is None else bar - full
-    times = f"  {seconds(each.p50_s):>8} {seconds(each.p95_s):>8}" if width >= _WITH_TIMES else ""
-    line = Content.assemble(
-        f"{fit(safe_text(each.repository, limit=200), name, 'middle')} ",
-        (f"{each.total:>7,}  ", _QUIET),
-        (COMPLETED.glyph * full, COMPLETED.style),
-        (FAILED.glyph * empty, FAILED.style),
-        " " * (bar - full - empty),
-        (f" {share(success):>4}", "bold"),
-        (f" {each.failed:>6,}", FAILED.style if each.failed else _QUIET),
-        times,
-    )
-    return LeadRow(line, f"repo:{each.repository}", leads=True)
-
-
 def table_rows(view: InsightsView) -> Iterator[LeadRow]:
     """The charts' numbers as tables, for screen readers and for anyone who prefers numbers."""
-    others = ("other",) if view.ended_otherwise else ()
+    others = ("other",) if view.total("ended_otherwise") else ()
     yield LeadRow(Content.styled(f"{view.title[:1].upper()}{view.title[1:]}", f"{_QUIET} bold"))
     head = (view.step, "runs", "completed", "failed", *others, "open")
     rows: list[TableRow] = []
     for each in reversed(view.outcomes):
-        ended = (each.ended_otherwise,) if view.ended_otherwise else ()
+        ended = (each.ended_otherwise,) if others else ()
         numbers = (each.total, each.completed, each.failed, *ended, each.unfinished)
         name = started(each.start, view.step) + (" (partial)" if view.is_partial(each) else "")
         rows.append((f"at:{each.start.isoformat()}", (name, *(f"{number:,}" for number in numbers))))
@@ -433,11 +387,9 @@ def table_rows(view: InsightsView) -> Iterator[LeadRow]:
 
 
 def _table(title: str, head: Sequence[str], rows: Sequence[TableRow], cells: int = CELLS) -> Iterator[LeadRow]:
-    yield LeadRow(Content.assemble((title, "bold"), "\n", (_table_line(head, cells), _QUIET)))
-    for key, row in rows:
-        yield LeadRow(Content(_table_line(row, cells)), key, leads=True)
+    def line(row: Sequence[str]) -> str:
+        return fit(row[0], NAME_CELLS, "middle") + "".join(f"{cell:>{cells}}" for cell in row[1:])
+
+    yield LeadRow(Content.assemble((title, "bold"), "\n", (line(head), _QUIET)))
+    yield from (LeadRow(Content(line(row)), key, leads=True) for key, row in rows)
     yield LeadRow(Content())
-
-
-def _table_line(row: Sequence[str], cells: int) -> str:
-    return fit(row[0], NAME_CELLS, "middle") + "".join(f"{cell:>{cells}}" for cell in row[1:])

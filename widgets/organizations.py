@@ -20,7 +20,7 @@ from widgets.actions.activity import ActivityEntry
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
 from widgets.kit.badges import STYLES, Badge, Tone
-from widgets.kit.columns import Column
+from widgets.kit.cells import Column
 from widgets.kit.line_table import TableLine, TonedText
 
 ATTEMPT_COLUMNS: Final = (
@@ -85,20 +85,14 @@ class OrganizationEntry(ActivityEntry, frozen=True):
         for name, text in super().facts(now):
             if name == "about":
                 yield "email", text
-                yield from self._own_facts(now)
+                yield "offer", (safe_text(self.offer_code or "standard trial"), "plain")
+                if (made := self.organization) is not None:
+                    yield "name", (safe_text(f"{made.organization_name}  {made.organization_slug}"), "plain")
+                    yield "parent", (safe_text(made.parent_organization_id), "plain")
+                if (until := self.invited_until) is not None:
+                    yield "invitation", (safe_text(full(self.invitation, until, now)), self._invitation(now)[1])
             elif name != "what":
                 yield name, text
-
-    def _own_facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
-        yield "offer", (safe_text(self.offer_code or "standard trial"), "plain")
-        if (made := self.organization) is not None:
-            yield "name", (safe_text(f"{made.organization_name}  {made.organization_slug}"), "plain")
-            yield "parent", (safe_text(made.parent_organization_id), "plain")
-        if self.invited_until is not None:
-            yield (
-                "invitation",
-                (safe_text(full(self.invitation, self.invited_until, now)), self._invitation(now)[1]),
-            )
 
     def _invitation(self, now: datetime) -> TonedText:
         if self.unknown is not None:
@@ -179,10 +173,7 @@ class ImportLine(Struct, frozen=True):
             (safe_text(badge.text), badge.tone),
             (self.email, "plain"),
             (self.offer or safe_text("standard trial"), "plain" if self.offer else "quiet"),
-            (
-                _detail(self, now),
-                badge.tone if self.state in {"invalid", "rejected", "unknown", "blocked", "refused"} else "quiet",
-            ),
+            (_detail(self, now), badge.tone if badge.tone in {"bad", "warn"} else "quiet"),
         )
 
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from msgspec import Struct
 from textual.content import Content
 
-from app.engine.text import SafeText, safe_text
+from app.engine.text import safe_text
 from app.engine.times import clock_time, roughly_ago, span
 from app.health.facts import Incident
 from storage.records.activity import ANSWERED, FAILED, PollSpan
@@ -112,32 +112,33 @@ def incident_row(
     lasted = span(incident.lasted.total_seconds())
     goes_on = incident.goes_on
     count = "" if failed is None else f"{failed:,} failed" if failed else "none failed"
+    others = ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
+    remarks = [f"also {others}"] if others else []
+    remarks += [f"flapped {incident.recoveries}x"] if incident.recoveries else []
+    if incident.recovered_at is None and incident.is_over:
+        remarks.append("then no longer connected")
+    elif incident.recovered_at is not None and incident.recovered_at > incident.until:
+        remarks.append("its recovery was not observed")
     line: tuple[StyledText, ...] = (
         (_name(safe_text(incident.platform, limit=30)), "bold" if goes_on else ""),
         (fit(badge.text, STATE), badge.style),
         (f"{clock_time(incident.start, now):<14}", _QUIET),
         (f"{f'{lasted} so far' if goes_on else lasted:<14}", "bold" if goes_on else ""),
         (fit(count, LABEL + 4), STYLES["bad" if failed else "quiet"]),
-        (f" {', '.join(_remarks(incident))}", _QUIET),
+        (f" {', '.join(remarks)}", _QUIET),
     )
     return LeadRow(Content.assemble(*line), key, leads=failed is not None)
-
-
-def _remarks(incident: Incident) -> Iterator[str]:
-    if len(incident.words) > 1:
-        yield "also " + ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
-    if incident.recoveries:
-        yield f"flapped {incident.recoveries}x"
-    if incident.recovered_at is None and incident.is_over:
-        yield "then no longer connected"
-    elif incident.recovered_at is not None and incident.recovered_at > incident.until:
-        yield "its recovery was not observed"
 
 
 def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
     """Consecutive polls with the same outcome."""
     badge = _ANSWERED if poll.error_kind is None else _FAILED
-    words = "  ".join(filter(None, (_polls(poll, now), safe_text(poll.error_message or "", limit=200))))
+    kind = None if poll.error_kind is None else error_kind(poll.error_kind).word
+    lasted_s = (poll.last_at - poll.first_at).total_seconds()
+    over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
+    often = f"{poll.polls:,} times{over}, {kind or f'last {roughly_ago(poll.last_at, now)}'}"
+    times = safe_text(kind or "once") if poll.polls == 1 else safe_text(often)
+    words = "  ".join(filter(None, (times, safe_text(poll.error_message or "", limit=200))))
     line: tuple[StyledText, ...] = (
         (_name(safe_text(poll.subject, limit=10)), ""),
         (fit(badge.text, STATE), badge.style),
@@ -145,16 +146,6 @@ def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
         (shorten(words, max(1, width - TITLE - STATE - 14)), "" if poll.error_kind else _QUIET),
     )
     return LeadRow(Content.assemble(*line), f"poll:{poll.span_id}")
-
-
-def _polls(poll: PollSpan, now: datetime) -> SafeText:
-    if poll.polls == 1:
-        return safe_text("once" if poll.error_kind is None else error_kind(poll.error_kind).word)
-    lasted_s = (poll.last_at - poll.first_at).total_seconds()
-    over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
-    kind = poll.error_kind
-    words = error_kind(kind).word if kind is not None else f"last {roughly_ago(poll.last_at, now)}"
-    return safe_text(f"{poll.polls:,} times{over}, {words}")
 
 
 def titled(title: str, rows: Sequence[LeadRow], otherwise: str) -> Iterator[LeadRow]:

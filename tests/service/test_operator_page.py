@@ -1,0 +1,140 @@
+"""The operator's page: runs of all organizations, cancelling many, usage, and names instead of ids."""
+
+import contextlib
+import html
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from service.clock import DAY_MICROS, now_micros
+from service.settings import DataFolder
+from service.store import runs, schema
+from service.store.database import Database
+from service.store.runs import Filters
+from tests.service.conftest import OPERATOR, Api, Make, order
+from tests.service.test_page import SCRIPT, Browser, text_of
+from tests.service.test_store import asked_of
+from tests.waiting import present
+
+
+@pytest.fixture
+def operator(idle: Api) -> Browser:
+    """A browser with the operator's session."""
+    browser = Browser(idle.service.base_url)
+    assert browser.sign_in(OPERATOR).status_code == 303
+    return browser
+
+
+@pytest.fixture
+def database_of_idle(idle: Api) -> Iterator[Database]:
+    """The database of the idle service."""
+    with contextlib.closing(Database(DataFolder(idle.service.data_dir).database_url)) as database:
+        yield database
+
+
+def accepted(database: Database, owner: str, count: int, **fields: Any) -> list[str]:
+    """Store queued runs, and return their ids."""
+    with database.write() as connection:
+        return [runs.accept(connection, order(owner, **fields), now_micros()).id for _ in range(count)]
+
+
+def test_the_operator_lists_the_runs_of_all(
+    idle: Api, tenant: Make, operator: Browser, database_of_idle: Database
+) -> None:
+    """By organization and status, newest first, page by page, with names; hostile ones stay text."""
+    mine, other = (tenant(on=idle.service, name=f"{name} {SCRIPT}") for name in ("Mine", "Other"))
+    slug = mine.organization["slug"]
+    ids = accepted(database_of_idle, mine.organization["id"], 27, branch=f"a{SCRIPT}")
+    accepted(database_of_idle, other.organization["id"], 1)
+    newest = operator.get("/operator/runs")
+    assert f"Other {SCRIPT}" in text_of(newest).split("Mine")[0]
+    first = operator.get(f"/operator/runs?org={slug}&status=queued")
+    older = present(re.search(r'rel="next" href="([^"]+)"', first.text))[1]
+    second = operator.get(html.unescape(older))
+
+    assert "27 runs, newest first" in text_of(first)
+    shown = re.findall(r"run_\w+", text_of(first) + text_of(second))
+    assert shown == ids[::-1]
+    assert f"Mine {SCRIPT}" in text_of(second)
+    for answer in (newest, first, second):
+        assert SCRIPT not in answer.text
+    assert "0 runs" in text_of(operator.get(f"/operator/runs?org={slug}&status=failed"))
+    assert operator.get("/operator/runs?org=nobody").status_code == 404
+    assert operator.get(f"/operator/runs?org={slug}&page_token={older[-20:]}").status_code == 400
+
+
+def test_the_operator_cancels_what_the_preview_shows(
+    idle: Api, tenant: Make, operator: Browser, database_of_idle: Database
+) -> None:
+    """After a confirmation from this session; neither later runs nor those of others; each is in the audit trail."""
+    mine = tenant(on=idle.service)
+    owner, slug = mine.organization["id"], mine.organization["slug"]
+    ids = accepted(database_of_idle, owner, 130)
+    listed = operator.get(f"/operator/runs?org={slug}")
+    preview = html.unescape(present(re.search(r'href="(/operator/runs/cancel[^"]+)"', listed.text))[1])
+    shown = operator.get(preview)
+    assert "Cancel 130 runs?" in text_of(shown)
+    assert "And 105 older runs" in text_of(shown)
+    fields = dict(re.findall(r'type="hidden" name="(org|status|until)" value="([^"]*)"', shown.text))
+    later = accepted(database_of_idle, owner, 1)
+    assert operator.post("/operator/runs/cancel", csrf="0" * 64, **fields).status_code == 403
+    assert operator.post("/operator/runs/cancel", {"Sec-Fetch-Site": "cross-site"}, **fields).status_code == 403
+    for wrong in ({"org": "", "status": ""}, {"until": ""}, {"until": "x"}, {"status": "failed"}):
+        assert operator.post("/operator/runs/cancel", **fields | wrong).status_code == 400
+    assert operator.get("/operator/runs/cancel").status_code == 400
+
+    done = operator.get(operator.post("/operator/runs/cancel", **fields).headers["location"])
+    assert "130 runs cancelled" in text_of(done)
+    assert [one["run_id"] for one in mine.runs(status="queued")] == later
+    assert {one["run_id"] for one in mine.runs(status="failed")} == {*ids}
+    trail = mine.service.admin("audit", "list", "--org", slug, "--action", "run.cancel")["entries"]
+    assert {(one["actor"], one["target"]) for one in trail} == {("operator:page", one) for one in ids}
+    assert "⊘ cancelled" in text_of(done)
+
+
+def test_the_operator_sees_usage_and_names(
+    idle: Api, tenant: Make, operator: Browser, database_of_idle: Database
+) -> None:
+    """Of each organization in the last thirty days; the audit trail names tokens and members instead of their ids."""
+    mine = tenant(on=idle.service, name=f"Dear {SCRIPT}")
+    slug, (run_id,) = mine.organization["slug"], accepted(database_of_idle, mine.organization["id"], 1)
+    with database_of_idle.write() as connection:
+        for days, tokens in ((0, 1500), (29, 500), (30, 77_777)):
+            row = {"run_id": run_id, "number": 1, "model": "m", "agent_key": "a", "provider": "p", "requests": 1}
+            row |= {"unpriced_requests": 0, "cached_tokens": 0, "output_tokens": 0, "micro_usd": 2_500_000}
+            row |= {"input_tokens": tokens, "day": now_micros() // DAY_MICROS - days}
+            connection.execute(sa.insert(schema.model_usage).values(row))
+    mine.service.admin("org", "budget", slug, "--day-usd", "9")
+    mine.service.admin("member", "set", "ada@acme.example", "--role", "viewer", "--org", slug)
+    browser = Browser(mine.service.base_url)
+    browser.sign_in(mine.token)
+    made = browser.post("/settings/tokens", alias="nightly", **{"scope-admin": "on"})
+
+    shown = operator.get("/operator/usage")
+    assert f"Dear {SCRIPT} 1 1 2,000 $5.00 $9.00" in text_of(shown)
+    assert SCRIPT not in shown.text
+    trail = text_of(operator.get("/operator"))
+    assert "tests token token.create nightly Dear" in trail
+    assert "member.role ada@acme.example Dear" in trail
+    assert made.status_code == 200
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_the_operators_lists_read_an_index(database: Database) -> None:
+    """A page of all organizations' runs, whatever their status is, and the counts of active ones."""
+    with database.read() as connection:
+        with asked_of(database) as asked:
+            for status in (None, "queued", "failed"):
+                runs.page(connection, Filters(None, status), (1, "x"), 26)
+            runs.active(connection, Filters(None), 26)
+        plans = [
+            str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all())
+            for statement, parameters in asked
+            if statement.startswith("SELECT")
+        ]
+
+    assert len(plans) == 7
+    assert not [one for one in plans if "INDEX runs_" not in one or "TEMP B-TREE" in one]
