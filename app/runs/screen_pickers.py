@@ -1,6 +1,6 @@
 """The sheets that choose the rows of the table: a view, names, a stretch of time, the order, the columns."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import ClassVar, Final
 
@@ -84,16 +84,9 @@ class ValuePicker(PickerScreen[Picked]):
 
     def on_mount(self) -> None:
         """List every name."""
-        self._find("")
-
-    @on(Input.Changed)
-    def _on_typed(self, message: Input.Changed) -> None:
-        self._find(message.value.strip())
+        self._find()
 
     @on(Input.Submitted)
-    def _on_entered(self) -> None:
-        self.action_apply()
-
     def action_apply(self) -> None:
         """Close with the choice; without marks, the name under the cursor."""
         value = self.query_one(PickList).value
@@ -122,7 +115,7 @@ class ValuePicker(PickerScreen[Picked]):
         mark = NEXT_MARK[self._marks.pop(picks.value, None)]
         if mark is not None:
             self._marks[picks.value] = mark
-        self._find(self.query_one(Input).value.strip())
+        self._find()
 
     def action_move(self, step: int) -> None:
         """Move the cursor."""
@@ -132,23 +125,20 @@ class ValuePicker(PickerScreen[Picked]):
         """Close without a name: the filter then matches runs of every name."""
         self.dismiss(((), ()))
 
-    def _find(self, text: str) -> None:
-        self.query_one(PickList).show(tuple(self._found(text)), self._marks)
-
-    def _found(self, text: str) -> Iterator[PickItem]:
-        if not text:
-            yield from (PickItem(name) for name in self._names[:MOST])
-            return
+    @on(Input.Changed)
+    def _find(self) -> None:
+        text = self.query_one(Input).value.strip()
         is_pattern = "*" in text
-        if is_pattern:
-            yield PickItem(text, "pattern")
         # The star of a pattern is not among the letters to search for.
-        letters = text.replace("*", "")
-        matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
-        for (_, positions), name in sorted(matches, key=lambda pair: -pair[0][0])[:MOST]:
-            yield PickItem(name, found=tuple(positions))
-        if not is_pattern and text not in self._names:
-            yield PickItem(text, "as typed")
+        matches = [(each, name) for name in self._names if (each := fuzzy(text.replace("*", ""), name)) is not None]
+        if text:
+            matches.sort(key=lambda pair: -pair[0][0])
+        found = [PickItem(name, found=tuple(positions)) for (_, positions), name in matches[:MOST]]
+        if is_pattern:
+            found.insert(0, PickItem(text, "pattern"))
+        elif text and text not in self._names:
+            found.append(PickItem(text, "as typed"))
+        self.query_one(PickList).show(tuple(found), self._marks)
 
 
 class DatesPicker(PickerScreen[Limits]):
@@ -194,15 +184,12 @@ class DatesPicker(PickerScreen[Limits]):
         """Close with the day this many days ago."""
         self.dismiss(limits_of(self._days[back - 1]))
 
-    @on(Input.Changed)
-    def _on_typed(self) -> None:
-        self._explain()
-
     @on(Input.Submitted)
     def _on_entered(self) -> None:
         if self._explain():
             self.dismiss((self._text("since"), self._text("until")))
 
+    @on(Input.Changed)
     def _explain(self) -> bool:
         """Explain the limits; False: they are invalid."""
         line = " ".join(f"{key}:{self._text(key)}" for key in ("since", "until") if self._text(key))
@@ -280,10 +267,6 @@ class ViewSaver(PickerScreen[ViewSettings]):
         )
         yield SheetNote()
 
-    @on(Input.Changed)
-    def _on_typed(self) -> None:
-        self._explain()
-
     @on(Input.Submitted)
     def _on_entered(self) -> None:
         if self._explain() is None:
@@ -295,6 +278,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
         if name and (other is None or other.origin == "saved"):
             self.dismiss(ViewSettings(name, self._query.line, self._query.sort, str(self._query.grouping or "")))
 
+    @on(Input.Changed)
     def _explain(self) -> View | None:
         """Explain the effect of the name; return the view that has it."""
         name = self.query_one(LineInput).value.strip()

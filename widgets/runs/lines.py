@@ -152,11 +152,8 @@ class TableRenderer(Struct, frozen=True):
         return Strip([Segment(text, self.base + self.styles[tone] + Style(bold=is_title or None))], width)
 
     def _background(self, state: RowState) -> Style:
-        return (
-            (self.styles["cursor"] if state.focused else self.styles["cursor-resting"])
-            if state.at_cursor
-            else self.base
-        )
+        cursor = self.styles["cursor" if state.focused else "cursor-resting"]
+        return cursor if state.at_cursor else self.base
 
 
 def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
