@@ -321,7 +321,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     def __init__(self, table: RunTable) -> None:
         super().__init__()
         self._table = table
-        self._before = table.choice
+        self._before = table.columns.choice
 
     def compose_choice(self) -> ComposeResult:
         """The columns."""
@@ -333,29 +333,29 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     @property
     def _key(self) -> str:
-        return self._table.choice.every_key[self.query_one(Options).highlighted or 0]
+        return self._table.columns.choice.every_key[self.query_one(Options).highlighted or 0]
 
     @on(OptionList.OptionSelected)
     def action_switch(self) -> None:
         """Show or hide the column."""
-        self._change(self._table.choice.toggled(self._key))
+        self._change(self._table.columns.choice.toggled(self._key))
 
     def action_shift(self, step: int) -> None:
         """Move the column among the shown ones."""
-        order = [column.title for column in self._table.choice.columns]
+        order = [column.title for column in self._table.columns.choice.columns]
         if self._key in order:
             there = order.index(self._key) + step
             if 0 <= there < len(order):
-                self._change(self._table.choice.moved(self._key, order[there]))
+                self._change(self._table.columns.choice.moved(self._key, order[there]))
 
     def action_size(self, cells: int) -> None:
         """Change the column's width."""
-        width = self._table.choice.widths.get(self._key) or self._table.width_of(self._key)
-        self._change(self._table.choice.sized(self._key, width + cells))
+        width = self._table.columns.choice.widths.get(self._key) or self._table.columns.width_of(self._key)
+        self._change(self._table.columns.choice.sized(self._key, width + cells))
 
     def action_fit(self) -> None:
         """Make the column as wide as its text."""
-        self._change(self._table.choice.sized(self._key, None))
+        self._change(self._table.columns.choice.sized(self._key, None))
 
     def action_usual(self) -> None:
         """Go back to the default columns."""
@@ -363,7 +363,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     def action_keep(self) -> None:
         """Close with the choice."""
-        self.dismiss(self._table.choice)
+        self.dismiss(self._table.columns.choice)
 
     def action_leave(self) -> None:
         """Restore the columns and close."""
@@ -377,7 +377,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         options.highlighted = choice.every_key.index(key)
 
     def _entries(self) -> list[Option]:
-        choice, entries = self._table.choice, []
+        choice, entries = self._table.columns.choice, []
         for key in choice.every_key:
             is_shown = key in choice.shown
             width = choice.widths.get(key)
