@@ -226,10 +226,9 @@ class RunTable(CursorView, can_focus=True):
         choice: ColumnChoice | None = None,
         *,
         confirmed_for: timedelta = timedelta.max,
-        id: str | None = None,
     ) -> None:
         """Start empty; a run that was not confirmed for `confirmed_for` is drawn quietly."""
-        super().__init__(id=id)
+        super().__init__()
         self._confirmed_for = confirmed_for
         self._now = now
         self._as_of: datetime | None = None
