@@ -186,9 +186,9 @@ def location(url: str) -> Location | None:
 
 
 def without_login(url: str) -> str:
-    """Return an http(s) URL without user and password, and any other text unchanged."""
+    """Return an http(s) URL, or a setting `key=URL`, without user and password, and any other text unchanged."""
     scheme, mark, rest = url.partition("://")
-    if scheme.lower() not in {"http", "https"}:
+    if scheme.lower().rpartition("=")[2] not in {"http", "https"}:
         return url
     host, slash, path = rest.partition("/")
     return scheme + mark + host.rpartition("@")[2] + slash + path

@@ -20,11 +20,12 @@ from service.api.protocol import protocol, warn_once
 from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
+from service.hosts import rotation
 from service.hosts.health import HealthProbes
 from service.lab.endpoints import install_lab
 from service.mail.sender import mailer_of
 from service.observability.log import Masks
-from service.observability.metrics import ServiceMetrics, operators_token
+from service.observability.metrics import ServiceMetrics
 from service.observability.requests import RequestObserver
 from service.observability.traces import open_tracer
 from service.page.app import with_page
@@ -85,6 +86,7 @@ class RunningService:
             database.migrate()
             self._folder.note_database(None if database.is_sqlite else database.shown)
             mask_known(database, masks)
+            rotation.use(database)
             tracer.instrument_database(database)
             worker = None
             if self._options.executes:
@@ -103,8 +105,6 @@ class RunningService:
                 wake=_waking(worker, database),
                 folder=self._folder,
                 accounts=OwnAccounts(database),
-                metrics_token=operators_token(settings.metrics.token_env, os.environ),
-                operator_token=operators_token(settings.page.operator_token_env, os.environ),
                 tracer=tracer,
             )
             listener = self._bind()

@@ -71,6 +71,8 @@ class HostEntry(_Entry):
     """Prints a token of short life."""
     app: AppEntry | None = None
     """A GitHub App whose installation has the token."""
+    rotate: bool = False
+    """Whether the service rotates GitLab's token in `token_env` before it expires."""
 
     @model_validator(mode="after")
     def _has_one_token(self) -> Self:
@@ -78,6 +80,8 @@ class HostEntry(_Entry):
             raise ValueError("a host has one of token_env, token_command and app")
         if self.app is not None and (self.platform != "github" or self.probe != "api"):
             raise ValueError("app is for the platform github with its API (probe api)")
+        if self.rotate and (self.platform != "gitlab" or self.probe != "api" or self.token_env is None):
+            raise ValueError("rotate is for the platform gitlab with its API (probe api) and token_env")
         return self
 
 
@@ -334,6 +338,7 @@ def _host(entry: HostEntry) -> hosts.Host:
         token_ends=None if entry.token_ends is None else entry.token_ends.isoformat(),
         token_command=entry.token_command or (),
         app=None if entry.app is None else GitHubApp(**entry.app.model_dump()),
+        rotate=entry.rotate,
     )
 
 

@@ -20,6 +20,8 @@ from service.execution.sandbox import find
 from service.execution.turn import TurnExecution
 from service.execution.worker import TurnWorker
 from service.forge.poster import Poster
+from service.hosts import rotation
+from service.hosts.rotation import TokenRotation
 from service.mail.sender import MailSender, mailer_of
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
@@ -72,6 +74,7 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         database.migrate()
         folder.note_database(None if database.is_sqlite else database.shown)
         mask_known(database, masks)
+        rotation.use(database)
         tracer.instrument_database(database)
         worker = build_worker(database, folder, settings, concurrency, tracer)
         worker.start()
@@ -138,10 +141,12 @@ def build_worker(
         settings.secret_names,
     )
     sender = EventSender(database, settings.events, clock)
+    rotating = TokenRotation(database, clock)
     errands: dict[str, Callable[[str], object]] = {
         "mail": partial(mail.deliver, only_due=True),
         "post": poster.post,
         "tell": sender.deliver,
+        "rotate": lambda _: rotating.run(),
     }
     return TurnWorker(database, folder, executing, execution, retention, errands, clock, concurrency=slots)
 

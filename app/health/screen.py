@@ -233,7 +233,7 @@ def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
         return row
     if health.last_ok_at is None:
         return replace(row, badge=Badge("◌", "not known", "wait"), note="The service has not answered yet; see below.")
-    note = "Connect GitHub or GitLab in the organization's settings; it then appears here."
+    note = "Connect a code host in the organization's settings; it then appears here."
     return replace(row, badge=Badge("○", "none connected", "quiet"), note=note)
 
 

@@ -185,6 +185,10 @@ class RepositorySetup(_Options):
     """Whether agents see the contents of files in Git LFS, and may change them."""
     submodules: bool = False
     """Whether agents see the files of submodules on the same code host; their changes there are not committed."""
+    partial: bool = False
+    """Whether only the contents that a turn needs are fetched, not those of the history."""
+    sparse: tuple[Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+$")], ...] = ()
+    """The files and folders that agents get, and that turns may change; implies `partial`."""
 
     run: tuple[Annotated[str, Field(min_length=1, max_length=10_000, pattern=r"^[^\x00]*\S[^\x00]*$")], ...] = ()
     """Commands for one shell, which ends at the first that fails."""
@@ -195,6 +199,19 @@ class RepositorySetup(_Options):
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 900
     mcp_servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")], McpServer] = {}
     """Servers of tools for the agent, if its program takes any."""
+
+    @property
+    def part(self) -> tuple[str, ...] | None:
+        """The files and folders whose contents are fetched; empty: all of the branch. None: with its history."""
+        return tuple(name.removesuffix("/") for name in self.sparse) if self.sparse or self.partial else None
+
+    @model_validator(mode="after")
+    def _names_paths(self) -> Self:
+        if wrong := [name for name in self.part or () if {"", ".", ".."} & {*name.split("/")}]:
+            raise ValueError(f"write paths in the repository, such as 'services/api/', not {wrong[0]!r}")
+        if self.sparse and (self.lfs or self.submodules):
+            raise ValueError("sparse cannot be combined with lfs or submodules: remove one of them")
+        return self
 
     @field_validator("cache")
     @classmethod

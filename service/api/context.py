@@ -1,5 +1,6 @@
 """The context of every endpoint, and its threads."""
 
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from service.clock import Clock
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
 from service.mail.message import Mailer
-from service.observability.metrics import ServiceMetrics
+from service.observability.metrics import ServiceMetrics, operators_token
 from service.observability.traces import Tracer
 from service.settings import DataFolder, Settings
 from service.store.database import Database
@@ -69,10 +70,6 @@ class Context:
     accounts: OwnAccounts
     """The accounts to which the code hosts' tokens belong."""
     tracer: Tracer
-    metrics_token: str | None
-    """The token required for `/metrics`; if None, `/metrics` is not offered."""
-    operator_token: str | None = None
-    """The token that opens the operator's view on the page; if None, there is no such view."""
     closing: threading.Event = field(default_factory=threading.Event)
     """Set at shutdown: requests stop waiting for logs to grow."""
     parsing: Threads = field(default_factory=lambda: Threads(1))
@@ -81,6 +78,16 @@ class Context:
     """For `/metrics`, so that scrapes run one after the other."""
     outgoing: Threads = field(default_factory=lambda: Threads(32, share=4))
     """For requests to code hosts: a slow host uses up only its organization's share."""
+
+    @property
+    def metrics_token(self) -> str | None:
+        """The token required for `/metrics`; if None, `/metrics` is not offered."""
+        return operators_token(self.settings.metrics.token_env, os.environ)
+
+    @property
+    def operator_token(self) -> str | None:
+        """The token that opens the operator's view on the page; if None, there is no such view."""
+        return operators_token(self.settings.page.operator_token_env, os.environ)
 
 
 def context_of(request: Request) -> Context:

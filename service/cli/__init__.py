@@ -122,6 +122,13 @@ class _LazyGroup(click.Group):
 @click.option("-o", "--output", "form", type=click.Choice(["table", "json", "ndjson", "csv"]), hidden=True)
 def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # noqa: ARG001 — see `_format`
     """Run and administer the self-hosted code-review agent service."""
+    if os.environ.get("RUNWARDEN_SERVICE_ENVIRONMENT"):
+        from service import environment, settings
+
+        try:
+            environment.load()
+        except settings.SettingsError as error:
+            raise click.UsageError(str(error)) from error
     if data_dir is not None:
         from service.cli.output import DATA_DIR_VARIABLE
 

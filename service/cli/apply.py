@@ -16,6 +16,7 @@ from service.cli.output import AdminContext, admin_command, elsewhere_option, fi
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.errors import first_fault
 from service.execution.sandbox import find
+from service.hosts import rotation
 from service.setup import Setup, SetupError, apply_setup
 from service.store import endings, events, invitations, maintenance, outages, postings, turns, workers
 from service.store.schema import runs
@@ -107,6 +108,7 @@ def status(admin: AdminContext) -> None:
         living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
         unsent = invitations.unsent_mails(connection)
         ending = endings.soon(connection, now_micros())
+        unrotated = rotation.faults(connection)
         refused = postings.refused(connection, _MOST_REFUSED)
         away = outages.Sources(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
@@ -130,6 +132,7 @@ def status(admin: AdminContext) -> None:
         "runs": by_status,
         "mails": unsent,
         "ending_keys": [one.document() for one in ending],
+        "token_faults": unrotated,
         "refused_postings": [one.document() | {"run_id": one.run_id} for one in refused],
         "disabled_endpoints": [one.id for one in disabled],
         "model_outages": [{"provider": one.shown, "since": rfc3339(one.since), "turns": n} for one, n in away],
@@ -159,6 +162,7 @@ def status(admin: AdminContext) -> None:
         when = f"ends within {plural(key.days, 'day')}" if key.days else "has ended"
         of = f" of {key.organization}" if key.organization else ""
         lines.append(f"{when}: {key.kind.replace('_', ' ')} {one_line(key.name)}{of}, on {rfc3339(key.ends_at)[:10]}")
+    lines += unrotated
     lines += [f"receives no events: endpoint {one.id} of {one.organization_id}, {one.url}" for one in disabled]
     lines += [f"not posted: {one.kind} of {one.run_id}: {one_line(one.failure or '')}" for one in refused]
     admin.show(document, lines)

@@ -11,6 +11,7 @@ import click
 
 from service.cli.output import INLINE, AdminContext, admin_command, organization_option
 from service.clock import now_micros
+from service.hosts import rotation
 from service.hosts.health import HealthProbes
 from service.reference import ALIASES, PLATFORMS, without_login
 from service.setup import (
@@ -66,6 +67,7 @@ def _host_line(one: Host) -> str:
 @click.option("--token-env", help="The service's environment variable that holds the host's token.")
 @click.option("--token-command", type=INLINE, help='Prints a token: a list in TOML, such as \'["vault", "read"]\'.')
 @click.option("--app", type=INLINE, help='A GitHub App in TOML: { id = 1, key_file = "app.pem", installation_id = 2 }.')
+@click.option("--rotate", is_flag=True, default=None, help="Rotate GitLab's token before it expires.")
 @click.option("--token-ends", help="The day on which that token expires, such as 2027-01-31.")
 @admin_command
 def connect(admin: AdminContext, slug: str, **options: Any) -> None:
@@ -87,7 +89,8 @@ def check(admin: AdminContext, slug: str) -> None:
 
     The tokens are read from this command's environment, which may differ from that of the service.
     """
-    with admin.read() as connection:
+    with admin.database() as database, database.read() as connection:
+        rotation.use(database)
         organization = find_organization(connection, slug)
         connected = hosts.of(connection, organization.id)
         known = repositories.of(connection, organization.id)

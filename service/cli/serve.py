@@ -6,16 +6,18 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
 import click
 
+from service import environment
 from service.cli.maintenance import drain
 from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContext, default_data_dir, plain_errors
 from service.observability.log import Masks, start_log
+from service.observability.metrics import operators_token
 from service.server import RunningService, ServeOptions
 from service.settings import DataFolder
 from service.worker_process import run_worker
@@ -32,6 +34,14 @@ def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
         settings = folder.settings()
         masks = start_log(settings.log.format)
         masks.add(settings.secret_names)
+
+        def check(given: Mapping[str, str]) -> None:
+            for name in (settings.metrics.token_env, settings.page.operator_token_env):
+                operators_token(name, given)
+
+        check(os.environ)
+        if os.environ.get(environment.VARIABLE):
+            signal.signal(signal.SIGHUP, lambda *_: environment.reload(check, masks.renew))
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         # Where even this is forbidden, the limit stays as it is.
         with contextlib.suppress(OSError, ValueError):

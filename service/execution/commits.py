@@ -4,15 +4,16 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from service.execution.git import GitCommandError, GitRunner
-from service.execution.mirror import RepositorySnapshot
 from service.text import one_line
 
+LINK: Final = "160000"
+"""The mode of a submodule."""
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
 COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
@@ -46,8 +47,9 @@ def changed_between(git: GitRunner, git_dir: Path, base: str | None, tree: str) 
     # Entries alternate: modes, object ids and status, then the path.
     entries = [entry.removeprefix(":").split() for entry in listing[::2]]
     before = tuple(f"{entry[0]} {entry[2]}" for entry in entries)
-    new = frozenset(entry[3] for entry in entries)
-    return ChangedFiles(tuple(listing[1::2]), before, new | {entry[2] for entry in entries}, new)
+    new = frozenset(entry[3] for entry in entries if entry[1] != LINK)
+    old = {entry[2] for entry in entries if entry[0] != LINK}
+    return ChangedFiles(tuple(listing[1::2]), before, new | old, new)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +174,15 @@ class AgentHistory:
     """The commits of the repository that it merged into the base, or moved its checkout to."""
 
 
-def history_of(git: GitRunner, theirs: Path, snapshot: RepositorySnapshot, base: str | None) -> AgentHistory:
-    """Read an agent's history; `theirs` is a git-dir of the service that borrows the objects of the agent's."""
+def history_of(git: GitRunner, theirs: Path, branches: Iterable[str], base: str | None) -> AgentHistory:
+    """Read an agent's history; `theirs` is a git-dir of the service that borrows the objects of the agent's.
+
+    `branches`: commits of the repository.
+    """
     head = _head(theirs.parent / "history.git")
     if base is None or head is None or head == base:
         return AgentHistory()
-    known = {base, *snapshot.branches.values()}
+    known = {base, *branches}
     order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MOST_COMMITS}")
     listed = git("rev-list", *order, head, *(f"^{one}" for one in known), git_dir=theirs)
     made = [tuple(line.split()) for line in listed.splitlines()]

@@ -48,24 +48,29 @@ _PROGRESS: Final = re.compile(
     r"(remote: )?((Enumerating|Counting|Compressing|Receiving|Resolving|Writing|Unpacking|Updating|Filtering)\b.*: .*"
     r"|Total \d+ .*|Delta compression using .*)"
 )
+_PROXY: Final = re.compile(
+    r"(?:tunnel failed, response|HTTP code) (\d+)|returned error: (407)|proxy auth\w+", re.IGNORECASE
+)
+"""Messages about a proxy that makes no connection; their words depend on the version of curl."""
 _REFUSED: Final = re.compile(
-    r"(returned\ error:|HTTP|HTTP\ code|tunnel\ failed,\ response)\ [34](?!08|29)\d\d | certificate"
+    r"(returned\ error:|HTTP)\ [34](?!07|08|29)\d\d | certificate"
     r" | permission\ denied | authentication\ failed | declined",
     re.IGNORECASE | re.VERBOSE,
 )
 """Messages that the same command would give again, whatever else git says with them."""
 _UNAUTHORIZED: Final = re.compile(r"authentication failed|returned error: 40[13]", re.IGNORECASE)
 _PASSING: Final = re.compile(
-    r"""(returned\ error:|HTTP|HTTP\ code|tunnel\ failed,\ response)\ (5\d\d|408|429) | internal\ server\ error
+    r"""(returned\ error:|HTTP)\ (5\d\d|407|408|429) | (HTTP\ code|tunnel\ failed,\ response)\ [345]\d\d
+    | internal\ server\ error
     | service\ unavailable
     | could\ not\ resolve\ host | temporary\ failure | name\ resolution | (failed|couldn't|could\ not)\ connect
     | (connection|operation|network)\W+(was\ |is\ )?(refused|reset|closed|timed\ out|aborted|unreachable|too\ slow)
     | no\ route\ to\ host | empty\ reply | hung\ up\ unexpectedly | unexpected(ly)?\ (disconnect|eof|closed)
     | early\ EOF | (recv|send)\ failure | kex_exchange | broken\ pipe | transfer\ closed | was\ not\ closed\ cleanly
-    | handshake\ failed | (gnutls|openssl|ssl)_\w+ | connect\ aborted""",
+    | proxy\ authentication\ required | socks | handshake\ failed | (gnutls|openssl|ssl)_\w+ | connect\ aborted""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""Messages about a code host that is down, or about the way to it."""
+"""Messages about a code host that is down, or about the way to it, including a proxy's refusal."""
 
 
 class GitCommandError(ServiceError):
@@ -147,7 +152,8 @@ def _split_logins(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         clean_arguments.append(clean)
         if clean != argument:
             user, _, password = argument.partition("://")[2].partition("/")[0].rpartition("@")[0].partition(":")
-            variables = _header(clean, f"{unquote(user)}:{unquote(password)}")
+            start = clean.rfind("=", 0, clean.index("://")) + 1
+            variables = _header(clean[start:], f"{unquote(user)}:{unquote(password)}")
     return clean_arguments, variables
 
 
@@ -184,7 +190,7 @@ class GitRunner:
         self._environment = environment(home) | dict(extra or {})
         self.timeout_s = timeout_s
         """How long one command may take; for a fetch or push, how long it may be silent."""
-        self._progress = progress
+        self.progress = progress
 
     def at(self, url: str) -> "GitRunner":
         """Return a runner that logs in at another address of the same host."""
@@ -270,8 +276,10 @@ class GitRunner:
             message = printable(message[-_SHOWN_OUTPUT:])
             if re.search(r"returned error: 30[1-8]\b", message):
                 message += "; the repository has moved, and redirects are not followed: configure its new address"
-            if "CONNECT" in message:
-                message += "; the proxy in HTTPS_PROXY made no connection: check it, its login and what it allows"
+            if found := _PROXY.search(message):
+                status = found[1] or "407"
+                fix = "check the login in HTTPS_PROXY" if status == "407" else "check what it allows"
+                message += f"; the proxy refused the connection ({status}): {fix}"
             text = f"git {name} failed ({process.returncode}): {message}"
             raise GitCommandError(text, process.returncode, printed, is_passing=is_remote and is_passing(message))
         return printed
@@ -298,7 +306,7 @@ class GitRunner:
                     elif key.data is err:
                         del err[:-_PIECE]
                         if lines := piece.decode("utf-8", "replace").split("\r"):
-                            self._progress(lines[-1].strip() or lines[0].strip())
+                            self.progress(lines[-1].strip() or lines[0].strip())
         process.wait()
         return bytes(out), bytes(err)
 

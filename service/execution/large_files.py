@@ -107,7 +107,7 @@ class LargeFiles:
                 return b""
             return self.git.feed(None, "cat-file", "blob", blob, git_dir=git_dir).encode("utf-8", "surrogateescape")
         except GitCommandError:
-            # A submodule's commit.
+            # Zeros: the file is only before or after.
             return b""
 
     def _file(self, oid: str) -> Path:

@@ -2,13 +2,15 @@
 
 import contextlib
 import fcntl
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from service import ids
+from service.execution.commits import changed_between
 from service.execution.git import GitCommandError, GitRunner
 from service.store.runs import Run
 
@@ -19,6 +21,17 @@ _BRANCH: Final = f"{_KEPT}branch"
 _MOST_PACKS: Final = 40
 """Beyond it the small ones become one: each fetch brings a pack."""
 _GONE: Final = "couldn't find remote ref"
+_FIRST_BATCH: Final = 256
+_LARGEST_BATCH: Final = 4096
+_BATCH_S: Final = 20.0
+"""How long the fetch of a batch of contents should take: a connection that breaks costs one of them."""
+_PROMISOR: Final = """[remote "not-fetched"]
+\tpromisor = true
+\turl = /the contents of earlier versions and of files outside "sparse" are not fetched
+[diff]
+\trenames = false
+"""
+"""For the agent's git: the address is what it reports if it needs a content that the mirror lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +56,19 @@ class RepositorySnapshot:
 class RepositoryMirror:
     """The mirror of one repository address."""
 
-    def __init__(self, folder: Path, url: str, git: GitRunner) -> None:
+    def __init__(self, folder: Path, url: str, git: GitRunner, part: Sequence[str] | None = None) -> None:
+        """`part`: mirror the history without contents; `fill` adds those of these paths, or with none of all."""
         name = ids.address_key(url)
-        self.git_dir = folder / f"{name}.git"
-        self._lock_file = folder / f"{name}.lock"
-        self._url = url
+        self.git_dir = folder / (f"{name}.git" if part is None else f"{name}.part.git")
+        self._lock_file = self.git_dir.with_suffix(".lock")
         self._git = git
+        self._part = part
+        self._source: tuple[tuple[str, ...], str] = ((), url)
+        if part is not None:
+            # Only the commands that fetch know of the host: no other may fetch contents one by one.
+            known = {"url": url, "promisor": "true", "partialclonefilter": "blob:none"}
+            self._source = tuple(word for k, v in known.items() for word in ("-c", f"remote.origin.{k}={v}")), "origin"
+        self._url = url
 
     def fetch(self, branch: str, run: Run | None = None) -> RepositorySnapshot:
         """Bring only one branch and the default branch up to date: a repository may have thousands.
@@ -87,8 +107,62 @@ class RepositoryMirror:
             with contextlib.suppress(GitCommandError):
                 self._git("cat-file", "-e", f"{sha}^{{commit}}", git_dir=self.git_dir)
                 return
-            fetch = ("-c", "fetch.unpackLimit=1", "fetch", "--progress", "--no-tags", "--no-write-fetch-head")
-            self._git(*fetch, "--no-auto-maintenance", "--", self._url, f"+{sha}:{_BRANCH}", git_dir=self.git_dir)
+            self._bring(f"+{sha}:{_BRANCH}")
+
+    def fill(self, snapshot: RepositorySnapshot, branch: str, bases: Iterable[str | None] = ()) -> None:
+        """Bring the contents that a turn on the branch reads, in batches, to a mirror that has a part.
+
+        In addition to its checkout, they are those that differ from the default branch and from `bases`, commits that
+        changes were made on, for merges and patches.
+
+        Raises:
+            GitCommandError: The repository cannot be read; batches that are here stay.
+        """
+        base = snapshot.branches.get(branch) or snapshot.default
+        if self._part is None or base is None:
+            return
+        wanted = dict[str, None]()
+        for entry in self._git("ls-tree", "-r", "-z", base, git_dir=self.git_dir).split("\0"):
+            about, _, path = entry.partition("\t")
+            is_read = path.rpartition("/")[2] in {".gitattributes", ".gitmodules"}
+            if " blob " in about and (is_read or lies_in(path, self._part)):
+                wanted[about.rpartition(" ")[2]] = None
+        for other in {*bases, snapshot.default} - {None, base}:
+            # They may have no common history, or a base may be gone.
+            with contextlib.suppress(GitCommandError):
+                fork = self._git("merge-base", base, str(other), git_dir=self.git_dir)
+                for end in (base, str(other)):
+                    wanted |= dict.fromkeys(changed_between(self._git, self.git_dir, fork, end).blobs)
+        wanted.pop("0" * 40, None)
+        asked, check = "\n".join(wanted), "--batch-check=%(objectname)"
+        with self._lock_file.open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = self._git.feed(asked, "cat-file", check, git_dir=self.git_dir).splitlines()
+            missing = [line.partition(" ")[0] for line in found if line.endswith(" missing")]
+            done, count = 0, _FIRST_BATCH
+            while done < len(missing):
+                begun = time.monotonic()
+                self._bring(*missing[done : done + count])
+                done = min(done + count, len(missing))
+                self._git.progress(f"{100 * done // len(missing)}% of the contents of {len(missing)} files")
+                took_s = time.monotonic() - begun
+                count = max(1, min(int(count * _BATCH_S / (took_s + 0.1)), 4 * count, _LARGEST_BATCH))
+            self._join_packs()
+
+    def _bring(self, *wanted: str) -> None:
+        """Fetch refs or objects, as a pack, whatever it holds: git shows no progress while it unpacks a large file."""
+        config, source = self._source
+        options = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--")
+        self._git(*config, "-c", "fetch.unpackLimit=1", "fetch", *options, source, *wanted, git_dir=self.git_dir)
+
+    def _join_packs(self) -> None:
+        folder = self.git_dir / "objects/pack"
+        if len(list(folder.glob("*.pack"))) > _MOST_PACKS:
+            self._git("repack", "-d", "--quiet", "--geometric=2", git_dir=self.git_dir)
+            if self._part is not None:
+                # All objects are the host's, but git does not mark the pack that it made of several.
+                for pack in folder.glob("*.pack"):
+                    pack.with_suffix(".promisor").touch()
 
     def _fetch(self, branch: str, wanted: str) -> RepositorySnapshot:
         # git writes HEAD late: a mirror without one was cut off while it was made.
@@ -108,12 +182,8 @@ class RepositoryMirror:
         if default is not None:
             kept[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
         if kept:
-            # A pack, whatever it holds: git shows no progress while it unpacks one large file.
-            fetch = ("-c", "fetch.unpackLimit=1", "fetch", "--progress", "--no-tags", "--no-write-fetch-head")
-            refs = [f"+{sources[name]}:{ref}" for name, ref in kept.items()]
-            self._git(*fetch, "--no-auto-maintenance", "--", self._url, *refs, git_dir=self.git_dir)
-            if len(list((self.git_dir / "objects/pack").glob("*.pack"))) > _MOST_PACKS:
-                self._git("repack", "-d", "--quiet", "--geometric=2", git_dir=self.git_dir)
+            self._bring(*(f"+{sources[name]}:{ref}" for name, ref in kept.items()))
+            self._join_packs()
         # From the mirror itself: the fetched state, not the one announced a moment before.
         commits = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines() if kept else ()
         return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)), beside)
@@ -125,6 +195,11 @@ class RepositoryMirror:
         for file in stale:
             file.unlink()
         return bool(stale)
+
+
+def lies_in(path: str, part: Sequence[str]) -> bool:
+    """Whether a file lies in a part of a repository; one without paths is all of it."""
+    return not part or any(f"{path}/".startswith(f"{one}/") for one in part)
 
 
 def borrow(git_dir: Path, mirror: Path, branch: str, refs: Mapping[str, str]) -> None:
@@ -144,6 +219,17 @@ def borrow(git_dir: Path, mirror: Path, branch: str, refs: Mapping[str, str]) ->
     }
     for name, text in files.items():
         (git_dir / name).write_text(text, "utf-8", "surrogateescape")
+
+
+def limit(git_dir: Path, part: Sequence[str]) -> None:
+    """Let a git-dir that borrows from a mirror of a part check that part out, and not miss the rest."""
+    config = _PROMISOR
+    if part:
+        config += "[core]\n\tsparseCheckout = true\n"
+        patterns = [re.sub(r"([\\*?\[ ])", r"\\\1", one) for one in part]
+        (git_dir / "info/sparse-checkout").write_text("".join(f"/{one}\n" for one in patterns), "utf-8")
+    with (git_dir / "config").open("a", encoding="utf-8") as file:
+        file.write(config)
 
 
 def default_of(listed: str) -> str | None:

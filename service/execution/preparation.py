@@ -14,8 +14,7 @@ from service.execution import trees
 from service.execution.command import AgentCommand, AgentFailedError
 from service.execution.secrets import Secrets
 from service.execution.workspace import Workspace
-from service.settings import AgentLimits, DataFolder
-from service.store.runs import Run
+from service.settings import AgentLimits
 
 _SHELL: Final = "/bin/sh"
 
@@ -31,7 +30,7 @@ class Preparation:
     setup: RepositorySetup
     workspace: Workspace
     folder: Path
-    """Where the repository's cached folders are between turns."""
+    """Where the repository's cached folders are between turns; no two organizations share one."""
     is_restricted: bool
     """Whether the turn is for a fork's head: it gets no cached folder and leaves none."""
     kept: Mapping[Path, str] = field(init=False)
@@ -90,9 +89,3 @@ class Preparation:
             with contextlib.suppress(OSError):
                 if trees.remove(target):
                     folder.rename(target)
-
-
-def preparation_of(folder: DataFolder, run: Run, setup: RepositorySetup | None, workspace: Workspace) -> Preparation:
-    """Return the set-up of a run's turn; no two organizations share a cached folder."""
-    cached = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
-    return Preparation(setup or RepositorySetup(), workspace, cached, is_restricted=bool(run.head_ref))

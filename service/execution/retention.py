@@ -101,7 +101,9 @@ class Deletion:
                 # The lock file stays, empty and named by a hash: another process may wait for it.
                 with git_dir.with_suffix(".lock").open("a") as lock, self._database.read() as connection:
                     fcntl.flock(lock, fcntl.LOCK_EX)
-                    if git_dir.stem not in {ids.address_key(url) for url in deletions.addresses(connection)}:
+                    if git_dir.name.partition(".")[0] not in {
+                        ids.address_key(url) for url in deletions.addresses(connection)
+                    }:
                         _remove(str(git_dir))
             for one in owners:
                 for mail in self._folder.outbox.glob(f"{one}.*"):
@@ -200,12 +202,13 @@ class StaleBranches:
             host = hosts.at(connection, one.organization_id, one.platform, one.url)
             configured = repositories.by_path(connection, one.organization_id, one.platform, one.path)
         patterns = None if configured is None else configured.protected
+        part = configured.setup.part if configured is not None and configured.setup is not None else None
         with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
             git = GitRunner(Path(home), self._git_timeout_s, login=HostLogin(host, one.url))
             listed = git("ls-remote", "--", one.url, f"refs/heads/{MADE_BRANCHES}*")
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
             for run in (run for run in group if run.branch in there):
-                snapshot = RepositoryMirror(self._folder.mirrors, run.url, git).fetch(run.branch)
+                snapshot = RepositoryMirror(self._folder.mirrors, run.url, git, part).fetch(run.branch)
                 head = snapshot.branches.get(run.branch)
                 default = snapshot.default_branch
                 if head is None or default is None or repositories.is_protected(run.branch, default, patterns):

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from service.errors import ServiceError
+from service.execution.commits import LINK
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror, borrow
 from service.reference import location
 
-LINK: Final = "160000 commit"
-"""The mode of a submodule's entry."""
 _POINTER: Final = "^version https://git-lfs.github.com/spec/v1$"
 """The first line of a file in Git LFS."""
 _MOST: Final = 100
@@ -29,7 +28,7 @@ def links(git: GitRunner, git_dir: Path, commit: str | None) -> list[tuple[str, 
     if commit is None or not git("ls-tree", commit, "--", ".gitmodules", git_dir=git_dir):
         return []
     entries = (entry.partition("\t") for entry in git("ls-tree", "-r", "-z", commit, git_dir=git_dir).split("\0"))
-    return [(path, entry.split()[2]) for entry, _, path in entries if entry.startswith(f"{LINK} ")]
+    return [(path, entry.split()[2]) for entry, _, path in entries if entry.startswith(f"{LINK} commit ")]
 
 
 @dataclass(slots=True)

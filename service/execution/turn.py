@@ -19,7 +19,7 @@ from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_proxies, of_url
 from service.execution.work import Attempt, TurnWork
 from service.execution.workspace import Workspace, Workspaces
-from service.hosts.tokens import HostLogin, author_of
+from service.hosts.tokens import HostLogin, author_of, rotated
 from service.observability.traces import Tracer
 from service.reference import location, without_login
 from service.settings import DataFolder, ExecutionSettings, ForgeSettings
@@ -130,7 +130,7 @@ class TurnExecution:
         diffs = {"diff": self._folder.turn_diff(*key), "run.diff": self._folder.run_diff(*key)}
         with log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
-            secrets = Secrets(of_environment(names) | of_proxies() | of_url(run.url))
+            secrets = Secrets(of_environment(names) | rotated(connected) | of_proxies() | of_url(run.url))
             identity = identity_of(*(author_of(host) or (self._settings.author_name, self._settings.author_email)))
             due = time.monotonic() + _PROGRESS_S
 

@@ -7,10 +7,10 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
-import sqlalchemy as sa
-
+from service import ids
 from service.agents import check as check_agent
 from service.agents.invocation import preset_of
+from service.agents.options import RepositorySetup
 from service.agents.outcome import REFUSED
 from service.clock import Clock, rfc3339
 from service.errors import ServiceError
@@ -23,7 +23,7 @@ from service.execution.disk import DiskShare
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.large_files import LargeFiles
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
-from service.execution.preparation import preparation_of
+from service.execution.preparation import Preparation
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import MASK, Secrets
@@ -31,12 +31,11 @@ from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
 from service.findings.collect import collect
 from service.findings.document import packed
-from service.findings.question import Question, asked
+from service.findings.question import asked
 from service.observability.traces import Tracer
 from service.settings import AgentLimits, DataFolder
 from service.store import hosts, postings, repositories, turn_files, turns
 from service.store.agents import Agent
-from service.store.repositories import Repository
 from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome
 from service.store.usage import TurnMeter
@@ -183,6 +182,8 @@ class TurnWork:
         self._sandbox = sandbox
         self._tracer = tracer
         self._snapshot: RepositorySnapshot
+        self._setup = RepositorySetup()
+        """The repository's, once it is read."""
         self._base: str | None = None
         """The commit that the checkout was filled from; None: the repository is empty."""
         self.has_begun = False
@@ -245,19 +246,22 @@ class TurnWork:
 
     def _run(self) -> TurnOutcome:
         attempt, run = self._attempt, self._attempt.run
+        with self._recorder.database.read() as connection:
+            configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
+            host = hosts.at(connection, run.organization_id, run.platform, run.url)
+        self._setup = setup = (configured and configured.setup) or RepositorySetup()
         self._snapshot = snapshot = self._fetch()
-        configured = self._check_branch()
+        self._check_branch(None if configured is None else configured.protected)
         done = own_commit(attempt, snapshot) if not run.head_ref else None
         if done is not None:
             self._log(f"an earlier attempt has already pushed {done[0]}")
             return attempt.completed(done[0], done[1], self._written(snapshot.git_dir, done[0]))
         with self._recorder.database.read() as connection:
             packed = turn_files.content(connection, attempt.at_work.key, turn_files.COMMIT)
-        if configured is not None and configured.setup is not None and configured.setup.lfs:
+        attempt.workspace.part = setup.part
+        if setup.lfs:
             attempt.workspace.large_files = LargeFiles(attempt.git, run.url, snapshot.git_dir)
-        if configured is not None and configured.setup is not None and configured.setup.submodules:
-            with self._recorder.database.read() as connection:
-                host = hosts.at(connection, run.organization_id, run.platform, run.url)
+        if setup.submodules:
             may_use = (lambda _: True) if host is None else host.owns
             attempt.workspace.submodules = Submodules(self._folder.mirrors, attempt.git, may_use)
             attempt.workspace.url = run.url
@@ -282,16 +286,23 @@ class TurnWork:
         if head is not None and attempt.agent.options.on_completion.status:
             at_work = (run, attempt.turn.number, head, self._recorder.clock())
             self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
-        return self._run_agent(task, configured)
+        return self._run_agent(task)
 
     def _fetch(self) -> RepositorySnapshot:
-        attempt = self._attempt
+        attempt, turn = self._attempt, self._attempt.turn
+        bases = {past.base_sha for past in attempt.conversation if past.number == turn.from_turn}
         with self._tracer.step("fetch"):
-            mirror = RepositoryMirror(self._folder.mirrors, attempt.run.url, attempt.git)
-            return mirror.fetch(attempt.run.branch, attempt.run)
+            snapshot = self._mirror.fetch(attempt.run.branch, attempt.run)
+            self._mirror.fill(snapshot, attempt.run.branch, bases | {self._base, turn.base_sha})
+            return snapshot
+
+    @property
+    def _mirror(self) -> RepositoryMirror:
+        return RepositoryMirror(self._folder.mirrors, self._attempt.run.url, self._attempt.git, self._setup.part)
 
     def _written(self, git_dir: Path, sha: str) -> TurnChange:
         """Write the patches of a commit of this turn, and return its change."""
+        self._mirror.fill(self._snapshot, self._attempt.run.branch, (sha, f"{sha}^"))
         return self._patches().write(
             git_dir, commit_of(self._attempt.git, git_dir, sha, self._attempt.trailer), *self._attempt.diffs.values()
         )
@@ -299,18 +310,12 @@ class TurnWork:
     def _patches(self) -> Patches:
         return Patches(self._attempt.git, self._attempt.secrets.mask, self._snapshot.default)
 
-    def _check_branch(self) -> Repository | None:
-        """Refuse a protected branch; return the repository's configuration, if it has one."""
+    def _check_branch(self, patterns: tuple[str, ...] | None) -> None:
+        """Refuse a protected branch."""
         run, default = self._attempt.run, self._snapshot.default_branch
-
-        # Only the fetch has shown which branch is the default one.
-        def note(connection: sa.Connection) -> Repository | None:
-            if default is not None:
-                repositories.note_default_branch(connection, run.url, default)
-            return repositories.by_path(connection, run.organization_id, run.platform, run.path)
-
-        configured = self._recorder.write(note)
-        patterns = None if configured is None else configured.protected
+        if default is not None:
+            # Only the fetch has shown which branch is the default one.
+            self._recorder.write(lambda connection: repositories.note_default_branch(connection, run.url, default))
         if self._snapshot.beside is not None:
             text = f"the branch {run.branch} cannot be made next to the branch {self._snapshot.beside}"
             raise GitCommandError(f"{text}: git keeps them as a file and a folder of one name; choose another name")
@@ -320,7 +325,6 @@ class TurnWork:
         if not run.head_ref and not is_own and repositories.is_protected(run.branch, default, patterns):
             text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
             raise GitCommandError(text)
-        return configured
 
     def _check_delivered(self) -> None:
         """Refuse a delivery's turn whose branch is at another commit by now, unless the service itself pushed it."""
@@ -378,13 +382,13 @@ class TurnWork:
             )
         return StartingPoint("patch", number, text)
 
-    def _run_agent(self, task: Mapping[str, Any], configured: Repository | None) -> TurnOutcome:
+    def _run_agent(self, task: Mapping[str, Any]) -> TurnOutcome:
         """Set the repository up, run the agent, and publish its change."""
         attempt, run, agent = self._attempt, self._attempt.run, self._attempt.agent
         if agent.options.keeps_session and attempt.conversation and not (self._folder.sessions / run.id).exists():
             self._log("this worker does not have the session of earlier turns: the agent's program gets them as text")
-        setup = None if configured is None else configured.setup
-        preparation = preparation_of(self._folder, run, setup, attempt.workspace)
+        cached = self._folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
+        preparation = Preparation(self._setup, attempt.workspace, cached, is_restricted=bool(run.head_ref))
         if preparation.setup.mcp_servers and not check_agent.takes_servers(agent.options):
             self._log(f"the repository's MCP servers are left out: {check_agent.TAKES_NONE}")
         meter = TurnMeter(self._recorder.database, attempt.turn, agent, self._recorder.clock)
@@ -445,7 +449,9 @@ class TurnWork:
         if is_silent and preset_of(attempt.agent) is not None:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:
-            return self._asking(question, result.summary, failed)
+            text = question.text if failed is None else f"{question.text}; after that, {failed}"
+            asking = replace(attempt.completed(None, result.summary), status="failed", failure=text)
+            return replace(asking, failure_kind=turns.NEEDS_ANSWER, question=question.document())
         if made is None:
             self._log(f"{turns.NOTHING_CHANGED}: no commit")
             return attempt.completed(None, result.summary)
@@ -474,15 +480,6 @@ class TurnWork:
         kept = (attempt.at_work.key, attempt.turn.attempt, turn_files.FINDINGS, packed(self._base, found.findings))
         self._recorder.write(lambda connection: turn_files.put(connection, *kept))
         return True
-
-    def _asking(self, question: Question, summary: str | None, failed: AgentFailedError | None) -> TurnOutcome:
-        return replace(
-            self._attempt.completed(None, summary),
-            status="failed",
-            failure=question.text if failed is None else f"{question.text}; after that, {failed}",
-            failure_kind=turns.NEEDS_ANSWER,
-            question=question.document(),
-        )
 
     def _commit(self, message: str) -> tuple[TurnCommit, TurnChange] | None:
         """Commit the agent's change in the workspace, and keep its patch; None: it changed nothing.

@@ -66,7 +66,7 @@ class TurnWorker:
         *,
         concurrency: int,
     ) -> None:
-        """`jobs`: `mail` sends an invitation, `post` posts a run's results, `tell` sends events to an endpoint."""
+        """`jobs`: `mail` sends an invitation, `post` a run's results, `tell` events to an endpoint; `rotate` tokens."""
         self._database = database
         self._folder = folder
         self._settings = settings
@@ -305,7 +305,7 @@ class TurnWorker:
         mine = self._engine.at_work
         free = _JOBS_AT_ONCE - sum(name.partition(":")[0] in self._jobs for name in mine)
         with self._database.read() as connection:
-            due = ["prune:"] if self._prune_due.is_set() else []
+            due = ["prune:", "rotate:"] if self._prune_due.is_set() else []
             due += [f"mail:{one}" for one in invitations.due_mails(connection, self._clock())]
             due += [f"post:{one}" for one in postings.due_runs(connection, self._clock(), _MOST_DUE)]
             due += [f"tell:{one}" for one in events.due_endpoints(connection, self._clock(), _MOST_DUE)]

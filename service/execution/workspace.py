@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+import shutil
 import stat
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import IO, Any
 
 from service.execution import large_files, processes, submodules, trees
 from service.execution.commits import (
+    LINK,
     AgentHistory,
     ChangedFiles,
     TurnCommit,
@@ -24,7 +26,7 @@ from service.execution.commits import (
     history_of,
 )
 from service.execution.git import GitCommandError, GitRunner
-from service.execution.mirror import RepositorySnapshot, borrow
+from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.findings import collect
 from service.settings import DataFolder
 from service.text import one_line, plural, storable
@@ -38,6 +40,7 @@ _LONGEST_NAME = 200
 _LONGEST_PART = 255
 """How many bytes a file's name can have on Linux."""
 _MOST_KEPT_COMMITS = 50
+_MOST_OUTSIDE = 1000
 _SOME_NOT_ADDED = 1
 """The exit status of `git add --ignore-errors` that could store some files only."""
 _logger = logging.getLogger(__name__)
@@ -92,6 +95,10 @@ class Workspace:
         """Lines for the turn's log."""
         self._has_attributes = False
         """Whether the checkout has a file `.gitattributes`."""
+        self.part: tuple[str, ...] | None = None
+        """The paths of the repository that the checkout has, without any all; None: its mirror has all contents."""
+        self._outside: list[str] = []
+        """Files of the agent outside of the paths."""
         self._prepared: dict[str, bytes] | None = None
         """The digests of files as the repository's set-up left them; None: it has none."""
         self.large_files: large_files.LargeFiles | None = None
@@ -100,6 +107,8 @@ class Workspace:
         """Those of the repository, if it is set up to have any."""
         self.url = ""
         """The repository's address, for those of its submodules."""
+        self._index = root / "index"
+        """That of the new checkout, which the agent cannot change."""
         self.ours = root / "commit.git"
         """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
 
@@ -135,8 +144,14 @@ class Workspace:
         filled: list[str] = []
         refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
         borrow(self.history, snapshot.git_dir, branch, refs | ({f"refs/heads/{branch}": base} if base else {}))
+        if self.part is not None:
+            limit(self.history, self.part)
+            # The files that decide on Git LFS may lie outside.
+            self._has_attributes = bool(self.part)
         if base:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
+            # With its time, by which git knows the files that changed right after it was written.
+            shutil.copy2(self.history / "index", self._index)
             collect.clear(self.tree)
             if self.large_files is not None:
                 filled = self.large_files.fill(
@@ -214,16 +229,24 @@ class Workspace:
         compared, _ = auto_merge(git, self.ours, parents)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         gone, locked = self._prepare()
-        git("read-tree", compared or "--empty", git_dir=self.ours, work_tree=self.tree)
+        reading = ["--empty"]
+        if compared is not None:
+            # From the index of the checkout git knows which files are unchanged, without reading them.
+            shutil.copy2(self._index, self.ours / "index")
+            reading = ["-i", "-m", compared]
+        git("read-tree", *reading, git_dir=self.ours, work_tree=self.tree)
         if gone or locked:
             hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
             ignored = tuple(name for name in self._names(git, *hidden) if name.endswith("/"))
             gone, locked = ([path for path in paths if not path.startswith(ignored)] for paths in (gone, locked))
-        # git fails as a whole at a folder that it can list but not enter.
-        chosen = ("--", ":/", *(f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked)))
+        # git fails as a whole at a folder that it can list but not enter, and at a path that is nowhere.
+        places = [path for path in self.part or () if os.path.lexists(self.tree / path) or self._indexed(git, path)]
+        scope = [f":(top,literal){path}" for path in places] if self.part else [":/"]
+        chosen = ("--", *scope, *(f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked)))
         left_out = [*gone, *locked]
         try:
-            git("add", "--all", "--ignore-errors", *chosen, git_dir=self.ours, work_tree=self.tree)
+            if scope:
+                git("add", "--all", "--ignore-errors", *chosen, git_dir=self.ours, work_tree=self.tree)
         except GitCommandError as error:
             names = self._names(git, "ls-files", "-z", "--others", "--modified", "--exclude-standard", *chosen)
             # With any other status git has stored nothing, for a reason that no file need have.
@@ -231,7 +254,10 @@ class Workspace:
                 raise
             _logger.info("%s", error)
             left_out += names
-        tree = git("write-tree", git_dir=self.ours)
+        if self._outside and (names := self._indexed(git, *self._outside, more=("--others", "--exclude-standard"))):
+            self.remarks.append(f"files outside of the repository's sparse paths are not committed: {_listed(names)}")
+        # The contents of other files need not be here.
+        tree = git("write-tree", "--missing-ok", git_dir=self.ours)
         files = changed_between(git, self.ours, compared, tree)
         fault = f"the agent left files that git cannot store: {_listed(left_out)}" if left_out else None
         entries = self._prepared_among(files) + self._submodules(git, compared, files)
@@ -248,7 +274,7 @@ class Workspace:
             fault = fault or f"{what}; allow it with lfs = true in the repository's setup"
         if entries:
             git.feed(entries, "update-index", "-z", "--index-info", git_dir=self.ours)
-            tree = git("write-tree", git_dir=self.ours)
+            tree = git("write-tree", "--missing-ok", git_dir=self.ours)
             files = changed_between(git, self.ours, compared, tree)
         if not files.names and fault is None and parents in {(), (base,)}:
             return None
@@ -285,7 +311,10 @@ class Workspace:
         borders = {one for each in made for one in each[1:]} - own
         wanted = "".join(f"{one}\n" for one in (*own, *(f"^{one}" for one in borders)))
         pack = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=theirs)
-        git.feed(pack, "unpack-objects", "-q", "--strict", git_dir=self.ours)
+        # With a part of the repository, git cannot check what the unchanged entries of trees lead to.
+        strict = ("unpack-objects", "-q", "--strict")
+        checked = ("index-pack", "--stdin", "--fix-thin", "--fsck-objects")
+        git.feed(pack, *(checked if self.part else strict), git_dir=self.ours)
         names, blobs, new = dict.fromkeys(files.names), set(files.blobs), set(files.new)
         for sha, *before in made:
             message = git("log", "--max-count=1", "--format=%B", sha, "--", git_dir=self.ours)
@@ -310,7 +339,7 @@ class Workspace:
         for path, sha in submodules.links(git, self.ours, base):
             folder = self.tree / path
             if path in files.names and ".gitmodules" not in files.names and not folder.exists():
-                restored.append(f"{submodules.LINK} {sha}\t{path}\0")
+                restored.append(f"{LINK} commit {sha}\t{path}\0")
             elif path not in filled and folder.is_dir() and any(folder.iterdir()):
                 lost.append(path)
         lost += [] if self.submodules is None else self.submodules.changed(self.tree)
@@ -345,7 +374,7 @@ class Workspace:
                     is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
                     if not is_plain or (path, entry.name) == ("", "info"):
                         trees.remove(entry.name, within=folder)
-            return theirs, history_of(git, theirs, snapshot, base)
+            return theirs, history_of(git, theirs, snapshot.branches.values(), base)
         except (GitCommandError, OSError) as error:
             _logger.info("the agent's history cannot be read: %s", error)
             return theirs, AgentHistory()
@@ -353,7 +382,9 @@ class Workspace:
     def pack(self, git: GitRunner, snapshot: RepositorySnapshot, commit: str) -> bytes:
         """Return a commit with everything that the repository does not have yet, as a pack of git."""
         wanted = "".join(f"{one}\n" for one in (commit, *(f"^{sha}" for sha in snapshot.branches.values())))
-        packed = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=self.ours)
+        # Another machine need not have the contents that a thin pack would build on.
+        thin = ("--thin",) if self.part is None else ()
+        packed = git.feed(wanted, "pack-objects", "--quiet", "--revs", *thin, "--stdout", git_dir=self.ours)
         return packed.encode("utf-8", "surrogateescape")
 
     def unpack(self, git: GitRunner, snapshot: RepositorySnapshot, pack: bytes) -> None:
@@ -369,6 +400,11 @@ class Workspace:
         entries = zip(files.names, files.before, strict=True)
         left = (one for one in entries if one[0] not in self.begun_with)
         return "".join(f"{old}\t{name}\0" for name, old in left if self._prepared.get(name) == self._digest(name))
+
+    def _indexed(self, git: GitRunner, *paths: str, more: tuple[str, ...] = ()) -> list[str]:
+        """Return those of the paths, or the files in them, that are in the index."""
+        literal = [f":(top,literal){path}" for path in paths]
+        return self._names(git, "ls-files", "-z", "--cached", *more, "--", *literal)
 
     def _names(self, git: GitRunner, *arguments: str) -> list[str]:
         return git(*arguments, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]
@@ -403,6 +439,12 @@ class Workspace:
                     gone.append(path)
                 else:
                     trees.unlock_file(entry, folder)
+                    if (
+                        self.part
+                        and len(self._outside) < _MOST_OUTSIDE
+                        and not lies_in(f"{path}{entry.name}", self.part)
+                    ):
+                        self._outside.append(f"{path}{entry.name}")
                     self._has_attributes |= entry.name == ".gitattributes"
         return gone, locked
 

@@ -1,1 +1,1 @@
-"""The forge: pull requests, statuses and reviews on GitHub and GitLab, made by the service on behalf of agents."""
+"""The forge: pull requests, statuses and reviews on code hosts, made by the service on behalf of agents."""

@@ -10,7 +10,7 @@ from service.execution.secrets import Secrets, of_environment
 from service.forge.client import ForgeError
 from service.forge.handlers import FORGES, Forge, Handler, Subject, post_comment, post_pull_request, post_status
 from service.forge.review import post_review
-from service.hosts.tokens import TokenError, token_of
+from service.hosts.tokens import TokenError, rotated, token_of
 from service.reference import location
 from service.settings import ForgeSettings
 from service.store import agents, hosts, postings, repositories, runs, turns
@@ -61,7 +61,7 @@ class Poster:
             shown = None if url is None else url.replace("{run_id}", run.id)
             by_kind = {one.kind: one for one in requested if one.kind != "status"}
             issue = by_kind["comment"].wanted["issue"] if "comment" in by_kind else None
-            mask = Secrets(of_environment(names)).mask
+            mask = Secrets(of_environment(names) | rotated(connected)).mask
             subject = Subject(posting, run, of_run, default, shown, mask, same, by_kind.get("pull_request"), issue)
             try:
                 posted = _HANDLERS[posting.kind](forge_of(connected, run, self._settings.timeout_s), subject)

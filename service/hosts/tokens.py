@@ -5,7 +5,7 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -13,6 +13,7 @@ from urllib.parse import quote
 from service import DISTRIBUTION
 from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
 from service.execution.git import login
+from service.hosts import rotation
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError, PrintedKey
 from service.reference import location
@@ -49,12 +50,13 @@ def token_of(host: Host, refused: str | None = None) -> str | None:
     if host.app is not None:
         with _explained(host.app):
             return _installation(host.api_url or "", host.app).get(refused)
-    if host.token_command:
-        try:
+    try:
+        if host.token_command:
             return _printed(host.token_command).get(refused)
-        except NoKeyError as error:
-            raise TokenError(f"there is no token for {host.host}: {error}") from error
-    return (os.environ.get(host.token_env) or None) if host.token_env else None
+        token = (os.environ.get(host.token_env) or None) if host.token_env else None
+        return rotation.successor_of(token) if token and host.rotate else token
+    except NoKeyError as error:
+        raise TokenError(f"there is no token for {host.host}: {error}") from error
 
 
 def token_at(host: Host, url: str, refused: str | None = None) -> str | None:
@@ -65,6 +67,16 @@ def token_at(host: Host, url: str, refused: str | None = None) -> str | None:
     """
     where = location(url)
     return token_of(host, refused) if where is not None and where.host == host.host else None
+
+
+def rotated(connected: Iterable[Host]) -> dict[str, str]:
+    """Return the tokens that took the place of those in variables, under names that say so."""
+    found = {}
+    for host in connected:
+        with contextlib.suppress(TokenError):
+            if host.rotate and (token := token_of(host)):
+                found[f"{host.token_env}, rotated"] = token
+    return found
 
 
 def author_of(host: Host | None) -> tuple[str, str] | None:

@@ -71,8 +71,8 @@ class SmtpRelay:
         """
         self._settings = settings
         self._port = settings.port or _USUAL_PORTS[settings.security]
-        self._password = environment.get(settings.password_env, "")
-        if settings.username is not None and not self._password:
+        self._environment = environment
+        if settings.username is not None and not environment.get(settings.password_env):
             raise SettingsError(
                 f"mail.smtp.username is set, but the environment variable {settings.password_env} holds no password; "
                 "set it where the service starts, or remove mail.smtp.username"
@@ -115,7 +115,7 @@ class SmtpRelay:
                 if self._settings.security == "starttls":
                     session.starttls(context=ssl.create_default_context())
                 if self._settings.username is not None:
-                    session.login(self._settings.username, self._password)
+                    session.login(self._settings.username, self._environment.get(self._settings.password_env, ""))
                 yield session
                 # The server has taken the message: a failing QUIT changes nothing.
                 with contextlib.suppress(smtplib.SMTPException, OSError):

@@ -43,13 +43,20 @@ class Masks:
     """The values that are masked in every record: those of environment variables that hold secrets."""
 
     def __init__(self) -> None:
-        self._values: dict[str, str] = {}
+        self._names = set[str | None]()
+        self._values = set[str]()
         self._secrets = Secrets({})
 
     def add(self, names: Iterable[str | None]) -> None:
         """Mask the values of these variables, too."""
-        self._values |= of_environment(names)
-        self._secrets = Secrets(self._values)
+        self._names.update(names)
+        self.renew()
+
+    def renew(self) -> None:
+        """Mask what the variables hold now, and still what they held before."""
+        names = {*self._names, *filter(_SECRET_NAME.search, os.environ)}
+        self._values |= set(of_environment(names).values())
+        self._secrets = Secrets({value: value for value in self._values})
 
     def mask(self, text: str) -> str:
         """Return the text without the values and without credentials recognized by form."""
@@ -62,7 +69,7 @@ def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
     The returned masks already hold the variables that are named like secrets; others can be added.
     """
     masks = Masks()
-    masks.add(name for name in os.environ if _SECRET_NAME.search(name))
+    masks.renew()
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(formatter(form, masks))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -126,7 +126,9 @@ def _client(request: Request, context: Context) -> tuple[Any, OidcSettings]:
     settings = context.settings.page.oidc
     if settings is None:
         raise HttpError(404, "not_found", "there is nothing here")
-    return request.app.state.oidc, settings
+    client = request.app.state.oidc
+    client.client_secret = os.environ.get(settings.client_secret_env) or client.client_secret
+    return client, settings
 
 
 def _signer(context: Context, purpose: str) -> URLSafeTimedSerializer:

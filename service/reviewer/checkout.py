@@ -31,8 +31,9 @@ class Checkout:
         """The size of each regular file, by path; links and submodules are left out."""
         for record in self._ask("ls-tree", "-r", "-l", "-z", "--full-tree", self.head).split("\0"):
             about, _, path = record.partition("\t")
-            if about.startswith("100"):
-                self.sizes[path] = int(about.split()[3])
+            # A content that was not fetched has no size.
+            if about.startswith("100") and (size := about.split()[3]).isdecimal():
+                self.sizes[path] = int(size)
         self.reason = "not compared with another branch"
         self.base, self.changes = "", dict[str, tuple[int, int] | None]()
         """Lines added and deleted, by path; None: the file is binary."""
@@ -71,4 +72,6 @@ class Checkout:
         return found
 
     def _ask(self, *arguments: str) -> str:
-        return self._git.feed("", *arguments, work_tree=self.root)
+        # Each missing content would cost a process that cannot fetch it.
+        offline = ("-c", "remote.not-fetched.promisor=false")
+        return self._git.feed("", *offline, *arguments, work_tree=self.root)

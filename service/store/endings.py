@@ -50,7 +50,9 @@ def soon(connection: sa.Connection, now: int) -> list[EndingKey]:
     # The date from the host itself is newer than the operator's.
     ends = sa.func.coalesce(hosts.c.token_told, hosts.c.token_ends)
     for owner, name, day in connection.execute(
-        sa.select(hosts.c.organization_id, hosts.c.token_env, ends).where(ends.is_not(None), hosts.c.token_env != "")
+        sa.select(hosts.c.organization_id, hosts.c.token_env, ends).where(
+            ends.is_not(None), hosts.c.token_env != "", hosts.c.rotate.is_not(True)
+        )
     ):
         expiries["host_token", slugs.get(owner, owner), name] = _micros(day)
     for agent in agents.all_of(connection):

@@ -39,6 +39,8 @@ class Host:
     """Prints a token of short life, in place of `token_env`."""
     app: GitHubApp | None = None
     """Its tokens are used in place of `token_env`."""
+    rotate: bool = False
+    """Whether the service rotates the token in `token_env` before it expires."""
 
     @property
     def has_token(self) -> bool:

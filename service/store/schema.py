@@ -225,10 +225,19 @@ hosts = _table(
     *_texts("token_ends", "token_told", nullable=True),
     sa.Column("token_command", _TEXTS),
     sa.Column("app", _Json(GitHubApp)),
+    sa.Column("rotate", sa.Boolean, nullable=False, default=False),
     # At the last check; NULL means never checked, or `ok`.
     *_texts("status", nullable=True),
     *_large("connected_at"),
     sa.UniqueConstraint("organization_id", "platform"),
+)
+
+host_tokens = _table(
+    "host_tokens",
+    *_texts("digest", key=True),
+    *_texts("sealed", "fault", nullable=True),
+    *_large("asked_at", nullable=True),
+    sa.Column("is_lost", sa.Boolean, nullable=False),
 )
 
 repositories = _table(

@@ -73,6 +73,8 @@ def subject(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
     # Without a worker: what is judged is the contract, and thousands of accepted runs would be executed beside it.
     arguments = ["--lab", "--no-worker"]
     service = start_service(tmp_path_factory.mktemp("conformance"), settings=SETTINGS, arguments=arguments)
+    forgejo = ("--platform", "forgejo", "--host", "forgejo.example", "--group", "acme")
+    service.admin("host", "connect", "--org", "acme", *forgejo, "--probe", "git", "--clone-url", "/srv/{path}.git")
     # One process for all campaigns: what it imports takes two seconds.
     with ProcessPoolExecutor(1, FORKS) as judge:
         yield Subject(service, judge)

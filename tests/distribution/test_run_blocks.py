@@ -52,10 +52,15 @@ QUICK_START: Final = (
     ("install", "export RUNWARDEN_BASE_URL=http://127.0.0.1:8400/v1 RUNWARDEN_TOKEN=rwt_…"),
     ("install", "runwarden service apply setup.toml --data-dir data"),
 )
+FORGEJO: Final = "https://example.com/git/api/v1"
 WHILE_IT_RUNS: Final = (
     ("agents", "runwarden agents list"),
     ("code-hosts", "runwarden service host connect --org acme --platform github --token-env GITHUB_TOKEN"),
     ("code-hosts", "runwarden gitlab onboard acme/tools"),
+    (
+        "code-hosts",
+        f"runwarden service host connect --org acme --platform forgejo --api-url {FORGEJO} --token-env FORGEJO_TOKEN",
+    ),
     ("events", "runwarden service events endpoints add https://ci.acme.example/runwarden --org acme --data-dir data"),
     ("models", "runwarden service usage --from 2026-11-01 --by agent --data-dir data"),
     ("models", "runwarden service org budget acme --day-usd 100 --day-tokens 50000000 --data-dir data"),

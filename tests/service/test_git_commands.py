@@ -43,3 +43,16 @@ def test_a_silent_command_is_ended(
         runner(tmp_path, monkeypatch, SILENT, [], 0.3)(command)
 
     assert raised.value.is_passing == passes
+
+
+def test_a_login_in_an_address_is_no_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor as a setting's value: every user of the machine can read arguments."""
+    shows = '#!/bin/sh\necho "$@"; env | grep GIT_CONFIG_KEY_0\n'
+    url = "https://host/a.git"
+    for words in (("fetch", url), ("-c", f"remote.origin.url={url}", "fetch", "origin")):
+        given = [word.replace("//", "//u:p@") for word in words]
+        told = runner(tmp_path, monkeypatch, shows, [], 30)(*given)
+
+        assert " ".join(words) in told
+        assert "u:p" not in told
+        assert f"http.{url}.extraHeader" in told

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from service.egress.proxy import EgressProxy, Reporter
-from service.execution.git import GitRunner, environment, login
+from service.execution.git import GitCommandError, GitRunner, environment, login
 from service.mail.sender import MailMessage, SmtpRelay
 from service.network import CLIENT_CERT_VARIABLE, Host, ProxyError, connect, proxy_of
 from service.settings import SmtpSettings
@@ -84,6 +84,21 @@ def test_a_run_reaches_its_code_host_through_the_proxy(
     health = api.get("/external/installation/health").json()
     assert health == {"code_hosting": {"github": {"status": "ok"}}}
     assert {*proxy.asked} == {f"CONNECT {NAME}:443 HTTP/1.1"}
+
+
+def test_git_waits_for_a_proxy_that_refuses_its_login(
+    monkeypatch: pytest.MonkeyPatch, proxy: proxies.Proxy, tmp_path: Path
+) -> None:
+    """Neither the host nor the turn is at fault; the message names the login, of https and of plain http."""
+    wrong = f"http://user:wrong@127.0.0.1:{proxy.port}"
+    for name, url in (("https_proxy", f"https://{NAME}/a.git"), ("http_proxy", "http://git.example.test/a.git")):
+        monkeypatch.setenv(name, wrong)
+        with pytest.raises(
+            GitCommandError, match=r"the proxy refused the connection \(407\): check the login"
+        ) as error:
+            GitRunner(tmp_path, 30)("ls-remote", "--", url)
+        assert error.value.is_passing
+        assert "wrong" not in str(error.value)
 
 
 def test_an_agents_connections_go_through_the_proxy(

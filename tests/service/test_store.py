@@ -337,6 +337,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "deletions": "inserted unless it is there",
         "event_endpoints": "random ids",
         "events": "random ids",
+        "host_tokens": "inserted unless it is there, then updated: test_a_token_is_rotated_before_its_end_and_once",
         "members": "inserted unless it is there",
         "model_outages": "inserted unless it is there, or deleted",
         "rate_limits": "inserted unless it is there, then updated",

@@ -1,0 +1,207 @@
+"""Rotation of GitLab's tokens before they expire: once for all workers, and kept in the database.
+
+A rotation revokes the old token at once, and asking for one with a revoked token revokes its successor too. So a worker
+asks only after it has noted that it will, and nobody repeats a request of which the answer may be lost.
+"""
+
+import hashlib
+import hmac
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from http import HTTPStatus
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
+from service.hosts.http import HostResponse, HostUnreachableError, ask
+from service.printed import NoKeyError
+from service.store.database import Database, insert_new
+from service.store.hosts import Host
+from service.store.schema import first, found, host_tokens, hosts
+
+_TIMEOUT_S: Final = 20.0
+_IN_FLIGHT_MICROS: Final = 600 * SECOND_MICROS
+"""After this long, nobody waits for the answer to a rotation any more."""
+_EARLY_DAYS: Final = 7
+_LONGEST_DAYS: Final = 365
+_SALT: Final = 16
+_MAC: Final = 32
+_logger = logging.getLogger(__name__)
+_open: list[Database] = []
+"""The database of this process, in which tokens are looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedToken:
+    """What has become of the token in a variable."""
+
+    digest: str
+    """Of the variable's token: another token there begins anew."""
+    sealed: str | None
+    """The token in its place, encrypted with it: neither a back-up nor the database alone shows one."""
+    asked_at: int | None
+    """When a worker asked for a rotation whose answer is not known; None: none is under way."""
+    fault: str | None
+    """Why it is not rotated, with the fix."""
+    is_lost: bool
+    """Whether there is no valid token any more."""
+
+
+def use(database: Database) -> None:
+    """Look tokens up in a database from now on."""
+    _open[:] = [database]
+
+
+def successor_of(token: str) -> str:
+    """Return the token that is valid in place of one from the environment.
+
+    Raises:
+        NoKeyError: It was rotated, and the new one is not known.
+    """
+    if not _open:
+        return token
+    with _open[0].read() as connection:
+        return _token(token, first(connection, RotatedToken, host_tokens, host_tokens.c.digest == _digest(token)))
+
+
+def faults(connection: sa.Connection) -> list[str]:
+    """Return why tokens of connected hosts are not rotated."""
+    return [one.fault for one in found(connection, RotatedToken, host_tokens) if one.fault]
+
+
+class TokenRotation:
+    """Rotates the tokens of hosts with `rotate = true`."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._unsaved: dict[str, dict[str, object]] = {}
+        """New tokens that the database did not take yet."""
+
+    def run(self) -> None:
+        """Rotate what expires soon."""
+        for digest, values in [*self._unsaved.items()]:
+            self._save(digest, values)
+        with self._database.read() as connection:
+            rotating = found(connection, Host, hosts, hosts.c.rotate.is_(True))
+            held = {one.digest for one in found(connection, RotatedToken, host_tokens)}
+        given = {_digest(token): (host, token) for host in rotating if (token := os.environ.get(host.token_env or ""))}
+        for host, token in given.values():
+            try:
+                self._look_after(host, token)
+            except HostUnreachableError as error:
+                _logger.warning("the token in %s is not rotated now: %s", host.token_env, error)
+        # Those of variables that hold another token by now, or of hosts that are gone.
+        if rotating and given and (gone := held - given.keys()):
+            with self._database.write() as connection:
+                connection.execute(sa.delete(host_tokens).where(host_tokens.c.digest.in_(gone)))
+
+    def _look_after(self, host: Host, given: str) -> None:
+        digest, now = _digest(given), self._clock()
+        with self._database.write() as connection:
+            empty = {"digest": digest, "is_lost": False}
+            insert_new(connection, host_tokens, empty)
+            row = first(connection, RotatedToken, host_tokens, host_tokens.c.digest == digest)
+        if row is None or row.is_lost or (row.asked_at is not None and now - row.asked_at < _IN_FLIGHT_MICROS):
+            return
+        token = _token(given, row)
+        shown = _ask(host, token, "GET", "/personal_access_tokens/self")
+        if shown.status == HTTPStatus.UNAUTHORIZED and row.asked_at is not None:
+            text = f"the answer to the rotation of the token in {host.token_env} was lost, and GitLab has revoked it"
+            text += f": create a new token at {host.host}, and set it there"
+            _logger.error("%s", text)
+            self._save(digest, {"fault": text, "is_lost": True})
+            return
+        if shown.status != HTTPStatus.OK or not isinstance(shown.body, dict):
+            self._note(digest, row, _refused(host, shown))
+            return
+        life = _life_of(shown.body, now)
+        if life is None or life[0] > min(_EARLY_DAYS, max(1, life[1] // 3)):
+            self._note(digest, row, None)
+            return
+        # Another worker may have asked, or even have been answered, since this one has read the row.
+        same = (
+            host_tokens.c[name].is_not_distinct_from(getattr(row, name)) for name in ("digest", "sealed", "asked_at")
+        )
+        with self._database.write() as connection:
+            if not connection.execute(sa.update(host_tokens).where(*same).values(asked_at=now)).rowcount:
+                return
+        ends = (_day(now) + timedelta(days=min(life[1], _LONGEST_DAYS))).isoformat()
+        # If this fails, the answer is unknown, and `asked_at` stays.
+        answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
+        new = answer.body.get("token") if isinstance(answer.body, dict) else None
+        if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
+            self._save(digest, {"sealed": _sealed(given, new), "asked_at": None, "fault": None})
+            _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
+        elif answer.status in range(400, 500):
+            self._save(digest, {"asked_at": None, "fault": _refused(host, answer)})
+
+    def _note(self, digest: str, row: RotatedToken, fault: str | None) -> None:
+        if (row.fault, row.asked_at) != (fault, None):
+            self._save(digest, {"fault": fault, "asked_at": None})
+            if fault is not None:
+                _logger.warning("%s", fault)
+
+    def _save(self, digest: str, values: dict[str, object]) -> None:
+        # A new token is known nowhere else.
+        self._unsaved[digest] = values
+        with self._database.write() as connection:
+            connection.execute(sa.update(host_tokens).where(host_tokens.c.digest == digest).values(**values))
+        del self._unsaved[digest]
+
+
+def _ask(host: Host, token: str, method: str, path: str, document: object = None) -> HostResponse:
+    url = f"{(host.api_url or '').rstrip('/')}{path}"
+    return ask(url, _TIMEOUT_S, headers={"PRIVATE-TOKEN": token}, method=method, document=document)
+
+
+def _refused(host: Host, answer: HostResponse) -> str:
+    body = answer.body if isinstance(answer.body, dict) else {}
+    said = str(body.get("message") or body.get("error_description") or body.get("error") or "").strip()
+    text = f"the token in {host.token_env} cannot be rotated: {host.host} answered {answer.status} {said}".rstrip()
+    return f"{text}; it must be valid, and needs the scope self_rotate or api: replace it, or remove rotate"
+
+
+def _life_of(body: Mapping[str, Any], now: int) -> tuple[int, int] | None:
+    """Return the days that a token has left, and those of its whole life; None: it does not expire."""
+    try:
+        ends, made = date.fromisoformat(str(body["expires_at"])), date.fromisoformat(str(body["created_at"])[:10])
+    except (KeyError, ValueError):
+        return None
+    return (ends - _day(now)).days, max(1, (ends - made).days)
+
+
+def _day(micros: int) -> date:
+    return (EPOCH + micros * MICROSECOND).date()
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(f"runwarden:{token}".encode()).hexdigest()
+
+
+def _token(given: str, row: RotatedToken | None) -> str:
+    if row is not None and row.is_lost:
+        raise NoKeyError(row.fault or "it is lost")
+    if row is None or row.sealed is None:
+        return given
+    data = bytes.fromhex(row.sealed)
+    salt, mac, hidden = data[:_SALT], data[_SALT : _SALT + _MAC], data[_SALT + _MAC :]
+    if not hmac.compare_digest(mac, hmac.digest(given.encode(), salt + hidden, "sha256")):
+        raise NoKeyError("the rotated token in the database was changed: create a new token, and set it")
+    return _mixed(given, salt, hidden).decode()
+
+
+def _sealed(given: str, new: str) -> str:
+    salt = os.urandom(_SALT)
+    hidden = _mixed(given, salt, new.encode())
+    return (salt + hmac.digest(given.encode(), salt + hidden, "sha256") + hidden).hex()
+
+
+def _mixed(given: str, salt: bytes, data: bytes) -> bytes:
+    """Encrypt or decrypt with a stream that is used once: each salt is new."""
+    stream = hashlib.shake_256(salt + given.encode()).digest(len(data))
+    return bytes(one ^ other for one, other in zip(data, stream, strict=True))

@@ -1,0 +1,93 @@
+"""The file with the service's variables, which it reads again on SIGHUP."""
+
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from service import environment
+from service.settings import SettingsError
+from tests.service.conftest import METRICS_TOKEN, UNBOXED, Api
+from tests.service.deployment import deployment
+from tests.service.git_hosts import GitHttpHost
+from tests.service_process import demo_setup, make_repository, refused_start
+from tests.waiting import COLD_START_S, eventually
+
+
+def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: Path) -> None:
+    """Of a code host and for scraping; a file that cannot be used changes nothing, and the log has no value of it."""
+    make_repository(tmp_path / "hosted" / "acme" / "api", {"README.md": "# api\n"})
+    file = tmp_path / "environment"
+    file.write_text(f"# Tokens\nHOST_TOKEN=first-token\nRUNWARDEN_METRICS_TOKEN='{METRICS_TOKEN}'\n")
+    with closing(GitHttpHost(tmp_path / "hosted", "first-token")) as host:
+        setup = demo_setup(tmp_path)
+        organization = setup["organizations"][0]
+        url = f"{host.url}/{{path}}.git"
+        organization["hosts"] = [
+            {"platform": "github", "host": "127.0.0.1", "probe": "git", "clone_url": url, "token_env": "HOST_TOKEN"}
+        ]
+        organization["repositories"] = [{"name": "api", "platform": "github", "path": "acme/api"}]
+        api = start(setup=setup, settings=UNBOXED, environment={environment.VARIABLE: str(file)})
+
+        def read_again(text: str, logged: str) -> None:
+            file.write_text(text)
+            api.service.signal(signal.SIGHUP)
+            eventually(lambda: logged in api.service.log, logged, COLD_START_S, saw=lambda: api.service.log)
+
+        assert api.ended(api.start("write it"))["status"] == "completed"
+        host.accept("second-token")
+        read_again("HOST_TOKEN second-token\n", "line 1 is not NAME=value")
+        read_again("HOST_TOKEN=second-token\nRUNWARDEN_METRICS_TOKEN=short\n", "at least")
+        bearer = {"Authorization": f"Bearer {METRICS_TOKEN}"}
+        assert api.http.get(api.service.base_url.replace("/v1", "/metrics"), headers=bearer).status_code == 200
+        read_again("HOST_TOKEN=second-token\n", "changed: HOST_TOKEN, RUNWARDEN_METRICS_TOKEN")
+        run = api.ended(api.start("write it again"))
+
+        assert run["status"] == "completed", api.log(run["run_id"])
+        assert api.http.get(api.service.base_url.replace("/v1", "/metrics"), headers=bearer).status_code == 404
+        assert "second-token" not in api.service.log
+
+
+def test_a_worker_reads_it_again_too(tmp_path: Path) -> None:
+    """And goes on with the old values while the file is away."""
+    file = tmp_path / "environment"
+    file.write_text("HOST_TOKEN=first-token\n")
+    with deployment(tmp_path / "service") as deployed:
+        deployed.environment[environment.VARIABLE] = str(file)
+        worker = deployed.begin("worker")
+        for text, logged in ((None, "the environment stays as it was"), ("HOST_TOKEN=other\n", "changed: HOST_TOKEN")):
+            file.unlink() if text is None else file.write_text(text)
+            worker.signal(signal.SIGHUP)
+            eventually(lambda logged=logged: logged in worker.log, logged, COLD_START_S)
+
+        assert worker.stop() == 0
+
+
+def test_a_file_that_cannot_be_read_is_named_at_the_start(tmp_path: Path) -> None:
+    """With the variable that names it."""
+    done = refused_start(tmp_path, "serve", **{environment.VARIABLE: str(tmp_path / "missing")})
+
+    assert done.returncode == 2
+    assert f"{tmp_path / 'missing'} ({environment.VARIABLE}): No such file" in done.stderr
+
+
+def test_values_are_taken_as_systemd_takes_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With or without quotes around them; a variable that is no longer there is unset."""
+    (file := tmp_path / "environment").write_text('A_=a b\n; note\n\nexport B_="b\'"\nC_=\nD_=\'x="y"\'\n')
+    monkeypatch.setenv(environment.VARIABLE, str(file))
+    seen: list[dict[str, str | None]] = []
+    for text in (file.read_text(), "A_=2\n", ""):
+        file.write_text(text)
+        environment.load(lambda given: seen.append({name: given.get(name) for name in ("A_", "B_", "C_", "D_")}))
+
+    assert seen == [
+        {"A_": "a b", "B_": "b'", "C_": "", "D_": 'x="y"'},
+        {"A_": "2", "B_": None, "C_": None, "D_": None},
+        dict.fromkeys(("A_", "B_", "C_", "D_")),
+    ]
+    for wrong in ("A_='a\n", "1A=b\n", "A B=c\n", "A_=\0\n"):
+        file.write_text(wrong)
+        with pytest.raises(SettingsError, match="line 1 is not NAME=value"):
+            environment.load()
