@@ -1,7 +1,7 @@
 """A database: its connection, its transactions, its schema, and copies of it while it is in use."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, translated
 from storage.private_file import make_private, opening
+from storage.values import sqlite_text
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -188,3 +189,25 @@ def copy_database(source: Path, target: Path) -> None:
         partial.rename(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+class Conditions:
+    """Conditions that all hold, with their parameters."""
+
+    def __init__(self, *conditions: str) -> None:
+        self._conditions = ["1", *conditions]
+        self.parameters: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        """As SQL."""
+        return " AND ".join(self._conditions)
+
+    def add(self, condition: str, *parameters: str | int) -> None:
+        """Require this too."""
+        self._conditions.append(condition)
+        self.parameters += tuple(sqlite_text(each) if isinstance(each, str) else each for each in parameters)
+
+    def is_in(self, column: str, values: Collection[str]) -> None:
+        """Require one of these values, if there are any."""
+        if values:
+            self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)

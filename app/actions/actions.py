@@ -416,7 +416,6 @@ class Actions(Struct, frozen=True):
 
 @contextmanager
 def _refusing(command_line: str) -> Iterator[None]:
-    """Translate the ledger's refusals."""
     try:
         yield
     except SubjectBlockedError as blocked:

@@ -211,7 +211,17 @@ class Reconciliation:
             if other.result_id == result_id and other.action_id != action.action_id and kind != "run.continue":
                 raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {where}")
         if kind == "organization.create":
-            await self._check_organization(action, result_id)
+            try:
+                told = await self.runs.reader.client.invitations()
+            except NotOfferedError:
+                return
+            except ApiError as error:
+                raise DoubtfulIdError(f"Whether the service knows {result_id} could not be asked: {error}") from error
+            emails = {each.email for each in told if each.organization_id == result_id}
+            if not emails:
+                raise DoubtfulIdError(f"The service knows no organization {result_id}.")
+            if action.subject.casefold() not in map(str.casefold, emails):
+                raise DoubtfulIdError(f"{result_id} was created for {min(emails)}, not for {action.subject}.")
         if not WRITE_KINDS[kind].is_listed:
             return
         found = await self.cached(action)
@@ -228,19 +238,6 @@ class Reconciliation:
             raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
         if (send := Send.of(action, await cache.run_clock())) is not None:
             raise DoubtfulIdError(f"{result_id} does not fit: {_misfit(detail, send)}")
-
-    async def _check_organization(self, action: Action, result_id: str) -> None:
-        try:
-            told = await self.runs.reader.client.invitations()
-        except NotOfferedError:
-            return
-        except ApiError as error:
-            raise DoubtfulIdError(f"Whether the service knows {result_id} could not be asked: {error}") from error
-        emails = {each.email for each in told if each.organization_id == result_id}
-        if not emails:
-            raise DoubtfulIdError(f"The service knows no organization {result_id}.")
-        if action.subject.casefold() not in map(str.casefold, emails):
-            raise DoubtfulIdError(f"{result_id} was created for {min(emails)}, not for {action.subject}.")
 
     async def work(self) -> float:
         """Search for unknown actions, once the service answers again; return the seconds until the next look."""

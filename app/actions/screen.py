@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, assert_never, cast
@@ -426,29 +426,22 @@ class ActivityScreen(BaseScreen):
 
     def action_kinds(self) -> None:
         """Choose the kinds to show."""
-
-        def picked(names: Picked | None) -> None:
-            if names is not None:
-                self.wanted = replace(self.wanted, kinds=names[0])
-
-        def badge_of(kind: str) -> Badge:
-            return Badge("·", what(kind), "plain")
-
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
-            sheet = MarkPicker("Filter by kind", kinds, self.wanted.kinds, badge_of=badge_of)
-            self.app.push_screen(sheet, picked)
+            self._pick("kinds", kinds, lambda kind: Badge("·", what(kind), "plain"))
 
     def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
+        if self._found is not None:
+            self._pick("outcomes", self._found.outcomes, outcome_badge)
 
+    def _pick(self, part: str, counts: Mapping[str, int], badge_of: Callable[[str], Badge]) -> None:
         def picked(names: Picked | None) -> None:
             if names is not None:
-                self.wanted = replace(self.wanted, outcomes=names[0])
+                self.wanted = replace(self.wanted, **{part: names[0]})
 
-        if self._found is not None:
-            outcomes, before = self._found.outcomes, self.wanted.outcomes
-            self.app.push_screen(MarkPicker("Filter by outcome", outcomes, before, badge_of=outcome_badge), picked)
+        title = f"Filter by {part.removesuffix('s')}"
+        self.app.push_screen(MarkPicker(title, counts, getattr(self.wanted, part), badge_of=badge_of), picked)
 
     def action_search(self) -> None:
         """Focus the search."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
 from typing import ClassVar, Final, Self
 
 from msgspec import Struct, field
@@ -184,7 +183,6 @@ class RunBatch(Struct, frozen=True):
 
     batch_id: str
     task: ManyTask
-    begun_at: datetime
     sent: Mapping[str, BatchResult] = field(default_factory=dict)
     """By the id of the run that the request was for."""
     is_sending: bool = False
@@ -303,8 +301,7 @@ class ManyForm(ActionForm):
         self._cap = cap
         self._is_stopped = False
         self._changed_batch = changed
-        now = engine.clock()
-        self._batch = RunBatch(f"{task.text.draft} {now.isoformat()}", task, now)
+        self._batch = RunBatch(f"{task.text.draft} {engine.clock().isoformat()}", task)
         self.FIELDS = (Field("instructions", "instructions", task.text.hint, TEXT, task.text.placeholder),)
         super().__init__(engine, draft=task.text.draft, is_ready=task.text is RETRY)
 

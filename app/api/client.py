@@ -15,7 +15,7 @@ from app.api.requests import Answer, ContinueRun, StartRun, WriteRequest, as_jso
 from app.api.timestamps import as_filter
 from app.api.transport import MOST_BYTES, Call, CommitHook, Reply, Transport
 from app.profiles.token import Token, TokenError
-from storage.records import WRITE_KINDS, HealthReport, Repository, RunPage
+from storage.records import WRITE_KINDS, HealthSample, Repository, RunPage
 from storage.records.results import Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
 QueryParameters = Sequence[tuple[str, str]]
@@ -107,7 +107,7 @@ class Client:
         query = tuple((name, value) for name, value in given.items() if value is not None)
         return wire.run_page((await self._get("/external/runs", query)).body)
 
-    async def health(self) -> HealthReport:
+    async def health(self) -> tuple[HealthSample, ...]:
         """The health of the connected code hosts; empty if the service knows of no installation (spec 4.5).
 
         Raises:
@@ -116,7 +116,7 @@ class Client:
         try:
             return wire.health_report((await self._get("/external/installation/health")).body)
         except NotFoundError:
-            return HealthReport(())
+            return ()
 
     async def send(
         self, request: WriteRequest, *, before_first_byte: CommitHook, body_json: str | None = None

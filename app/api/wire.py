@@ -13,7 +13,7 @@ import msgspec
 from app.api.errors import UnusableAnswerError
 from app.api.requests import Answer, OnboardProject, WriteRequest
 from app.api.timestamps import timestamp
-from storage.records import WRITE_KINDS, HealthReport, HealthSample, Organization, Repository, Run, RunPage
+from storage.records import WRITE_KINDS, HealthSample, Organization, Repository, Run, RunPage
 from storage.records.health import NO_STATUS
 
 _COUNTS: Final = range(2**63)
@@ -153,7 +153,7 @@ def run_page(body: bytes) -> RunPage:
     return RunPage(runs, token or None, total, dropped=len(listed) - len(runs))
 
 
-def health_report(body: bytes) -> HealthReport:
+def health_report(body: bytes) -> tuple[HealthSample, ...]:
     """A health answer; a platform that is null is not connected, one without a status has `NO_STATUS`.
 
     Raises:
@@ -170,7 +170,7 @@ def health_report(body: bytes) -> HealthReport:
             host, group = (None if found.get(name) is None else _shown(found[name]) for name in ("host", "group"))
             status = _shown(found.get("status")).strip() or NO_STATUS
             samples.append(HealthSample(platform, status, host, group, _as_json(received)))
-    return HealthReport(tuple(samples))
+    return tuple(samples)
 
 
 def answer(request: WriteRequest, status: int, body: bytes) -> Answer:

@@ -3,10 +3,10 @@
 import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -121,7 +121,7 @@ async def snapshot(
     return Snapshot(engine.profile.name, values, counts)
 
 
-def serve(host: str, port: int, snapshots: Callable[[], Awaitable[Sequence[Snapshot]]]) -> "WSGIServer":
+def serve(host: str, port: int, snapshots: Callable[[], Coroutine[Any, Any, Sequence[Snapshot]]]) -> "WSGIServer":
     """Answer scrapes on a thread until the server is shut down; the metrics are read on this event loop.
 
     A scrape whose metrics cannot be read fails, which Prometheus shows as `up == 0`.
@@ -134,12 +134,9 @@ def serve(host: str, port: int, snapshots: Callable[[], Awaitable[Sequence[Snaps
 
     loop = asyncio.get_running_loop()
 
-    async def read() -> Sequence[Snapshot]:
-        return await snapshots()
-
     class Figures(Collector):
         def collect(self) -> "Iterator[Metric]":
-            return families(asyncio.run_coroutine_threadsafe(read(), loop).result(DEADLINE_S))
+            return families(asyncio.run_coroutine_threadsafe(snapshots(), loop).result(DEADLINE_S))
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Figures())

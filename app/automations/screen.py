@@ -22,7 +22,6 @@ from app.automations.screen_sheets import (
     RulesFile,
     read_automations,
 )
-from app.automations.tables import read_tables, save_table, with_enabled
 from app.console.base import BaseScreen
 from app.console.messages import OpenRun
 from app.console.session import CURE_S, Session, mark_of
@@ -140,7 +139,6 @@ class AutomationsScreen(BaseScreen):
 
     @property
     def _engine(self) -> Engine:
-        """The open engine."""
         if self.session.engine is None:
             raise RuntimeError("No screen but Runs is entered before the engine is open.")
         return self.session.engine
@@ -283,6 +281,7 @@ class AutomationsScreen(BaseScreen):
 
     async def _edit(self, name: str | None) -> None:
         from app.automations.screen_form import AutomationForm
+        from app.automations.tables import read_tables
 
         if (file := self._file.settings.file) is None:
             self.session.notify(NO_FILE, severity="warning", timeout=CURE_S)
@@ -303,6 +302,8 @@ class AutomationsScreen(BaseScreen):
             return
 
         def write() -> None:
+            from app.automations.tables import read_tables, save_table, with_enabled  # tomlkit
+
             tables = read_tables(file)
             written = with_enabled(tables.written(rule.name), is_on=not rule.is_on)
             self._file.use(save_table(tables, rule.name, written))

@@ -24,7 +24,6 @@ from app.automations.proposals import PROPOSALS
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.automations.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
 from app.automations.sentence import limits, sentence, warnings
-from app.automations.tables import read_tables
 from app.console.session import Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import Sheet, key_line, key_words
@@ -85,6 +84,8 @@ class RulesFile:
 
     def written(self, name: str) -> tuple[SafeText, ...]:
         """Return a rule's table as the file has it; empty: unknown. Blocks."""
+        from app.automations.tables import read_tables  # tomlkit
+
         try:
             return () if self.settings.file is None else safe_block(read_tables(self.settings.file).written(name))
         except ConfigError:

@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import tomlkit
 from msgspec import Struct
+from tomlkit import TOMLDocument
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT
 
+from app.automations.read_rules import read_rules
+from app.automations.rule import Rule
 from app.profiles.load import read_text, toml_values
 from app.profiles.settings import ConfigError, Settings
 from app.profiles.table import Table
 from app.profiles.write import save
-
-if TYPE_CHECKING:
-    from tomlkit import TOMLDocument
-    from tomlkit.items import AoT
-
-    from app.automations.rule import Rule
 
 _KEY: Final = "automations"
 
@@ -33,10 +33,7 @@ class AutomationTables(Struct, frozen=True):
         Raises:
             ConfigError: There is none.
         """
-        from tomlkit import document
-        from tomlkit.items import AoT
-
-        index, only_table = self._index(name), document()
+        index, only_table = self._index(name), tomlkit.document()
         only_table.append(_KEY, AoT([self._parsed()[1][index]]))
         return only_table.as_string().replace("\r\n", "\n").strip() + "\n"
 
@@ -46,8 +43,6 @@ class AutomationTables(Struct, frozen=True):
         Raises:
             ConfigError: The text is more than one table, or the file has no table of that name.
         """
-        from tomlkit import parse as parsed
-
         ending = "\r\n" if "\r\n" in self.text else "\n"
         table_text = ending.join([*written.strip().splitlines(), ""])
         _one(table_text)
@@ -57,25 +52,21 @@ class AutomationTables(Struct, frozen=True):
             before = tables[self._index(name)].as_string()
             # Blank lines below a table belong to it.
             below = before[len(before.rstrip()) :].removeprefix(ending)
-            tables[index] = parsed(table_text + below)[_KEY][0]
+            tables[index] = tomlkit.parse(table_text + below)[_KEY][0]
         elif tables:
             last = tables[-1].as_string()
             is_last = document.as_string().rstrip().endswith(last.rstrip())
-            table = parsed(table_text if is_last else table_text + ending)[_KEY][0]
+            table = tomlkit.parse(table_text if is_last else table_text + ending)[_KEY][0]
             table.trivia.indent = "" if last.endswith(ending * 2) else ending
             tables.append(table)
         else:
-            document.append(_KEY, parsed(table_text)[_KEY])
+            document.append(_KEY, tomlkit.parse(table_text)[_KEY])
         return document.as_string()
 
-    def _parsed(self) -> "tuple[TOMLDocument, AoT]":
-        from tomlkit import parse
-        from tomlkit.exceptions import TOMLKitError
-        from tomlkit.items import AoT
-
+    def _parsed(self) -> tuple[TOMLDocument, AoT]:
         fix = "Edit the file itself."
         try:
-            document = parse(self.text)
+            document = tomlkit.parse(self.text)
             tables = document.get(_KEY, AoT([]))
         except TOMLKitError as error:  # It refuses some valid TOML.
             raise ConfigError(f"this cannot be edited here: {error}.", cure=fix, file=self.file) from error
@@ -101,14 +92,12 @@ def read_tables(file: Path) -> AutomationTables:
     return AutomationTables(file, text, tuple(str(each.get("name", "")) for each in items if isinstance(each, dict)))
 
 
-def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "Rule":
+def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> Rule:
     """Read the text of one automation's table; line numbers in errors are relative to this text.
 
     Raises:
         ConfigError: It has a mistake, or one of the others has the same name.
     """
-    from app.automations.read_rules import read_rules
-
     (rule,) = read_rules(Table(Path("automation"), written, _one(written)), settings)
     if rule.name.casefold() in {name.casefold() for name in others}:
         raise ConfigError("another automation has this name.", cure="Choose another name.", key="name")
@@ -117,16 +106,14 @@ def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> "
 
 def with_enabled(written: str, *, is_on: bool) -> str:
     """The table's text with `enabled` set; a missing key is added below the name."""
-    from tomlkit import boolean, key, parse
-
-    document = parse(f"{written.rstrip()}\n")
+    document = tomlkit.parse(f"{written.rstrip()}\n")
     (table,) = document[_KEY]
     if "enabled" in table:
         table["enabled"] = is_on
     else:
         keys = [name and name.key for name, _ in table.value.body]
         below = keys.index("name") + 1 if "name" in keys else 0
-        table.value.body.insert(below, (key("enabled"), boolean(str(is_on).lower())))
+        table.value.body.insert(below, (tomlkit.key("enabled"), tomlkit.boolean(str(is_on).lower())))
     return document.as_string()
 
 

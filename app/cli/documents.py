@@ -141,6 +141,17 @@ class RunDocument(Struct, frozen=True):
         return self.detail.presence if self.detail else "current"
 
     @property
+    def status(self) -> str:
+        """Its status with a glyph, whether it is stuck, and whether the service still shows it."""
+        marks = ["stuck"] * self.is_stuck + [self.presence] * (self.presence != "current")
+        return badge(self.run.status) + (f" ({', '.join(marks)})" if marks else "")
+
+    @property
+    def tone(self) -> str:
+        """The tone of a status that the spec names; others have none."""
+        return STATUS_BY_NAME[self.run.status].tone if self.run.status in STATUS_BY_NAME else ""
+
+    @property
     def took(self) -> str:
         """How long it worked until it finished, or until now."""
         seconds = self.detail.took.until(self.now) if self.detail else None
@@ -154,9 +165,7 @@ async def views(
     ahead = await engine.cache.run_clock_ahead()
     now = engine.clock() + ahead
     stuck = await engine.cache.stuck()
-    details: dict[str, RunDetail] = {}
-    for start in range(0, len(runs), CHUNK):
-        details |= await engine.cache.details([run.run_id for run in runs[start : start + CHUNK]])
+    details = await engine.cache.details([run.run_id for run in runs])
     earlier = await continued_from(engine) if continued is None else continued
     return tuple(
         RunDocument(run, details.get(run.run_id), run.run_id in stuck, earlier.get(run.run_id), now, ahead)
@@ -180,18 +189,8 @@ def badge(status: str) -> str:
     return f"{glyph} {status or '(no status)'}"
 
 
-def status_tone(status: str) -> str:
-    """The tone of a status that the spec names; others have none."""
-    return STATUS_BY_NAME[status].tone if status in STATUS_BY_NAME else ""
-
-
-def _status(view: RunDocument) -> str:
-    marks = ["stuck"] * view.is_stuck + [view.presence] * (view.presence != "current")
-    return badge(view.run.status) + (f" ({', '.join(marks)})" if marks else "")
-
-
 COLUMNS: Final[tuple[Column[RunDocument], ...]] = (
-    Column("status", _status, "status", lambda v: v.run.status, tone=lambda v: status_tone(v.run.status)),
+    Column("status", lambda v: v.status, "status", lambda v: v.run.status, tone=lambda v: v.tone),
     Column("repository", lambda v: v.run.repository.label, "repository", flexible=True),
     Column("branch", lambda v: v.run.branch_name, "branch_name", flexible=True),
     Column("started", lambda v: exact_ago(v.run.created_at, v.now), "created_at", lambda v: rfc3339(v.run.created_at)),

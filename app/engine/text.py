@@ -109,7 +109,9 @@ def _printable(text: str) -> Iterator[str]:
         if character in _JOINERS and _joins(text[at - 1 : at], text[at + 1 : at + 2], _JOINERS[character]):
             yield character
         elif kind in _UNPRINTABLE:
-            yield _placeholder(ord(character))
+            code = ord(character)
+            other = _PICTURE_OF_DELETE if code == _DELETE else _PLACEHOLDER
+            yield chr(_PICTURES + code) if code < ord(" ") else other
         elif marks <= _MOST_COMBINING:
             yield character
 
@@ -117,12 +119,6 @@ def _printable(text: str) -> Iterator[str]:
 def _joins(before: str, after: str, kinds: str) -> bool:
     """Whether a joiner belongs between these characters, of scripts or emoji that are written with it."""
     return all(each and not each.isascii() and category(each)[0] in kinds for each in (before, after))
-
-
-def _placeholder(code: int) -> str:
-    if code < ord(" "):
-        return chr(_PICTURES + code)
-    return _PICTURE_OF_DELETE if code == _DELETE else _PLACEHOLDER
 
 
 def csv_cell(value: object) -> str:

@@ -76,20 +76,10 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
     at the first row whose outcome is unknown, or when the service cannot be reached.
     """
     # Read outside the event loop, so that Ctrl-C still stops it.
-    rows = _rows(file)
-    return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
-
-
-def _rows(path: Path) -> tuple[ImportRow, ...]:
-    """The rows of a CSV file with a header that has `email` and, optionally, `offer_code`.
-
-    Raises:
-        CommandFailedError: The file cannot be read, a row cannot be used, or an email is there twice.
-    """
-    is_stdin = str(path) == "-"
-    origin = "stdin" if is_stdin else str(path)
+    is_stdin = str(file) == "-"
+    origin = "stdin" if is_stdin else str(file)
     try:
-        rows = parse_rows(sys.stdin.buffer.read(LARGEST + 1), origin) if is_stdin else read_rows(path)
+        rows = parse_rows(sys.stdin.buffer.read(LARGEST + 1), origin) if is_stdin else read_rows(file)
     except ImportFileError as error:
         raise failed("usage", str(error)) from error
     found: list[ErrorDetail] = [
@@ -100,7 +90,7 @@ def _rows(path: Path) -> tuple[ImportRow, ...]:
     if found:
         lines = " ".join(mistakes(rows)[:MOST_PROBLEMS])
         raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=found)
-    return rows
+    return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 
 
 async def _import(invocation: Invocation, rows: Sequence[ImportRow], *, dry_run: bool) -> int:

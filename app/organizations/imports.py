@@ -130,8 +130,6 @@ def _checked(rows: Sequence[ImportRow]) -> tuple[ImportRow, ...]:
 
 
 def _header(cells: list[str], origin: str) -> list[str]:
-    """The names of the columns."""
-
     def named(cells: list[str]) -> list[str]:
         return [cell.strip().lower().replace(" ", "_") for cell in cells]
 

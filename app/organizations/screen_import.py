@@ -85,10 +85,10 @@ class OrganizationImportScreen(BaseScreen):
         super().__init__(session)
         self._engine = engine
         self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
-        self._rows: tuple[ImportRow, ...] = ()
-        self._planned: list[ImportResult] = []
-        self._lines: dict[int, ImportLine] = {}
-        """The rows with their states; the key is the line in the file."""
+        self._results: dict[int, ImportResult] = {}
+        """The rows with their results; the key is the line in the file."""
+        self._sending = 0
+        """The line that is being sent; 0: none."""
         self._file = ""
         """The file's name when it was read last."""
         self._phase: Phase = "idle"
@@ -134,8 +134,12 @@ class OrganizationImportScreen(BaseScreen):
         return self._phase in {"sending", "stopping"}
 
     @property
+    def _rows(self) -> tuple[ImportRow, ...]:
+        return tuple(each.row for each in self._results.values())
+
+    @property
     def _to_send(self) -> list[ImportResult]:
-        return [each for each in self._planned if self._lines[each.row.line].state == "to_create"]
+        return [each for each in self._results.values() if line(each).state == "to_create"]
 
     @property
     def _most(self) -> int | None:
@@ -149,15 +153,14 @@ class OrganizationImportScreen(BaseScreen):
         item = self._table.item if self.is_mounted else None
         if item is not None and item.unknown is not None:
             return item.unknown
-        return next((line.unknown for line in self._lines.values() if line.unknown is not None), None)
+        return next((each for one in self._results.values() if (each := line(one).unknown) is not None), None)
 
     @property
     def _to_fix(self) -> ImportRow | None:
         """The row under the cursor, if it is wrong or was rejected; from elsewhere, the first one that is wrong."""
         item = self._table.item if self.is_mounted else None
-        rows = {row.line: row for row in self._rows}
-        if item is not None and item.line in rows and item.state in {"invalid", "twice", "rejected"}:
-            return rows[item.line]
+        if item is not None and item.line in self._results and item.state in {"invalid", "twice", "rejected"}:
+            return self._results[item.line].row
         return next((row for row in self._rows if row.problems), None)
 
     # Its keys
@@ -216,16 +219,14 @@ class OrganizationImportScreen(BaseScreen):
         if (row := self._to_fix) is not None:
             self._withdraw()
             self._table.seek(str(row.line))
-            here = self._lines[row.line]
+            here = line(self._results[row.line])
             problem = here.problem or (reason(here.action.error) if here.action and here.action.error else "")
             self.app.push_screen(LineSheet(self._rows, row, problem), self._fixed)
 
     def _fixed(self, rows: tuple[ImportRow, ...] | None) -> None:
         if rows is not None:
-            known = {row.line: self._lines[row.line] for row in rows if row in self._rows}
-            self._planned = planned(rows, ())
-            self._lines = {each.row.line: known.get(each.row.line) or line(each) for each in self._planned}
-            self._rows = rows
+            known = {each.row: each for each in self._results.values()}
+            self._results = {each.row.line: known.get(each.row, each) for each in planned(rows, ())}
             self._planner.ask()
 
     def action_resolve(self) -> None:
@@ -287,14 +288,13 @@ class OrganizationImportScreen(BaseScreen):
         self._phase = "idle"
         self._stopped_by = None
         self._paused = ""
-        self._rows, self._lines, self._planned = (), {}, []
+        self._results = {}
         try:
             rows = await asyncio.to_thread(lambda: read_rows(typed_path(text)))
         except ImportFileError as error:
             self._bar.file.complain(safe_text(str(error)))
         else:
-            self._lines = {each.row.line: line(each) for each in planned(rows, ())}
-            self._rows = rows
+            self._results = {each.row.line: each for each in planned(rows, ())}
             await self._form_draft.flush()
             self._table.focus()
         await self._plan()
@@ -303,17 +303,16 @@ class OrganizationImportScreen(BaseScreen):
         """Give each row its state by the ledger; a row created or rejected here stays so until its action changes."""
         if self._is_under_way:
             return
-        self._planned = planned(self._rows, await self._engine.ledger.organizations())
-        for each in self._planned:
-            before, found = self._lines[each.row.line], line(each)
-            if before.action != found.action or before.state not in {"created", "rejected"}:
-                self._lines[each.row.line] = found
+        for each in planned(self._rows, await self._engine.ledger.organizations()):
+            before = self._results[each.row.line]
+            if before.action != each.action or line(before).state not in {"created", "rejected"}:
+                self._results[each.row.line] = each
         self._show()
         self._bar.say(*self._remark())
         self.refresh_bindings()
 
     def _show(self) -> None:
-        shown = tuple(self._lines.values())
+        shown = tuple(line(each, is_sending=number == self._sending) for number, each in self._results.items())
         self._table.show(shown)
         self._bar.show_counts(counts(shown))
 
@@ -329,12 +328,11 @@ class OrganizationImportScreen(BaseScreen):
             for each in to_send:
                 if self._phase != "sending" or not sender.may_send:
                     break
-                number = each.row.line
-                self._lines[number] = replace(self._lines[number], state="sending")
+                self._sending = each.row.line
                 self._show()
                 self._bar.show_progress(sender.sent, min(most, len(to_send)), safe_text(each.name))
                 result = replace(each, result=await sender.send(each.row.request, each.key))
-                self._lines[number] = line(result)
+                self._results[each.row.line], self._sending = result, 0
                 stopped_by = result if result.result is sender.stopped_by else None
                 self._show()
         except (ActionRefusedError, StorageError) as error:
@@ -342,7 +340,7 @@ class OrganizationImportScreen(BaseScreen):
         finally:
             was_stopped = self._phase == "stopping"
             left = len(self._to_send)
-            self._phase, self._stopped_by = "idle", stopped_by
+            self._phase, self._stopped_by, self._sending = "idle", stopped_by, 0
             if stopped_by is None and left and was_stopped:
                 self._paused = f"Stopped. Press ^s to continue with {_organizations(left)}."
             elif stopped_by is None and left and not sender.may_send:
@@ -361,11 +359,11 @@ class OrganizationImportScreen(BaseScreen):
             first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
             people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
             return safe_text(f"^s again: create {first} and invite {people}; esc: cancel"), "warn"
-        if not self._lines:
+        if not self._results:
             return safe_text(""), "quiet"
         if (stop := self._stopped_by) is not None:
-            here = self._lines.get(stop.row.line)
-            if stop.outcome != "unknown" or (here is not None and here.unknown is not None):
+            here = self._results.get(stop.row.line)
+            if stop.outcome != "unknown" or (here is not None and line(here).unknown is not None):
                 error = stop.action.error if stop.action is not None else None
                 kind, message = (error.kind, error.message) if error is not None else ("", "")
                 if stop.outcome == "unknown":
@@ -422,11 +420,13 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
             self.dismiss(rows)
 
 
-def line(imported: ImportResult) -> ImportLine:
+def line(imported: ImportResult, *, is_sending: bool = False) -> ImportLine:
     """Describe a row with its result."""
     row, action, outcome = imported.row, imported.action, imported.result.outcome
     state = cast("ImportRowState", imported.outcome)
-    if row.problems:
+    if is_sending:
+        state = "sending"
+    elif row.problems:
         state = "twice" if row.is_twice else "invalid"
     elif outcome == "blocked" and action is not None and action.state == "unknown":
         state = "unknown"

@@ -145,10 +145,8 @@ class Backfill:
 
     # On demand
 
-    async def fetch_older(
-        self, *, since: datetime | None = None, run_id: str | None = None, gap: CoverageGap | None = None
-    ) -> None:
-        """Fetch missing runs: all since a time, or until one run is here; by default the next thousand.
+    async def fetch_older(self, *, since: datetime | None = None, gap: CoverageGap | None = None) -> None:
+        """Fetch missing runs: all since a time; by default the next thousand.
 
         `gap`: only those of this gap. It may be cancelled at any time: fetched runs are kept.
 
@@ -164,13 +162,8 @@ class Backfill:
         )
         self._asked_for += 1
         try:
-            async with self._turn:
-                left: Sequence[CoverageGap] | None = None
-                while left != (left := await missing()):
-                    async with self._shared():
-                        await self._fill(self._on_demand, missing, self._effort(most, lambda: True), max(1.0, longest))
-                    if run_id is None or await self._cache.detail(run_id):
-                        return
+            async with self._turn, self._shared():
+                await self._fill(self._on_demand, missing, self._effort(most, lambda: True), max(1.0, longest))
         finally:
             self._asked_for -= 1
             self._enter("idle")

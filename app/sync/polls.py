@@ -67,23 +67,14 @@ class PollRecord(Struct, frozen=True):
         self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else how))
 
 
-class HealthSync:
+class HealthSync(Struct, frozen=True):
     """Keeps the cached health of the code hosts up to date."""
 
-    def __init__(
-        self,
-        client: Client,
-        cache: Cache,
-        announce: Announce,
-        *,
-        clock: Callable[[], datetime],
-        others_poll: OthersPoll = no_others_poll,
-    ) -> None:
-        self._client = client
-        self._cache = cache
-        self._announce = announce
-        self._clock = clock
-        self._polls = PollRecord("health", cache, announce, others_poll)
+    client: Client
+    cache: Cache
+    announce: Announce
+    clock: Callable[[], datetime]
+    others_poll: OthersPoll = no_others_poll
 
     async def refresh(self) -> tuple[HealthChange, ...]:
         """Poll once.
@@ -92,15 +83,16 @@ class HealthSync:
             ApiError: The service could not be asked: the hosts' known state does not change.
         """
         try:
-            report = await self._client.health()
+            report = await self.client.health()
         except ApiError as error:
             await self.record(error)
             raise
-        changes = await self._cache.store_health(report, at=self._clock())
-        self._announce(HealthChanged(changes))
+        changes = await self.cache.store_health(report, at=self.clock())
+        self.announce(HealthChanged(changes))
         await self.record(None)
         return changes
 
     async def record(self, error: ApiError | None) -> None:
         """Record a poll of health, and ring the doorbell."""
-        await self._polls.record(self._clock(), error, in_lab=self._client.in_lab)
+        polls = PollRecord("health", self.cache, self.announce, self.others_poll)
+        await polls.record(self.clock(), error, in_lab=self.client.in_lab)

@@ -60,36 +60,30 @@ class RefreshAnswers:
         )
 
 
+@dataclass(slots=True)
 class RunSync:
     """Keeps the cached runs up to date."""
 
-    def __init__(
-        self,
-        client: Client,
-        cache: Cache,
-        announce: Announce,
-        *,
-        clock: Callable[[], datetime],
-        page_size: int,
-        first_runs: int,
-        others_poll: OthersPoll = no_others_poll,
-        turns: TurnsOf | None = None,
-        failure_facts: TellFailureFacts | None = None,
-    ) -> None:
-        self._client = client
-        self.cache = cache
-        self._turns = turns
-        self._announce = announce
-        self.clock = clock
-        self.reader = RunReader(client, cache, announce, clock, page_size, failure_facts)
-        """Stores any list of runs."""
-        self._polls = PollRecord("runs", cache, announce, others_poll)
-        self._first_runs = first_runs
-        """Runs that the very first refresh reads."""
-        self._refreshes = 0
-        self._asked: dict[str, tuple[int, int]] = {}
-        """By missing run: the refresh that may look it up again, and the pause before it."""
-        self._filters_by_creation = False
+    client: Client
+    cache: Cache
+    announce: Announce
+    clock: Callable[[], datetime]
+    page_size: int
+    first_runs: int
+    """Runs that the very first refresh reads."""
+    others_poll: OthersPoll = no_others_poll
+    turns: TurnsOf | None = None
+    failure_facts: TellFailureFacts | None = None
+    reader: RunReader = field(init=False)
+    """Stores any list of runs."""
+    _refreshes: int = 0
+    _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By missing run: the refresh that may look it up again, and the pause before it."""
+    _filters_by_creation: bool = False
+
+    def __post_init__(self) -> None:
+        parts = (self.client, self.cache, self.announce, self.clock, self.page_size, self.failure_facts)
+        self.reader = RunReader(*parts)
 
     async def refresh(self) -> RunChanges:
         """Read the head, sweep active statuses, then look up active runs that neither showed.
@@ -127,7 +121,8 @@ class RunSync:
 
     async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
         """Record a poll of runs, and ring the doorbell."""
-        await self._polls.record(self.clock(), error, in_lab=self._client.in_lab, dropped=dropped)
+        polls = PollRecord("runs", self.cache, self.announce, self.others_poll)
+        await polls.record(self.clock(), error, in_lab=self.client.in_lab, dropped=dropped)
 
     async def store(self, runs: Iterable[Run], *, cancelled: Collection[str] = ()) -> RunChanges:
         """Store the runs of a write's answer, see `RunReader.store`."""
@@ -137,7 +132,7 @@ class RunSync:
         """Flag the active runs that take far too long, and ring the doorbell if the flags changed."""
         changed = await self.cache.judge_stuck()
         if changed:
-            self._announce(RunsChanged(RunChanges(updated=tuple(sorted(changed)))))
+            self.announce(RunsChanged(RunChanges(updated=tuple(sorted(changed)))))
 
     # The list, from its newest run down
 
@@ -153,7 +148,7 @@ class RunSync:
         if walk.runs == 0:
             if await self.hear_clock():
                 walk.known = next(iter((await self.cache.coverage()).ranges), None)
-            if (ahead := self._client.budget.heard_ahead) is not None:
+            if (ahead := self.client.budget.heard_ahead) is not None:
                 # Claim nothing while the list has runs of the future: newer ones may be listed below them.
                 present, runs = self.clock() + ahead + CLOCK_STEP, stored.page.runs
                 walk.order.is_odd = any(run.created_at is not None and run.created_at > present for run in runs)
@@ -170,7 +165,7 @@ class RunSync:
 
     async def hear_clock(self) -> bool:
         """Take claims back if the last answer's date says that the service's clock was set back; return whether."""
-        ahead = self._client.budget.heard_ahead
+        ahead = self.client.budget.heard_ahead
         return ahead is not None and await self.cache.compare_clocks(ahead)
 
     async def _head(self, answers: RefreshAnswers) -> None:
@@ -178,7 +173,7 @@ class RunSync:
         coverage = await self.cache.coverage()
         is_first = not coverage.ranges and not coverage.is_disordered
         walk = await self.begin_walk()
-        most = self._first_runs if is_first else HEAD_RUNS
+        most = self.first_runs if is_first else HEAD_RUNS
         pages = 0
         with suppress(EndlessListError):
             async for stored in self.reader.read():
@@ -205,7 +200,7 @@ class RunSync:
                 if not is_named and stored.page.next_token is not None:
                     # More runs than are ever active at a time.
                     await self.cache.mark_final(status)
-                    self._announce(RunsChanged(RunChanges()))
+                    self.announce(RunsChanged(RunChanges()))
                     answers.unswept.add(status)
                     return
 
@@ -230,10 +225,10 @@ class RunSync:
         """
         for run_id in updated[:LOOK_UPS]:
             held = await self.cache.detail(run_id)
-            if self._turns is None or held is None or not held.is_final:
+            if self.turns is None or held is None or not held.is_final:
                 continue
             try:
-                reported = await self._turns(run_id)
+                reported = await self.turns(run_id)
             except ApiError:
                 return
             began = reported.turns[-1].started_at if isinstance(reported, RunTurns) and reported.turns else None
@@ -257,7 +252,7 @@ class RunSync:
         reported = FailureFacts() if isinstance(found, Unavailable) else found
         cancelled = await self.cache.store_failure_facts(reported, due)
         if reported.questions or cancelled:
-            self._announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in reported.questions), *cancelled))))
+            self.announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in reported.questions), *cancelled))))
 
     async def look_up(self, run: Run, *, is_whole: bool = False) -> LookUpVerdict:
         """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.
@@ -306,4 +301,4 @@ class RunSync:
 
     async def _set_presence(self, runs: Sequence[Run], presence: Presence) -> None:
         if runs and await self.cache.set_presence([run.run_id for run in runs], presence):
-            self._announce(RunsChanged(RunChanges()))
+            self.announce(RunsChanged(RunChanges()))

@@ -67,22 +67,22 @@ class Window:
         return Window(self.start, self.left)
 
 
+@dataclass(slots=True)
 class WindowFill:
     """Fills gaps; after every page is stored, its completed range is recorded."""
 
-    def __init__(self, reader: RunReader, effort: Effort, longest: float = LONGEST) -> None:
-        self._reader = reader
-        self._effort = effort
-        self._longest = longest * reader.page_size
-        """Runs of a window."""
-        self._spacing: timedelta | None = None
-        """Time between two runs, by the last page. None: not known."""
-        self._windows: list[Window] = []
-        """The missing parts that are not being requested, newest first."""
-        self._asked: dict[asyncio.Task[None], Window] = {}
-        self._failure: ApiError | None = None
-        self.is_odd = False
-        """Whether some answer was out of order, or not about the dates asked for: it completed nothing."""
+    reader: RunReader
+    effort: Effort
+    longest: float = LONGEST
+    """Pages of a window."""
+    is_odd: bool = False
+    """Whether some answer was out of order, or not about the dates asked for: it completed nothing."""
+    _spacing: timedelta | None = None
+    """Time between two runs, by the last page. None: not known."""
+    _windows: list[Window] = field(default_factory=list)
+    """The missing parts that are not being requested, newest first."""
+    _asked: dict[asyncio.Task[None], Window] = field(default_factory=dict)
+    _failure: ApiError | None = None
 
     async def fill(self, gaps: Iterable[CoverageGap]) -> None:
         """Fetch until nothing is missing, the effort ends or a request fails.
@@ -97,7 +97,10 @@ class WindowFill:
         ]
         try:
             while True:
-                while self._may_ask() and (window := self._next()) is not None:
+                while self._failure is None and len(self._asked) < int(self.effort.parallel):
+                    coming = self.reader.page_size * len(self._asked)
+                    if not self.effort.goes_on(coming) or (window := self._next()) is None:
+                        break
                     self._asked[asyncio.create_task(self._ask(window))] = window
                 if not self._asked:
                     break
@@ -110,10 +113,6 @@ class WindowFill:
             await asyncio.gather(*self._asked, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
-
-    def _may_ask(self) -> bool:
-        has_turn = len(self._asked) < int(self._effort.parallel)
-        return self._failure is None and has_turn and self._effort.goes_on(self._reader.page_size * len(self._asked))
 
     def _next(self) -> Window | None:
         """The newest window, or as much of it as one should be long."""
@@ -131,13 +130,13 @@ class WindowFill:
 
     def _length(self, spacing: timedelta) -> timedelta:
         """How long a window should be where runs are this far apart."""
-        return max(DENSE, spacing * self._longest)
+        return max(DENSE, spacing * self.longest * self.reader.page_size)
 
     async def _ask(self, window: Window) -> None:
         """Read the window's next page, and record the range that it completes."""
         since = window.start and window.start - SECOND
         until = window.end + SECOND
-        stored = await self._reader.page(RunQuery(since=since, until=until), window.token)
+        stored = await self.reader.page(RunQuery(since=since, until=until), window.token)
         page, order = stored.page, window.order
         leads_on = page.next_token is None or (page.next_token != window.token and bool(page.runs))
         order.read(page)
@@ -151,12 +150,12 @@ class WindowFill:
             is_new_try = window.left < window.end
             self.is_odd = self.is_odd or not is_new_try
             self._windows[:0] = [window.rest()] if is_new_try else []
-            self._effort.moved(stored, None)
+            self.effort.moved(stored, None)
             return
         coverage = None
         if page.next_token is None or (floor is not None and floor <= window.left):
-            coverage = await self._reader.cache.extend_coverage(floor, window.left)
-        self._effort.moved(stored, coverage)
+            coverage = await self.reader.cache.extend_coverage(floor, window.left)
+        self.effort.moved(stored, coverage)
         if page.next_token is None:
             return
         window.token = page.next_token
@@ -171,15 +170,15 @@ class WindowFill:
             task.result()
         except RateLimitedError as error:
             # Of many parallel requests some get no turn before they give up; a single one fails with the stated wait.
-            if self._effort.parallel <= 1:
+            if self.effort.parallel <= 1:
                 self._failure = self._failure or error
-            self._effort.parallel = max(1.0, self._effort.parallel / 2)
+            self.effort.parallel = max(1.0, self.effort.parallel / 2)
             self._windows.insert(0, window)
         except ApiError as error:
             self._failure = self._failure or error
         else:
-            self._effort.parallel = min(float(PARALLEL), self._effort.parallel + 1 / PARALLEL)
-            self._effort.estimate(self._runs_left())
+            self.effort.parallel = min(float(PARALLEL), self.effort.parallel + 1 / PARALLEL)
+            self.effort.estimate(self._runs_left())
 
     def _runs_left(self) -> float | None:
         spans = [window.left - window.start for window in (*self._windows, *self._asked.values()) if window.start]

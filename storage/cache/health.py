@@ -1,12 +1,13 @@
 """The observed health of the code hosts: now, since when, and in stretches of one status over time."""
 
 import sqlite3
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec.structs import asdict
 
-from storage.records import HealthChange, HealthReport, PlatformHealth
+from storage.records import HealthChange, HealthSample, PlatformHealth
 from storage.records.health import HealthSpan
 from storage.values import from_us, sqlite_text, sqlite_text_or_none, to_us
 
@@ -28,19 +29,19 @@ ON CONFLICT (platform) DO UPDATE SET
 """
 
 
-def store(connection: sqlite3.Connection, report: HealthReport, at: datetime) -> tuple[HealthChange, ...]:
+def store(connection: sqlite3.Connection, samples: Collection[HealthSample], at: datetime) -> tuple[HealthChange, ...]:
     """Store an answer to the health request; return the platforms whose status changed, by name.
 
-    A platform that the report omits is no longer connected: a change to None.
+    A platform that it omits is no longer connected: a change to None.
     """
     at_us = to_us(at)
     before = dict(connection.execute("SELECT platform, status FROM platforms WHERE connected").fetchall())
-    for sample in report.samples:
+    for sample in samples:
         # Host and group may be missing.
         texts = {name: sqlite_text_or_none(value) for name, value in asdict(sample).items()}
         connection.execute(_KEEP, {**texts, "at_us": at_us})
         _extend_span(connection, sqlite_text(sample.platform), sqlite_text(sample.status), at_us)
-    after = {sqlite_text(sample.platform): sqlite_text(sample.status) for sample in report.samples}
+    after = {sqlite_text(sample.platform): sqlite_text(sample.status) for sample in samples}
     for platform in before.keys() - after.keys():
         connection.execute(
             "UPDATE platforms SET connected = 0, since_us = ?, checked_us = ? WHERE platform = ?",

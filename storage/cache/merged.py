@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 
 from storage.cache.cache import Cache
-from storage.cache.run_sql import Key, in_order
+from storage.cache.run_sql import in_order
 from storage.records import RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.run import row_id, whose
 
@@ -43,17 +43,20 @@ class MergedCaches:
         from_end = total - offset
         is_near_end = from_end < offset + limit
         reach = from_end if is_near_end else offset + limit
-        keys = await self._keys(condition, sort, reach, is_backwards=is_near_end)
+        found = await asyncio.gather(
+            *(cache.keys(condition, sort, reach, is_backwards=is_near_end) for cache in self._caches.values())
+        )
+        keys = in_order([(key, name) for name, own in zip(self._caches, found, strict=True) for key in own], sort)
         chosen = [name for _, name in (keys[-reach:] if is_near_end else keys[offset:])[:limit]]
         above = Counter(name for _, name in keys[:offset])
         if is_near_end:
             above = Counter(counts) - Counter(name for _, name in keys[-reach:])
         rows = await self._rows(condition, sort, above, Counter(chosen))
-        found = tuple(rows[name].popleft() for name in chosen if rows[name])
-        cursor = next((offset + at for at, row in enumerate(found) if row.run_id == request.cursor_id), None)
+        shown = tuple(rows[name].popleft() for name in chosen if rows[name])
+        cursor = next((offset + at for at, row in enumerate(shown) if row.run_id == request.cursor_id), None)
         if cursor is None:
             cursor = await self._place(request.cursor_id, condition, sort)
-        return RunWindow(total, offset, found, shift, cursor)
+        return RunWindow(total, offset, shown, shift, cursor)
 
     async def _rows(
         self, condition: RunFilter, sort: RunSort, above: Mapping[str, int], counts: Mapping[str, int]
@@ -63,15 +66,6 @@ class MergedCaches:
             return deque(row.of(name) for row in rows)
 
         return dict(zip(counts, await asyncio.gather(*map(read, counts)), strict=True))
-
-    async def _keys(
-        self, condition: RunFilter, sort: RunSort, limit: int, *, is_backwards: bool
-    ) -> list[tuple[Key, str]]:
-        """The places of the first or last `limit` rows of each cache, all in one order."""
-        found = await asyncio.gather(
-            *(cache.keys(condition, sort, limit, is_backwards=is_backwards) for cache in self._caches.values())
-        )
-        return in_order([(key, name) for name, keys in zip(self._caches, found, strict=True) for key in keys], sort)
 
     async def _place(self, row: str | None, condition: RunFilter, sort: RunSort) -> int | None:
         """The row's number; None: it is not in the list."""

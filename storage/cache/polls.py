@@ -8,7 +8,7 @@ from typing import Final, get_args
 from msgspec.structs import asdict
 
 from storage.cache.coverage import is_disordered
-from storage.database import snapshot
+from storage.database import Conditions, snapshot
 from storage.records import LinkState, PollOutcome, RunClock
 from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, BudgetState, PollSpan, Subject
 from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_us
@@ -135,33 +135,23 @@ def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:
 def polls(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[PollSpan]:
     """The newest matching polls, by when they began."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
-    condition, parameters = _where(wanted)
+    where = Conditions("0" if wanted.is_open else "1")
+    where.is_in(_KIND, wanted.kinds)
+    where.is_in(_OUTCOME, wanted.outcomes)
+    if wanted.since is not None:
+        where.add("last_us >= ?", to_us(wanted.since))
+    for word in wanted.words:
+        where.add(f"instr({_TEXT}, ?) > 0", word)
     with snapshot(connection):
         found = connection.execute(
             "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"
-            f" WHERE {condition} ORDER BY id DESC LIMIT ?",
-            (*parameters, max(0, limit)),
+            f" WHERE {where} ORDER BY id DESC LIMIT ?",
+            (*where.parameters, max(0, limit)),
         ).fetchall()
-        (matching,) = connection.execute(f"SELECT count(*) FROM poll_log WHERE {condition}", parameters).fetchone()
+        (matching,) = connection.execute(f"SELECT count(*) FROM poll_log WHERE {where}", where.parameters).fetchone()
         tally = connection.execute(f"SELECT {_KIND}, {_OUTCOME}, count(*) FROM poll_log GROUP BY 1, 2").fetchall()
     newest = tuple(
         PollSpan(span_id, subject, from_us(first_us), from_us(last_us), count, kind, message, status)
         for span_id, subject, first_us, last_us, count, kind, message, status in found
     )
     return ActivityPage(newest, int(matching), {(kind, outcome): count for kind, outcome, count in tally})
-
-
-def _where(wanted: ActivityFilter) -> tuple[str, tuple[str | int, ...]]:
-    conditions = ["0" if wanted.is_open else "1"]
-    parameters: list[str | int] = []
-    for expression, values in ((_KIND, wanted.kinds), (_OUTCOME, wanted.outcomes)):
-        if values:
-            conditions.append(f"{expression} IN ({', '.join('?' * len(values))})")
-            parameters += map(sqlite_text, values)
-    if wanted.since is not None:
-        conditions.append("last_us >= ?")
-        parameters.append(to_us(wanted.since))
-    for word in wanted.words:
-        conditions.append(f"instr({_TEXT}, ?) > 0")
-        parameters.append(sqlite_text(word))
-    return " AND ".join(conditions), tuple(parameters)

@@ -99,11 +99,12 @@ class Ledger(ThreadedStore):
         """
         at = self.clock()
         new = action_id or new_action_id(at)
-        entry = transitions.Entry(new, kind, subject, key, path, body_json, actor, base_url, self._author, again)
+        texts = (subject, key, path, body_json, actor)
+        entry = Action(new, kind, *texts, "prepared", at, base_url=base_url, author=self._author)
 
         def enter(connection: sqlite3.Connection) -> Action:
             transitions.adopt(connection, self._author, at)  # The writes of a dead process must not block.
-            return transitions.enter(connection, entry, this_process(), at, supersedes)
+            return transitions.enter(connection, entry, this_process(), supersedes, again=again)
 
         self.writer.check_place(MOVED_CURE)
         return await self._write(enter)

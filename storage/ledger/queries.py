@@ -3,11 +3,10 @@
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection
 from typing import Any, Final
 from urllib.parse import unquote
 
-from storage.database import snapshot
+from storage.database import Conditions, snapshot
 from storage.ledger.errors import AmbiguousActionError
 from storage.records import (
     OPEN_STATES,
@@ -94,10 +93,9 @@ def actions(
     connection: sqlite3.Connection, wanted: ActionFilter = _ANY, limit: int = 100, before: str | None = None
 ) -> tuple[Action, ...]:
     """The newest matching actions older than the action `before`."""
-    where = _Where()
+    where = Conditions()
     for column, values in (("kind", wanted.kinds), ("state", wanted.states), ("surface", wanted.surfaces)):
-        if values:
-            where.is_in(column, values)
+        where.is_in(column, values)
     if wanted.actor is not None:
         where.add("? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))", wanted.actor)
     for comparison, moment in (("created_us >= ?", wanted.since), ("created_us <= ?", wanted.until)):
@@ -105,7 +103,7 @@ def actions(
             where.add(comparison, to_us(moment))
     if before is not None:
         where.add("seq < (SELECT seq FROM actions WHERE action_id = ?)", before)
-    return where.newest(connection, limit)
+    return _newest(connection, where, limit)
 
 
 def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
@@ -172,10 +170,9 @@ def organizations(connection: sqlite3.Connection, subject: str | None = None) ->
 def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) -> ActivityPage[Action]:
     """The newest matching actions."""
     connection.create_function("folded", 1, str.casefold, deterministic=True)
-    where = _Where()
+    where = Conditions()
     for column, values in (("kind", wanted.kinds), ("state", wanted.outcomes)):
-        if values:
-            where.is_in(column, values)
+        where.is_in(column, values)
     if wanted.is_open:
         where.add("resolution IS NULL")
         where.is_in("state", sorted(OPEN_STATES))
@@ -184,7 +181,7 @@ def journal(connection: sqlite3.Connection, wanted: ActivityFilter, limit: int) 
     for word in wanted.words:
         where.add(f"instr({_TEXT}, ?) > 0", word)
     with snapshot(connection):
-        newest = where.newest(connection, limit)
+        newest = _newest(connection, where, limit)
         (count,) = connection.execute(f"SELECT count(*) FROM actions WHERE {where}", where.parameters).fetchone()
         return ActivityPage(newest, int(count), state_counts(connection))
 
@@ -218,22 +215,5 @@ def unknown_spans(connection: sqlite3.Connection) -> tuple[UnknownSpan, ...]:
     return tuple(spans)
 
 
-class _Where:
-    """Conditions that all hold, with their parameters."""
-
-    def __init__(self) -> None:
-        self._conditions = ["1"]
-        self.parameters: tuple[str | int, ...] = ()
-
-    def __str__(self) -> str:
-        return " AND ".join(self._conditions)
-
-    def add(self, condition: str, *parameters: str | int) -> None:
-        self._conditions.append(condition)
-        self.parameters += tuple(sqlite_text(each) if isinstance(each, str) else each for each in parameters)
-
-    def is_in(self, column: str, values: Collection[str]) -> None:
-        self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)
-
-    def newest(self, connection: sqlite3.Connection, limit: int) -> tuple[Action, ...]:
-        return select(connection, f"WHERE {self} ORDER BY seq DESC LIMIT ?", (*self.parameters, max(0, limit)))
+def _newest(connection: sqlite3.Connection, where: Conditions, limit: int) -> tuple[Action, ...]:
+    return select(connection, f"WHERE {where} ORDER BY seq DESC LIMIT ?", (*where.parameters, max(0, limit)))

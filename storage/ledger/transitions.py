@@ -102,22 +102,6 @@ class StateChange(Struct, frozen=True):
     outcome: TransitionOutcome = NOTHING
 
 
-class Entry(Struct, frozen=True):
-    """An action about to be entered."""
-
-    action_id: str
-    kind: ActionKind
-    subject: str
-    key: str
-    path: str
-    body_json: str
-    actor: str
-    base_url: str | None
-    author: Author
-    again: bool
-    """Whether it may repeat a confirmed action on the same subject."""
-
-
 def new_action_id(at: datetime) -> str:
     """`act_` and 26 characters: 48 bits of milliseconds, then 80 random ones."""
     from secrets import randbits  # for writes only
@@ -129,16 +113,19 @@ def _digits(number: int, count: int) -> str:
     return "".join(_ALPHABET[(number >> (_BITS * digit)) & 31] for digit in reversed(range(count)))
 
 
-def enter(connection: sqlite3.Connection, entry: Entry, owner: Owner, at: datetime, supersedes: str | None) -> Action:
-    """Enter an action, and replace the unknown one that it supersedes, if any: both or neither.
+def enter(
+    connection: sqlite3.Connection, entry: Action, owner: Owner, supersedes: str | None, *, again: bool
+) -> Action:
+    """Enter a prepared action, and replace the unknown one that it supersedes, if any: both or neither.
 
     Raises as `Ledger.prepare`.
     """
+    at = entry.created_at
     with immediate(connection):
         if supersedes is not None:
             outcome = TransitionOutcome(superseded_by=entry.action_id)
             _apply_within(connection, supersedes, StateChange(SUPERSEDE, entry.author, at, outcome))
-        check(connection, entry.kind, entry.subject, entry.key, again=entry.again)
+        check(connection, entry.kind, entry.subject, entry.key, again=again)
         connection.execute(
             "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
             " base_url, user, host, surface, owner_json, owned_us)"

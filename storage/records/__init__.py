@@ -21,7 +21,7 @@ from storage.records.action import (
 )
 from storage.records.activity import LinkState, PollOutcome, RunClock
 from storage.records.coverage import CLOCK_STEP, Coverage, CoverageGap, CoverageRange
-from storage.records.health import HealthChange, HealthReport, HealthSample, HealthSpan, PlatformHealth
+from storage.records.health import HealthChange, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
 from storage.records.run import Presence, Run, RunChanges, RunDetail, RunRow, RunSummary, StatusTransition, WorkTime

@@ -20,12 +20,6 @@ class HealthSample(Struct, frozen=True):
     """The platform's object as received."""
 
 
-class HealthReport(Struct, frozen=True):
-    """One answer to the health request: a sample for each connected platform."""
-
-    samples: tuple[HealthSample, ...]
-
-
 class HealthChange(Struct, frozen=True):
     """A platform whose status differs from the last one seen."""
 

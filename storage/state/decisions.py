@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from storage.claims import Claims, this_process
-from storage.database import snapshot
+from storage.database import Conditions, snapshot
 from storage.records import Author
 from storage.records.decision import (
     ACTED_OUTCOMES,
@@ -204,15 +204,12 @@ def journal(
     connection: sqlite3.Connection, rule: str | None = None, *, limit: int = 100, outcomes: Sequence[Outcome] = ()
 ) -> tuple[Decision, ...]:
     """Decisions, newest first; `history` only if it is one of the outcomes."""
-    where, values = [] if outcomes else ["outcome <> 'history'"], list[str | int]()
+    where = Conditions("1" if outcomes else "outcome <> 'history'")
     if rule is not None:
-        where.append("rule = ?")
-        values.append(sqlite_text(rule))
-    if outcomes:
-        where.append(f"outcome IN ({', '.join('?' * len(outcomes))})")
-        values += outcomes
-    query = f"SELECT {_COLUMNS} FROM decisions WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
-    return tuple(_decision(row) for row in connection.execute(query, (*values, limit)).fetchall())
+        where.add("rule = ?", rule)
+    where.is_in("outcome", outcomes)
+    query = f"SELECT {_COLUMNS} FROM decisions WHERE {where} ORDER BY id DESC LIMIT ?"
+    return tuple(_decision(row) for row in connection.execute(query, (*where.parameters, limit)).fetchall())
 
 
 def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Decision, int], ...]:

@@ -161,12 +161,12 @@ async def test_health_names_each_connected_platform(server: Server, client: Clie
 
     report = await client.health()
 
-    assert [(sample.platform, sample.status, sample.host, sample.group) for sample in report.samples] == [
+    assert [(sample.platform, sample.status, sample.host, sample.group) for sample in report] == [
         ("github", "ok", None, None),
         ("gitlab", "degraded", "gitlab.acme.example", "core"),
     ]
-    assert json.loads(report.samples[1].raw_json) == gitlab
-    assert [(await client.health()).samples for _ in range(3)] == [(), (), ()]
+    assert json.loads(report[1].raw_json) == gitlab
+    assert [await client.health() for _ in range(3)] == [(), (), ()]
 
 
 ONBOARDED = {"success": True, "status": "already_connected", "webhook_configured": True, "project_id": 42}

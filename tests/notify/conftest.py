@@ -16,7 +16,7 @@ from app.profiles import NotifySettings
 from storage.cache.cache import Cache
 from storage.database import make_fleeting
 from storage.ledger import Ledger
-from storage.records import HealthReport, HealthSample, PollOutcome, Repository, Run
+from storage.records import HealthSample, PollOutcome, Repository, Run
 from storage.state import State
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -90,7 +90,7 @@ class World:
     async def health(self, **statuses: str) -> None:
         """An answer to the health request."""
         samples = tuple(HealthSample(name, status, None, None, "{}") for name, status in statuses.items())
-        await self.cache.store_health(HealthReport(samples), at=self.now)
+        await self.cache.store_health(samples, at=self.now)
         await self.cache.record_poll(PollOutcome("health", self.now, None, None))
 
     async def link(self, kind: str | None = None) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from storage.cache.cache import Cache
 from storage.cache.first_paint import FirstPaint, peek
-from storage.records import HealthReport, HealthSample, PollOutcome, RunFilter, RunSort
+from storage.records import HealthSample, PollOutcome, RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,7 @@ async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: Run
     statuses = ("queued", "completed", "failed")
     runs = [make_run(n, statuses[n % 3], created_at=NOON - n * timedelta(seconds=1)) for n in range(30)]
     await cache.store_runs(runs, asked_at=NOON)
-    await cache.store_health(HealthReport((HealthSample("github", "ok", None, None, "{}"),)), at=NOON)
+    await cache.store_health((HealthSample("github", "ok", None, None, "{}"),), at=NOON)
     await cache.record_poll(PollOutcome("runs", NOON))
     await cache.extend_coverage(None, NOON)
     expected = FirstPaint(

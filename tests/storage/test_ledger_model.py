@@ -109,9 +109,9 @@ class LedgerMachine(RuleBasedStateMachine):
     def entered(
         self, action_id: str, key: str, subject: str, process: int, *, again: bool, supersedes: str | None = None
     ) -> Action:
-        facts = (action_id, "organization.create", subject, key, "/", "{}", "cli:ann", None, ANN)
-        entry = transitions.Entry(*facts, again=again)
-        return transitions.enter(self.connection, entry, Owner(process, "?", "?", "?"), NOON, supersedes)
+        facts = (action_id, "organization.create", subject, key, "/", "{}", "cli:ann", "prepared", NOON)
+        entry = Action(*facts, author=ANN)
+        return transitions.enter(self.connection, entry, Owner(process, "?", "?", "?"), supersedes, again=again)
 
     @rule(
         target=ids,

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from storage.cache.cache import Cache
-from storage.records import HealthChange, HealthReport, HealthSample, HealthSpan, LinkState, PollOutcome
+from storage.records import HealthChange, HealthSample, HealthSpan, LinkState, PollOutcome
 from tests.storage.conftest import NOON
 
 MINUTE = timedelta(minutes=1)
@@ -12,9 +12,9 @@ DAY = timedelta(days=1)
 GAP = 10 * MINUTE
 
 
-def report(**statuses: str) -> HealthReport:
+def report(**statuses: str) -> tuple[HealthSample, ...]:
     samples = (HealthSample(name, status, "git.acme.test", "acme", "{}") for name, status in statuses.items())
-    return HealthReport(tuple(samples))
+    return tuple(samples)
 
 
 async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from storage.records import HealthReport, HealthSample
+from storage.records import HealthSample
 from tests.console.conftest import WIDE, Scene, Staged
 from widgets.health import strip
 
@@ -28,11 +28,9 @@ SILENCE = (20.0, 16.0)
 """Hours before now without an observation."""
 
 
-def report(**statuses: str) -> HealthReport:
+def report(**statuses: str) -> tuple[HealthSample, ...]:
     where = {"gitlab": ("gitlab.acme.example", "acme")}
-    return HealthReport(
-        tuple(HealthSample(name, status, *where.get(name, (None, None)), "{}") for name, status in statuses.items())
-    )
+    return tuple(HealthSample(name, status, *where.get(name, (None, None)), "{}") for name, status in statuses.items())
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Final
 
 from app.api.requests import CreateOrganization, StartRun
 from app.profiles.load import parse
-from storage.records import HealthReport, HealthSample, Repository
+from storage.records import HealthSample, Repository
 from tests.console.automations.conftest import ONE, REQUEST, decided
 from tests.console.conftest import Scene
 from tests.console.journeys.conftest import BY_KEYS, Walked
@@ -131,7 +131,7 @@ async def a_night(scene: Scene, service: Service) -> None:
         gitlab = "unreachable" if 510 <= minutes < 540 else "ok"
         samples = [HealthSample("github", "ok", None, None, "{}")]
         samples.append(HealthSample("gitlab", gitlab, "gitlab.acme.example", "acme", "{}"))
-        await engine.cache.store_health(HealthReport(tuple(samples)), at=scene.clock() - timedelta(minutes=minutes))
+        await engine.cache.store_health(tuple(samples), at=scene.clock() - timedelta(minutes=minutes))
     await engine.actions.submit(StartRun("Fix it.", Repository.parse("gitlab:acme/tools")))
     service.runs[NEW_RUN] |= {"status": "failed"}
     service.loses = {"lost@globex.example"}

@@ -11,7 +11,7 @@ from app.health.screen import HealthView, SampleReader, figures, read_health
 from app.runs.query import parse
 from app.runs.screen_views import of_platform, runs_lead
 from storage.cache.cache import Cache
-from storage.records import HealthReport, HealthSample, Repository, Run
+from storage.records import HealthSample, Repository, Run
 from storage.records.insights import FailedRuns
 from tests.console.conftest import Staged
 
@@ -83,7 +83,7 @@ async def _seen(cache: Cache) -> HealthView:
     samples = [("ok", 60), ("unreachable", 30), ("unreachable", 21), ("ok", 20), ("ok", 1)]
     for status, minutes in samples:
         at = NOON - timedelta(minutes=minutes)
-        await cache.store_health(HealthReport((HealthSample("gitlab", status, None, None, "{}"),)), at=at)
+        await cache.store_health((HealthSample("gitlab", status, None, None, "{}"),), at=at)
     gitlab, github = Repository.parse("gitlab:acme/tools"), Repository.parse("acme/api")
     created = NOON - timedelta(minutes=40)
     runs = [
