@@ -107,7 +107,7 @@ def _templates() -> Environment:
         finalize=lambda value: "" if value is None else printable(value) if type(value) is str else value,
     )
     made.globals.update(when=when, ago=ago, between=between, plural=plural, address=address, version=_version())
-    made.filters |= {"markdown": text.markdown, "terminal": text.terminal}
+    made.filters["markdown"] = text.markdown
     return made
 
 

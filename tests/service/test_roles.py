@@ -71,6 +71,7 @@ PAGE_ROUTES: Final = {
     "GET /runs/{run_id}/changes.patch": READ,
     "GET /runs/{run_id}/log": READ,
     "GET /runs/{run_id}/log/{turn}": READ,
+    "GET /runs/{run_id}/log/{turn}/more": READ,
     "GET /settings": OPEN,
     "GET /settings/tokens": ADMIN,
     "POST /settings/tokens": ADMIN,
@@ -216,7 +217,7 @@ def test_the_page_shows_only_what_one_may_do(browser_of: Any) -> None:
                 re.sub(r"(run|tok|mem)_\w+", "ID", one) for one in re.findall(r'action="([^"]+)"', answer.text)
             }
 
-    assert forms["viewer"] == {"/runs", "/sign-out"}
+    assert forms["viewer"] == {"/runs", "/runs/ID/log", "/sign-out"}
     assert forms["developer"] - forms["viewer"] == {"/runs/new", "/runs/ID/cancel"}
     assert forms["admin"] - forms["developer"] >= {"/settings/members", "/settings/tokens", "/settings/members/ID/role"}
 
