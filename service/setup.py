@@ -53,6 +53,8 @@ class AppEntry(_Entry):
     """The file with its private key."""
     installation_id: Annotated[int, Field(gt=0)] | None = None
     """None: it is installed once."""
+    sign: bool = False
+    """Whether GitHub's API makes the commits, which signs them."""
 
 
 class HostEntry(_Entry):
@@ -96,7 +98,7 @@ class RepositoryEntry(_Entry):
     protected: tuple[Name, ...] | None = None
     """Patterns of branches that no run may work on, possibly none; None protects only the default branch."""
     triggers: tuple[TriggerRule, ...] | None = None
-    """Pull request changes that start a run; None for no change, initially none."""
+    """The rules by which deliveries start runs; None for no change, initially none."""
     webhook_secret_env: VariableName | None = None
     """The variable with its webhook's secret; None for no change, initially the one in `service.toml`."""
     setup: RepositorySetup | None = None

@@ -46,11 +46,13 @@ class Step:
     failed: bool = False
     joins: bool = False
     """Whether it continues the text of the step before, if that is of the same kind."""
+    line: int = 0
+    """The line on which it begins, counted from 0 in the piece that was read."""
 
     def document(self) -> dict[str, object]:
         """Return it as the API shows it, in text that UTF-8 can hold."""
         shown = asdict(self) | {"text": self.text.encode("utf-8", "replace").decode()}
-        del shown["joins"]
+        del shown["joins"], shown["line"]
         return shown
 
 
@@ -95,13 +97,13 @@ def window(
 def steps_of(preset: PresetName, data: bytes) -> list[Step]:
     """Return the steps of a preset's log, given whole lines of it; neighbours that belong together are one."""
     found: list[tuple[Step, list[str]]] = []
-    for step in (
-        step for line in data.removesuffix(b"\n").split(b"\n") for step in _of_line(preset, line.removesuffix(b"\r"))
-    ):
-        if found and found[-1][0].kind == step.kind and (step.joins or step.kind == "printed"):
-            found[-1][1].append(step.text if step.joins else f"\n{step.text}")
-        elif step.text.strip() or step.kind in {"answered", "ended", "result"}:
-            found.append((step, [step.text]))
+    for at, line in enumerate(data.removesuffix(b"\n").split(b"\n")):
+        for step in _of_line(preset, line.removesuffix(b"\r")):
+            is_next = step.kind == "printed" and bool(found) and found[-1][0].line + len(found[-1][1]) == at
+            if found and found[-1][0].kind == step.kind and (step.joins or is_next):
+                found[-1][1].append(step.text if step.joins else f"\n{step.text}")
+            elif step.text.strip() or step.kind in {"answered", "ended", "result"}:
+                found.append((replace(step, line=at), [step.text]))
     return [replace(step, text="".join(texts)) for step, texts in found]
 
 

@@ -5,8 +5,11 @@ import json
 import logging
 import re
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Path, Request, Response
@@ -15,6 +18,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from service.agents.inputs import AgentInput
+from service.agents.options import PresetName
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
 from service.api.auth import Caller, RunReader, RunWriter
@@ -31,6 +35,7 @@ from service.store.turn_files import FINDINGS, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, Turn
 from service.store.usage import UsageFigures
 
+T = TypeVar("T")
 _PIECE: Final = 256 << 10
 LARGEST_DIFF: Final = 8 << 20
 _LARGEST_KEPT: Final = 64 << 20
@@ -336,42 +341,73 @@ async def read_log(
     if before < 0 or (form := request.query_params.get("form", _FORMS[0])) not in _FORMS:
         raise bad_request("invalid_query", f"form must be {' or '.join(_FORMS)}, and before not negative")
     ask = partial(log_piece, context, caller, run_id, n, offset, None if form == _FORMS[0] else before)
+
+    def is_grown(answer: Response) -> bool:
+        is_more = answer.headers["Runwarden-Log-Next"] != answer.headers["Runwarden-Log-Offset"]
+        return is_more or answer.headers["Runwarden-Log-Ended"] == "true"
+
+    return await awaited(context, ask, is_grown, wait_s)
+
+
+async def awaited(context: Context, ask: Callable[[], T], is_grown: Callable[[T], bool], wait_s: float) -> T:
+    """Ask a log for more until there is some or the time is over, without a thread meanwhile."""
     until = time.monotonic() + wait_s
     while True:
         answer = await run_in_threadpool(ask)
-        is_more = answer.headers["Runwarden-Log-Next"] != answer.headers["Runwarden-Log-Offset"]
-        is_over = is_more or answer.headers["Runwarden-Log-Ended"] == "true" or context.closing.is_set()
-        if is_over or time.monotonic() >= until:
+        if is_grown(answer) or context.closing.is_set() or time.monotonic() >= until:
             return answer
         await asyncio.sleep(min(_PAUSE_S, wait_s))
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLog:
+    """A turn's log."""
+
+    read: Callable[[int, int], LogPiece]
+    """Returns up to so many bytes from an offset, from the end if negative."""
+    preset: PresetName | None
+    """The known program that wrote it."""
+    is_ended: bool
+
+
+@contextmanager
+def turn_log(context: Context, caller: Caller, run_id: str, number: str) -> Iterator[TurnLog]:
+    """Open the log of a turn.
+
+    Raises:
+        HttpError: 404 or 410, there is none, or it is not kept any longer.
+    """
+    with context.database.read() as connection:
+        # Read the turn before the log: if the turn has ended, the log is complete.
+        turn = _turn_of(connection, caller, run_id, number)
+        is_ended, key = turn.status in FINAL, (turn.run_id, turn.number)
+        agent = agents.of_run(connection, runs.by_id(connection, run_id))
+
+        def read(start: int, limit: int) -> LogPiece:
+            piece = turn_files.log_piece(connection, context.folder, key, start, limit)
+            if piece is None and is_ended and turn.attempt:
+                gone = f"the log of turn {turn.number} is not kept any longer"
+                raise HttpError(410, "log_not_kept", NOT_EXECUTED if turn.executor == MADE_UP else gone)
+            return piece or LogPiece(0, 0, b"")
+
+        yield TurnLog(read, None if agent is None else agent.options.preset, is_ended)
 
 
 def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset: int, before: int | None) -> Response:
     """Return a piece as bytes, or, unless `before` is None, as steps if the agent's program is known."""
     answer: Response
-    with context.database.read() as connection:
-        # Read the turn before the log: if the turn has ended, the log is complete.
-        turn = _turn_of(connection, caller, run_id, number)
-        is_ended, key = turn.status in FINAL, (turn.run_id, turn.number)
-        agent = None if before is None else agents.of_run(connection, runs.by_id(connection, run_id))
-        preset = None if agent is None else agent.options.preset
-
-        def read(start: int, limit: int) -> LogPiece | None:
-            return turn_files.log_piece(connection, context.folder, key, start, limit)
-
-        piece = read(offset, 0 if preset else _PIECE)
-        if piece is None and is_ended and turn.attempt:
-            why = NOT_EXECUTED if turn.executor == MADE_UP else f"the log of turn {turn.number} is not kept any longer"
-            raise HttpError(410, "log_not_kept", why)
-        piece = piece or LogPiece(0, 0, b"")
-        if preset is None or before is None:
+    with turn_log(context, caller, run_id, number) as log:
+        is_raw = before is None or log.preset is None
+        piece = log.read(offset, _PIECE if is_raw else 0)
+        if before is None or log.preset is None:
             form, start, following = _FORMS[0], piece.offset, piece.offset + len(piece.data)
             answer = Response(piece.data, media_type="application/octet-stream")
         else:
             form = _FORMS[1]
-            start, following, steps = window(preset, read, piece.size, offset, before, is_ended=is_ended)
+            found = window(log.preset, log.read, piece.size, offset, before, is_ended=log.is_ended)
+            start, following, steps = found
             answer = JSONResponse({"steps": [step.document() for step in steps]})
-    headers = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(is_ended).lower(), "Form": form}
+    headers = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(log.is_ended).lower(), "Form": form}
     answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in headers.items()})
     answer.headers["X-Content-Type-Options"] = "nosniff"
     return answer

@@ -14,7 +14,7 @@ from service.store import hosts, repositories
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.events import PullRequestEvent
+from service.triggers.events import HookEvent
 
 _KEPT_S: Final = 3600.0
 _FAILED_KEPT_S: Final = 300.0
@@ -72,7 +72,7 @@ class OwnAccounts:
         return name
 
 
-def completed(database: Database, platform: str, event: PullRequestEvent) -> dict[str, PullRequestEvent]:
+def completed(database: Database, platform: str, event: HookEvent) -> dict[str, HookEvent]:
     """Return an event with its pull request, as reported by the host of each organization with a rule for the event.
 
     One organization's host says nothing about another's repository.
@@ -86,7 +86,7 @@ def completed(database: Database, platform: str, event: PullRequestEvent) -> dic
     return {owner: _looked_up(one, connected, event) for owner, one, connected in found}
 
 
-def _looked_up(repository: Repository, connected: list[Host], event: PullRequestEvent) -> PullRequestEvent:
+def _looked_up(repository: Repository, connected: list[Host], event: HookEvent) -> HookEvent:
     try:
         forge = forge_of(connected, repository, _TIMEOUT_S)
         named = [forge.pull_request(event.number)] if event.number else forge.pull_requests(event.head)

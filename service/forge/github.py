@@ -103,7 +103,7 @@ class GitHub:
         url = {"target_url": status.url} if status.url else {}
         held = self.http.pages(f"{self.repository}/commits/{commit}/statuses")
         same = (one for one in held if one.get("context") == status.context)
-        newest = max(same, key=lambda one: int(one["id"]), default={})
+        newest = max(same, key=lambda one: int(one.get("id") or 0), default={})
         newest = {**newest, "state": newest.get(self.state_name)}
         if all(newest.get(name) == value for name, value in (document | url).items()):
             return

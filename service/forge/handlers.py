@@ -130,7 +130,8 @@ def post_comment(forge: Forge, subject: Subject) -> Posted:
     """Comment on the issue that a run is from how the run stands, or bring that comment up to date."""
     turn, issue = subject.turn, int(subject.posting.wanted["issue"])
     text = (turn.failure or turn.summary or turn.reason) if turn.outcome else None
-    parts = [subject.mark, f"{in_code(subject.run.agent)} {_STANDINGS[turn.outcome]}."]
+    standing = _STANDINGS[turn.outcome] if turn.outcome or turn.attempt else "is waiting for a slot"
+    parts = [subject.mark, f"{in_code(subject.run.agent)} {standing}."]
     parts.append(subject.shown(text, _LONGEST_SUMMARY))
     if subject.linked is not None and subject.linked.url:
         parts.append(f"Pull request: {subject.linked.url}")

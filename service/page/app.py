@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 
 from service import DISTRIBUTION
 from service.api.context import Context
-from service.page import entry, operator, runs, settings
+from service.page import entry, log, operator, runs, settings
 from service.page.site import Doors, build, page
 from service.page.visitor import Anybody
 from service.settings import SettingsError
@@ -20,7 +20,7 @@ def with_page(api: FastAPI, context: Context) -> ASGIApp:
     """Return the API together with the page, unless the settings turn it off."""
     if not context.settings.page.enabled:
         return api
-    rooms = build(context, (entry.router, runs.router, settings.router, operator.router, _description))
+    rooms = build(context, (entry.router, runs.router, log.router, settings.router, operator.router, _description))
     if context.settings.page.oidc is not None:
         if find_spec("authlib") is None:
             wanted = f"'{DISTRIBUTION}[service,oidc]'"

@@ -33,8 +33,6 @@ from service.store.runs import Run
 STATUSES: Final = ("queued", "working", "completed", "failed")
 _FILTERS: Final = ("status", "repository", "date_from", "date_to", "page_token")
 _PAGE: Final = 25
-_LOG_BYTES: Final = 36 << 10
-"""Of a log on one page."""
 _DIFF_BYTES: Final = 36 << 10
 """Of a change on one page; the rest has separate pages."""
 _FILES: Final = 50
@@ -336,42 +334,3 @@ def read_patch(run_id: str, context: RequestContext, caller: RunReader, turn: st
     )
     found.headers.update(HEADERS)
     return found
-
-
-@router.get("/runs/{run_id}/log")
-def show_log(
-    run_id: str, context: RequestContext, caller: RunReader, visitor: Anybody, turn: str = "1", before: int = 0
-) -> Response:
-    """Show the end of a turn's log, or the part before a position in it; a live one is followed."""
-    run: Any = results.run_document(run_id, context, caller)
-    piece = results.log_piece(context, caller, run_id, turn, -_LOG_BYTES, max(0, before))
-    start, following, size = (int(piece.headers[f"Runwarden-Log-{name}"]) for name in ("Offset", "Next", "Size"))
-    if piece.headers["Runwarden-Log-Form"] == "steps":
-        steps = json.loads(bytes(piece.body))["steps"]
-    else:
-        last = min(before or size, size)
-        start = max(0, last - _LOG_BYTES)
-        piece = results.log_piece(context, caller, run_id, turn, start, None)
-        data = bytes(piece.body)[: last - start]
-        following = start + len(data)
-        steps = [{"kind": "printed", "text": data.decode("utf-8", "replace"), "failed": False}] if data else []
-    return page(
-        "log",
-        visitor,
-        run=run,
-        repository=repository_name(run["repository"]),
-        turn=turn,
-        steps=steps,
-        start=start,
-        following=following,
-        is_ended=piece.headers["Runwarden-Log-Ended"] == "true",
-        is_end=not before,
-    )
-
-
-@router.get("/runs/{run_id}/log/{turn}")
-async def read_log(run_id: str, turn: str, request: Request, context: RequestContext, caller: RunReader) -> Response:
-    """Return a piece of the log as the API does, for the script that follows it, or all of it as text."""
-    piece = await results.read_log(run_id, turn, request, context, caller)
-    piece.headers.update(HEADERS)
-    return piece

@@ -65,9 +65,22 @@ def markdown(words: str | None) -> Markup:
     return Markup(printable(re.sub(r"(</?)h[1-6]>", r"\1h3>", clean)))  # noqa: S704 — just cleaned
 
 
-def terminal(text: str) -> Markup:
-    """Return what a program printed for a terminal, with its eight colours; other sequences are left out."""
-    shown, kinds = Markup(""), set[str]()
+def plain(text: str) -> str:
+    """Return what a program printed for a terminal, without colours and other sequences."""
+    return _SGR.sub("", _OTHER_SEQUENCES.sub("", text))
+
+
+def cut(text: str, most: int = _LONGEST) -> str:
+    """Return at most so many characters of a text, and how many more it has."""
+    return text if len(text) <= most else f"{text[:most]} … {len(text) - most:,} more characters"
+
+
+def terminal(text: str, kinds: set[str] | None = None) -> Markup:
+    """Return what a program printed for a terminal, with its eight colours; other sequences are left out.
+
+    `kinds`: the colours at the beginning, and afterwards those at the end.
+    """
+    shown, kinds = Markup(""), set[str]() if kinds is None else kinds
     for at, part in enumerate(_SGR.split(_OWN_LINE.sub("\x1b[0m", _OTHER_SEQUENCES.sub("", text)))):
         if at % 2 == 0:
             names = " ".join(sorted(kinds))
@@ -78,11 +91,12 @@ def terminal(text: str) -> Markup:
         codes = [int(one or 0) for one in part.split(";")]
         for code in codes if 38 not in codes and 48 not in codes else ():  # noqa: PLR2004 — a palette of 256, or RGB
             if code in {0, 39}:
-                kinds = {one for one in kinds if code and one == "b"}
+                kinds.intersection_update({"b"} if code else ())
             elif code == 1:
                 kinds.add("b")
             elif code in {*range(30, 38), *range(90, 98)}:
-                kinds = {*kinds & {"b"}, f"t{code % 10}"}
+                kinds.intersection_update({"b"})
+                kinds.add(f"t{code % 10}")
     return shown
 
 
@@ -189,8 +203,7 @@ def _lexer(path: str) -> Lexer | None:
 
 
 def _coloured(line: str, lexer: Lexer | None) -> Markup:
-    if len(line) > _LONGEST:
-        line = f"{line[:_LONGEST]} … {len(line) - _LONGEST:,} more characters"
+    line = cut(line)
     if lexer is None or len(line) > _LONGEST_COLOURED:
         return escape(printable(line))
     return Markup("").join(_spans(line, lexer))

@@ -29,7 +29,7 @@ class Repository:
     protected: tuple[str, ...] | None = None
     """Patterns of branches that no run may work on; None protects only the default branch."""
     triggers: tuple[TriggerRule, ...] = ()
-    """The pull request changes that start a run."""
+    """The rules by which deliveries start runs."""
     webhook_secret_env: str | None = None
     """The variable with its webhook's secret; None for the one that all repositories of the platform share."""
     setup: RepositorySetup | None = None

@@ -176,8 +176,7 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     run_store.set_status(connection, run_id, "working", now)
     turn = by_number(connection, run_id, number)
     if turn is not None and turn.attempt == 1:
-        if number > 1:
-            postings.renew_comment(connection, run_id, now, number)
+        postings.renew_comment(connection, run_id, now, number)
         _record_event(connection, "run.started", turn, {}, now)
     return turn
 

@@ -1,1 +1,1 @@
-"""Triggers: deliveries about a pull request start runs if the repository has rules."""
+"""Triggers: deliveries about pull requests and issues start runs if the repository has rules."""

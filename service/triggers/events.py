@@ -73,7 +73,7 @@ class IssueText:
 
 
 @dataclass(frozen=True, slots=True)
-class PullRequestEvent:
+class HookEvent:
     """A change of a pull request, a comment to this service on one, a failed check of its head, or an issue.
 
     Of an issue: someone set a label, assigned someone or addressed this service.
@@ -128,11 +128,14 @@ class _Model(BaseModel):
 
 
 class _Named(_Model):
-    """A label of either code host, or a user of GitLab."""
+    """A label or an account."""
 
     name: _Name = ""
     title: _Name = ""
+    """The name of GitLab's label."""
+    login: _Name = ""
     username: _Name = ""
+    """The name of GitLab's account."""
 
 
 class _Repository(_Model):
@@ -174,13 +177,13 @@ class _GitHub(_Model):
     repository: _Repository
     sender: _Sender
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         kind = _KINDS.get(self.action)
         given = self.pull_request
         if kind is None or (kind != CLOSED and given.state != "open"):
             return None
         about = _github_sender(self.repository, self.sender) | _pull_request(self.repository, given)
-        return PullRequestEvent(kind=kind, **about, is_draft=given.draft, changed_at=_micros(given.updated_at))
+        return HookEvent(kind=kind, **about, is_draft=given.draft, changed_at=_micros(given.updated_at))
 
 
 class _Forgejo(_GitHub):
@@ -188,7 +191,7 @@ class _Forgejo(_GitHub):
 
     changes: dict[str, dict[str, str]] = {}
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         was_draft = _DRAFT.match(self.changes.get("title", {}).get("from", ""))
         if self.action == "edited" and was_draft and not self.pull_request.draft:
             return _GitHub.event(self.model_copy(update={"action": "ready_for_review"}), mention)
@@ -225,49 +228,60 @@ class _Comment(_Model):
 
 
 class _Issue(_Model):
-    number: _Number
+    """An issue on GitHub or Forgejo; on GitLab also a task or incident, with other names of the fields."""
+
+    number: Annotated[_Number, Field(validation_alias=AliasChoices("number", "iid"))]
     title: _Name
-    body: _Words | None = None
+    body: Annotated[_Words | None, Field(validation_alias=AliasChoices("body", "description"))] = None
     state: _Name
-    locked: Annotated[bool, Field(validation_alias=AliasChoices("locked", "is_locked"))] = False
+    locked: Annotated[bool | None, Field(validation_alias=AliasChoices("locked", "is_locked", "discussion_locked"))] = (
+        None
+    )
+    confidential: bool = False
     user: _Sender | None = None
+    author_id: int | None = None
     labels: list[_Named] = []
-    assignees: list[_Sender] | None = None
+    assignees: list[_Named] | None = None
     pull_request: object = None
     """None: it is no pull request."""
-    updated_at: datetime
+    action: str = ""
+    """Of a change on GitLab."""
+    updated_at: _Time
 
     @property
     def about(self) -> dict[str, Any]:
-        return _issue(self.number, self.title, self.body, self.state, is_locked=self.locked)
-
-
-def _issue(
-    number: int, title: str, text: str | None, state: str, *, is_locked: bool, is_confidential: bool = False
-) -> dict[str, Any]:
-    whole = _HIDDEN.sub("[hidden comment]", (text or "").replace("\r", ""))
-    rest = len(whole) - _LONGEST_WORDS
-    shown = printable(whole[:_LONGEST_WORDS]) + (f"\n[{rest} more characters are left out]" if rest > 0 else "")
-    reasons = ((is_confidential, "confidential"), (is_locked, "locked"), (state not in _OPEN, state))
-    fault = next((f"the issue is {word}" for holds, word in reasons if holds), "")
-    return {"number": number, "issue": IssueText(one_line(title), shown), "fault": fault}
+        whole = _HIDDEN.sub("[hidden comment]", (self.body or "").replace("\r", ""))
+        rest = len(whole) - _LONGEST_WORDS
+        shown = printable(whole[:_LONGEST_WORDS]) + (f"\n[{rest} more characters are left out]" if rest > 0 else "")
+        reasons = ((self.confidential, "confidential"), (self.locked, "locked"), (self.state not in _OPEN, self.state))
+        fault = next((f"the issue is {word}" for holds, word in reasons if holds), "")
+        return {"number": self.number, "issue": IssueText(one_line(self.title), shown), "fault": fault}
 
 
 def _issue_event(
-    about: dict[str, Any], mention: str, change: str, labels: list[str], assignees: list[str], *, is_authors: bool
-) -> PullRequestEvent | None:
+    sender: dict[str, Any],
+    given: _Issue,
+    mention: str,
+    change: str,
+    labels: list[str],
+    assignees: list[str],
+    *,
+    is_authors: bool,
+) -> HookEvent | None:
     """Return the event of an issue's change; `labels`, `assignees`: those that it adds."""
+    about = sender | given.about | {"changed_at": _micros(given.updated_at)}
     if change == CLOSED:
-        return PullRequestEvent(kind=CLOSED, **about)
-    asked = _asked(about["issue"].text, mention) if change == "opened" else None
+        return HookEvent(kind=CLOSED, **about)
+    text = about["issue"].text
+    asked = _asked(text, mention) if change == "opened" else None
     if asked is not None:
         # The author's words are instructions, so they are not repeated as the issue's text.
-        fault = _faults(about["issue"].text, about["fault"], is_edited=False, is_authors=is_authors)
+        fault = _faults(text, about["fault"], is_edited=False, is_authors=is_authors)
         about |= {"command": asked[0], "words": asked[1], "issue": replace(about["issue"], text=""), "fault": fault}
     elif not labels and not assignees:
         return None
     about |= {"labels": tuple(labels), "assignees": tuple(assignees)}
-    return PullRequestEvent(kind=ISSUE, **about, occasion=f"issue at {about['changed_at']}")
+    return HookEvent(kind=ISSUE, **about, occasion=f"issue at {about['changed_at']}")
 
 
 class _GitHubIssue(_Model):
@@ -277,23 +291,22 @@ class _GitHubIssue(_Model):
     issue: _Issue
     label: _Named | None = None
     """The one that was set; Forgejo does not say which, nor who was assigned, so there all that it has count."""
-    assignee: _Sender | None = None
+    assignee: _Named | None = None
     repository: _Repository
     sender: _Sender
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         given = self.issue
         if given.pull_request is not None:
             return None
-        about = _github_sender(self.repository, self.sender) | given.about
-        about |= {"changed_at": _micros(given.updated_at)}
         change = _KINDS.get(self.action, self.action)
         label, assignee = self.label, self.assignee
         labels = ([label] if label else given.labels) if change == "labeled" else []
         assignees = ([assignee] if assignee else given.assignees or []) if change == "assigned" else []
         is_authors = given.user is not None and given.user.login == self.sender.login
         names = [one.name for one in labels], [one.login for one in assignees]
-        return _issue_event(about, mention, change, *names, is_authors=is_authors)
+        sender = _github_sender(self.repository, self.sender)
+        return _issue_event(sender, given, mention, change, *names, is_authors=is_authors)
 
 
 class _GitHubComment(_Model):
@@ -307,7 +320,7 @@ class _GitHubComment(_Model):
     repository: _Repository
     sender: _Sender
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         given, issue = self.comment, self.issue
         asked = _asked(given.body or "", mention)
         if asked is None or self.action not in {"created", "edited"}:
@@ -358,9 +371,9 @@ def _faults(body: str, over: str, *, is_edited: bool, is_authors: bool) -> str:
 
 def _commented(
     about: Mapping[str, Any], number: int, command: str, words: str, fault: str, changed_at: int
-) -> PullRequestEvent:
+) -> HookEvent:
     given = {**about, "command": command, "words": words, "fault": fault, "changed_at": changed_at}
-    return PullRequestEvent(kind=ISSUE if "issue" in about else COMMENT, **given, occasion=f"comment {number}")
+    return HookEvent(kind=ISSUE if "issue" in about else COMMENT, **given, occasion=f"comment {number}")
 
 
 class _Check(_Model):
@@ -384,7 +397,7 @@ class _GitHubCheck(_Model):
     repository: _Repository
     sender: _Sender
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         check = self.check_run or self.workflow_run
         if check is None or self.action != "completed" or check.conclusion not in _FAILURES:
             return None
@@ -415,7 +428,7 @@ class _ForgejoAction(_Model):
 
     run: _ForgejoRun
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         run = self.run
         if run.status != "failure":
             return None
@@ -425,10 +438,10 @@ class _ForgejoAction(_Model):
         return _failed(about, run.workflow_id, run.commit_sha, _micros(run.stopped))
 
 
-def _failed(about: dict[str, Any], name: str, commit: str, changed_at: int) -> PullRequestEvent:
+def _failed(about: dict[str, Any], name: str, commit: str, changed_at: int) -> HookEvent:
     # Its sender is who pushed, or the program that checks: it means nothing.
     about |= {"is_bot": False, "head_sha": commit, "changed_at": changed_at, "check": name}
-    return PullRequestEvent(kind=FAILED, **about, occasion=f"{commit} {name}")
+    return HookEvent(kind=FAILED, **about, occasion=f"{commit} {name}")
 
 
 class _Commit(_Model):
@@ -472,14 +485,14 @@ class _GitLab(_Model):
     labels: list[_Named] = []
     changes: dict[str, object] = {}
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         given = self.object_attributes
         kind = _KINDS.get(given.action) if given.action != "update" else self._update()
         if kind is None or (kind != CLOSED and given.state != "opened"):
             return None
         about = _gitlab_sender(self.project, self.user) | _merge_request(given, given.last_commit.id, self.labels)
         about |= {"is_draft": given.draft or given.work_in_progress}
-        return PullRequestEvent(kind=kind, **about, changed_at=_micros(given.updated_at))
+        return HookEvent(kind=kind, **about, changed_at=_micros(given.updated_at))
 
     def _update(self) -> str | None:
         if self.object_attributes.oldrev:
@@ -506,23 +519,6 @@ def _merge_request(given: _Request, sha: str, labels: list[_Named]) -> dict[str,
     }
 
 
-class _GitLabIssueText(_Model):
-    iid: _Number
-    title: _Name
-    description: _Words | None = None
-    state: _Name
-    confidential: bool = False
-    discussion_locked: bool | None = None
-    author_id: int | None = None
-    action: str = ""
-    updated_at: _Time
-
-    @property
-    def about(self) -> dict[str, Any]:
-        given = (self.iid, self.title, self.description, self.state)
-        return _issue(*given, is_locked=bool(self.discussion_locked), is_confidential=self.confidential)
-
-
 class _Change(_Model):
     previous: list[_Named] | None = None
     current: list[_Named] | None = None
@@ -538,24 +534,22 @@ class _IssueChanges(_Model):
 
 
 class _GitLabIssue(_Model):
-    """An issue, task or incident."""
-
     user: _User
     project: _Project
-    object_attributes: _GitLabIssueText
+    object_attributes: _Issue
     labels: list[_Named] = []
     assignees: list[_Named] = []
     changes: _IssueChanges = _IssueChanges()
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         given = self.object_attributes
-        about = _gitlab_sender(self.project, self.user) | given.about | {"changed_at": _micros(given.updated_at)}
         change = _KINDS.get(given.action, given.action)
         labels, assignees = self.changes.labels.new, self.changes.assignees.new
         if change == "opened":
             labels, assignees = self.labels, self.assignees
         names = [one.title for one in labels], [one.username for one in assignees]
-        return _issue_event(about, mention, change, *names, is_authors=given.author_id == self.user.id)
+        sender = _gitlab_sender(self.project, self.user)
+        return _issue_event(sender, given, mention, change, *names, is_authors=given.author_id == self.user.id)
 
 
 class _NoteText(_Model):
@@ -583,9 +577,9 @@ class _GitLabNote(_Model):
     project: _Project
     object_attributes: _NoteText
     merge_request: _NotedRequest | None = None
-    issue: _GitLabIssueText | None = None
+    issue: _Issue | None = None
 
-    def event(self, mention: str) -> PullRequestEvent | None:
+    def event(self, mention: str) -> HookEvent | None:
         given, request = self.object_attributes, self.merge_request
         asked = _asked(given.note, mention)
         about = _gitlab_sender(self.project, self.user)
@@ -619,7 +613,7 @@ class _GitLabPipeline(_Model):
     project: _Project
     object_attributes: _PipelineState
 
-    def event(self, _mention: str) -> PullRequestEvent | None:
+    def event(self, _mention: str) -> HookEvent | None:
         given = self.object_attributes
         if given.status != "failed":
             return None
@@ -690,7 +684,7 @@ def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
     return f"{related}{hashlib.sha256(raw).hexdigest()}"
 
 
-def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "runwarden") -> PullRequestEvent | None:
+def read(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "runwarden") -> HookEvent | None:
     """Return a delivery's event about a pull request or an issue; None: it has none that a rule can name.
 
     `mention`: the name, without `@`, with which a comment to this service begins.

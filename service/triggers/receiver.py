@@ -17,7 +17,7 @@ from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
 from service.text import fence_of, one_line, plural
-from service.triggers.events import CLOSED, COMMENT, FAILED, ISSUE, ISSUE_TEXT, PullRequestEvent
+from service.triggers.events import CLOSED, COMMENT, FAILED, ISSUE, ISSUE_TEXT, HookEvent
 from service.triggers.rules import TriggerRule
 
 
@@ -38,13 +38,13 @@ class WebhookDelivery:
 
     platform: str
     id: str
-    event: PullRequestEvent
+    event: HookEvent
     proven: frozenset[str]
     """The environment variables of the secrets that the delivery was signed with."""
     trace_parent: str | None = None
     own_accounts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By organization: the accounts of the service's tokens on its code hosts, in lower case."""
-    events: Mapping[str, PullRequestEvent] = field(default_factory=dict)
+    events: Mapping[str, HookEvent] = field(default_factory=dict)
     """The event of each organization, completed by its code host."""
 
 
@@ -166,7 +166,7 @@ class Receiver:
         return decision
 
     def _after_itself(
-        self, connection: sa.Connection, rule: TriggerRule, event: PullRequestEvent, mine: Sequence[DeliveryEntry]
+        self, connection: sa.Connection, rule: TriggerRule, event: HookEvent, mine: Sequence[DeliveryEntry]
     ) -> str | None:
         """Return why a failed check starts no agent, which works on it or made the commit; None: it may start."""
         here = [one.run_id for one in mine if one.run_id and one.head_sha == event.head_sha]
@@ -177,7 +177,7 @@ class Receiver:
         used = sum(turns.is_own_commit(connection, one.head_sha) for one in mine)
         return None if used < rule.own_commits else f"the service pushed this commit (own_commits = {rule.own_commits})"
 
-    def _late(self, connection: sa.Connection, subject: SubjectKey, event: PullRequestEvent, now: int) -> str | None:
+    def _late(self, connection: sa.Connection, subject: SubjectKey, event: HookEvent, now: int) -> str | None:
         """Return why a change comes too late; None: it comes in time."""
         if event.kind not in {COMMENT, ISSUE} and event.changed_at < deliveries.latest_change(connection, subject):
             return "a later change came first"
@@ -202,7 +202,7 @@ class Receiver:
             return f"repository_runs_an_hour: {plural(settings.repository_runs_an_hour, 'run')} for one repository"
         return None
 
-    def _close(self, connection: sa.Connection, subject: SubjectKey, event: PullRequestEvent) -> DeliveryDecision:
+    def _close(self, connection: sa.Connection, subject: SubjectKey, event: HookEvent) -> DeliveryDecision:
         """Decide on the end of a pull request or an issue: its runs have nothing to work for."""
         now = self._clock()
         if reason := self._late(connection, subject, event, now):
@@ -282,7 +282,7 @@ def _refusal(
     subject: SubjectKey,
     repository: Repository,
     rule: TriggerRule,
-    event: PullRequestEvent,
+    event: HookEvent,
 ) -> str | None:
     """Return why the run that a rule asks for cannot start; None: it can."""
     owner = organizations.by_id(connection, subject.organization_id)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from service.triggers.events import COMMENT, FAILED, ISSUE, PullRequestEvent
+from service.triggers.events import COMMENT, FAILED, ISSUE, HookEvent
 
 Kind = Literal["opened", "ready", "pushed", "reopened", "labeled", "comment", "failed", "issue"]
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
@@ -50,7 +50,7 @@ class TriggerRule(BaseModel):
             raise ValueError('assignees need on = ["issue"]')
         return self
 
-    def mismatch(self, event: PullRequestEvent) -> str | None:
+    def mismatch(self, event: HookEvent) -> str | None:
         """The reason why an event starts no run by this rule; None: it starts one."""
         by_author = event.kind in {COMMENT, ISSUE}
         has_label = bool({*self.labels} & {*event.labels})

@@ -15,8 +15,8 @@ class DatabaseLink:
     """Carries connections to a port. `holds`: bytes wait. `loses`: a connection that sends is silent for ever."""
 
     def __init__(self, target: int, listener: socket.socket | None = None) -> None:
-        self._listener = listener or socket.create_server(("127.0.0.1", free_port()))
-        self.port: int = self._listener.getsockname()[1]
+        self._listener = listener
+        self.port: int = listener.getsockname()[1] if listener else free_port()
         self._target = target
         self._kind: Kind = "carries"
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="link", daemon=True)
@@ -45,7 +45,9 @@ class DatabaseLink:
     async def _serve(self) -> None:
         self._loop, self._over, self._flows = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         self._flows.set()
-        await asyncio.start_server(self._connect, sock=self._listener)
+        # Without a listener of the caller's, connections are refused until now.
+        listener = self._listener or socket.create_server(("127.0.0.1", self.port))
+        await asyncio.start_server(self._connect, sock=listener)
         self._ready.set()
         await self._over.wait()
 

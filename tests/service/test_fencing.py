@@ -136,7 +136,7 @@ def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path, gi
 
     def attempt(number: int) -> Any:
         run = SimpleNamespace(id="run_1", branch="b", agent="mine")
-        turn = SimpleNamespace(instructions="Fix it")
+        turn = SimpleNamespace(own_instructions="Fix it")
         return SimpleNamespace(run=run, turn=turn, git=git, trailer=f"run_1 turn {number}")
 
     tree = git.feed("", "mktree", git_dir=git_dir).strip()

@@ -38,7 +38,10 @@ JUDGE: Final = """
 const done = arguments[0], rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 axe.run(document, {runOnly: rules, resultTypes: ["violations"]}).then((found) => done([
     ...found.violations.map((one) => one.id + ": " + one.nodes.map((node) => node.html).join(" | ")),
-    ...(document.documentElement.scrollWidth > innerWidth ? ["the page is wider than the window"] : [])]));
+    ...(document.documentElement.scrollWidth > innerWidth ? ["the page is wider than the window"] : []),
+    ...[...document.querySelectorAll(".wide")]
+       .filter((one) => innerWidth < 640 && one.scrollWidth > one.clientWidth + 1)
+       .map((one) => `one has to scroll sideways: ${one.ariaLabel}`)]));
 """
 LOOKS: Final = (("light", 1280), ("dark", 390))
 """Two of four are enough: page.css sets colours by the theme alone, and the layout by the width alone."""
@@ -337,6 +340,7 @@ def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person]
     check("/runs", "/runs?status=failed", "/runs?status=queued", f"/runs?date_from={'x' * 40}&repository=%3Cb%3E")
     for run in runs:
         check(*(f"/runs/{run}{path}" for path in ("", "/changes", "/log")))
+    check(*(f"/runs/{runs[0]}/log?{query}" for query in ("line=3#L3", "find=at+work", "find=none")))
     check(f"/runs/{runs[0]}/changes?turn=1&file=2", f"/runs/{runs[0]}/changes?file=x", f"/runs/{runs[0]}/log?turn=7")
     check("/runs/new", "/runs/new?agent=hostile", "/runs/new?agent=%3Cb%3E", f"/runs/new?like={runs[0]}")
     check(*(f"/settings/{name}" for name in ("tokens", "members", "hosts", "agents", "usage", "events", "none")))
@@ -351,6 +355,7 @@ def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person]
     check_here("a wrong token")
     person.sign_in(OPERATOR)
     check_here("the operator's view")
+    check("/operator/runs", "/operator/runs?status=failed", "/operator/runs/cancel?status=working", "/operator/usage")
     gate.touch()
 
     assert not found, "\n".join(f"{name}: {one}"[:500] for name, faults in found.items() for one in faults)

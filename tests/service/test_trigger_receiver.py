@@ -18,7 +18,7 @@ from service.store import audit, deletions, deliveries, hosts, organizations, re
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.events import PayloadError, PullRequestEvent, authentic, delivery_id, read
+from service.triggers.events import HookEvent, PayloadError, authentic, delivery_id, read
 from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond, Server
@@ -240,11 +240,11 @@ FORGEJO: Final = ("forgejo", {"x-github-event": "pull_request"}, forgejo)
 GITLAB: Final = ("gitlab", {"x-gitlab-event": "Merge Request Hook"}, gitlab)
 
 
-def event(host: Any, action: str, **given: Any) -> PullRequestEvent | None:
+def event(host: Any, action: str, **given: Any) -> HookEvent | None:
     """Return what a payload says."""
     platform, headers, payload = host
     raw, _ = with_token(payload(action, SHA, **given), {})
-    found: PullRequestEvent | None = read(platform, headers, raw)
+    found: HookEvent | None = read(platform, headers, raw)
     return found
 
 

@@ -13,7 +13,17 @@ import pytest
 from service.store import turns
 from tests import service_process
 from tests.service.conftest import BARE, Api
-from tests.service.payloads import SECRET, forgejo, github, github_check, github_comment, gitlab, signed, with_token
+from tests.service.payloads import (
+    SECRET,
+    forgejo,
+    github,
+    github_check,
+    github_comment,
+    gitlab,
+    gitlab_issue,
+    signed,
+    with_token,
+)
 from tests.service_process import demo_setup, git
 
 SETTINGS: Final = """
@@ -95,6 +105,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     teller = folder / "teller.py"
     teller.write_text(TELLER, "utf-8")
     setup = demo_setup(folder)
+    setup["agents"].append({"name": "holder", "argv": ["/bin/sleep", "3600"]})
     setup["agents"].append({"name": "teller", "argv": ["{python}", str(teller)], "environment": ["LENT"]})
     environment = ENVIRONMENT | {"RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"}
     service = service_process.start_service(folder, setup=setup, settings=SETTINGS, environment=environment)
@@ -281,6 +292,33 @@ def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, num
     assert host.service.admin("trigger", "list", "--org", "acme")["triggers"][-1]["agent"] == "scribe"
     with pytest.raises(AssertionError, match="a trigger names the agent 'nobody-here'"):
         host.rules(rule(agent="nobody-here"))
+
+
+def test_an_issue_starts_a_run_and_what_may_not_start_one_is_in_the_log(host: Host, number: int) -> None:
+    """On a branch of its own; a stranger, a confidential issue and a second request start none."""
+    given = rule(agent="holder", on=["issue"], labels=["agent"], authors=["dora"])
+    host.rules(given, name="tools", webhook_secret_env="OTHER_SECRET")
+
+    def deliver(action: str, name: str = "Issue Hook", **given: Any) -> httpx.Response:
+        document = gitlab_issue(action, labels=["agent"], number=number, **given)
+        return host.post("gitlab", with_token(document, {"X-Gitlab-Event": name}, token="of other"))
+
+    refused = [deliver("update", sender="eve"), deliver("update", "Confidential Issue Hook", confidential=True)]
+    started = deliver("update", at=1)
+    refused += [deliver("update", at=1), deliver("update", at=2), deliver("close", state="closed", at=3)]
+    run_id = started.json()["runs"][0]
+    ended = host.api.ended(run_id)
+
+    assert [one.status_code for one in refused] == [204] * 5
+    assert ended["branch_name"].startswith("agent/")
+    assert host.api.turns(run_id)[0]["reason"] == f"cancelled: issue {number} was closed"
+    assert [(one["result"], one["detail"]) for one in host.log(number) if one["is_issue"]] == [
+        ("ignored", "holder: eve is not among its authors"),
+        ("ignored", "the issue is confidential"),
+        ("started", ""),
+        ("refused", "holder is at work on this issue"),
+        ("closed", "ended 1 run"),
+    ]
 
 
 def test_forgejo_starts_runs_at_either_of_its_names(host: Host, number: int) -> None:

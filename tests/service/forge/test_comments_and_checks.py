@@ -14,7 +14,7 @@ from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, repositories, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.triggers.events import PayloadError, PullRequestEvent, read
+from service.triggers.events import HookEvent, PayloadError, read
 from service.triggers.receiver import Receiver, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond
@@ -37,14 +37,14 @@ ON_COMMENT: Final = TriggerRule(agent="reviewer", instructions="Review it.", on=
 ON_FAILED: Final = TriggerRule(agent="reviewer", instructions="Mend it.", on=("failed",), own_commits=1)
 
 
-def event(name: str, document: dict[str, Any], platform: str = "github") -> PullRequestEvent | None:
+def event(name: str, document: dict[str, Any], platform: str = "github") -> HookEvent | None:
     """Return what is read of a payload, delivered under this name of an event."""
     platform = "gitlab" if name.endswith("Hook") else platform
     header = "x-gitlab-event" if platform == "gitlab" else "x-github-event"
     return read(platform, {header: name}, json.dumps(document).encode())
 
 
-def commented(words: str, sha: str = SHA, **given: Any) -> PullRequestEvent | None:
+def commented(words: str, sha: str = SHA, **given: Any) -> HookEvent | None:
     """Return what is read of a comment on the diff, which names the whole pull request."""
     return event("pull_request_review_comment", github_comment(words, sha, **given))
 
@@ -180,7 +180,7 @@ class Board:
         self.receiver = Receiver(database, Settings.model_validate(settings), now_micros)
         self.count = 0
 
-    def deliver(self, found: PullRequestEvent | None, own: str = "") -> tuple[str, str]:
+    def deliver(self, found: HookEvent | None, own: str = "") -> tuple[str, str]:
         assert found is not None
         self.count += 1
         made = WebhookDelivery(
@@ -240,7 +240,7 @@ def test_a_push_ends_what_it_started_and_not_what_a_person_asked_for(database: D
     """Nor does a comment end anything; an older change is late whatever was asked meanwhile."""
     board = Board(database, TriggerRule(agent="reviewer", instructions="Look.", on=("opened", "pushed")), ON_COMMENT)
 
-    def change(action: str, sha: str, at: int) -> PullRequestEvent | None:
+    def change(action: str, sha: str, at: int) -> HookEvent | None:
         return event("pull_request", github(action, sha, at=at))
 
     board.deliver(change("opened", "1" * 40, 1))
@@ -301,7 +301,7 @@ def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> No
         document["project"]["path_with_namespace"] = desk.path
         other = document | {"object_attributes": document["object_attributes"] | {"status": "success"}}
 
-    def ask(given: dict[str, Any]) -> PullRequestEvent | None:
+    def ask(given: dict[str, Any]) -> HookEvent | None:
         found = event(name, given, desk.platform)
         return None if found is None else completed(desk.database, desk.platform, found).get(desk.owner_id)
 

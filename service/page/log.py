@@ -1,0 +1,187 @@
+"""A turn's log on the page: lines with numbers, or the steps of a known program; searching and following it."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from markupsafe import Markup
+
+from service.agents.options import PresetName
+from service.agents.steps import LONGEST_LINE, Step, settled, steps_of
+from service.api import results
+from service.api.auth import Caller
+from service.api.context import Context, RequestContext
+from service.page.runs import repository_name
+from service.page.site import HEADERS, page
+from service.page.text import cut, plain, terminal
+from service.page.visitor import Anybody, RunReader
+from service.store.turn_files import LARGEST_LOG
+from service.text import printable
+
+_PAGE_BYTES: Final = 38 << 10
+"""Of a log on one page."""
+_ROW_BYTES: Final = 90
+"""The approximate size of a row without its text."""
+_STEP: Final = 8000
+"""Characters that are shown of a step."""
+_MOST_FOUND: Final = 100
+_AROUND: Final = 100
+"""Characters that are shown before and after a found text."""
+_WAIT_S: Final = 25
+_CHUNK: Final = 1 << 16
+router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the log, or a step."""
+
+    number: int | None
+    """Of its line, from 1; None: not known."""
+    kind: str
+    words: Markup
+    failed: bool
+
+
+def _rows(preset: PresetName | None, data: bytes, first: int | None) -> Iterator[Row]:
+    """Yield whole lines, of which the first has a number, as rows."""
+    if preset:
+        steps = steps_of(preset, data)
+    else:
+        steps = [Step("printed", data.removesuffix(b"\n").decode("utf-8", "replace"))] if data else []
+    colours = set[str]()
+    for step in steps:
+        texts = step.text.split("\n") if step.kind == "printed" else [step.text]
+        for at, text in enumerate(texts, step.line):
+            shown = cut(text.removesuffix("\r")) if step.kind == "printed" else cut(text, _STEP)
+            words = terminal(shown, colours if step.kind == "printed" else None)
+            yield Row(None if first is None else first + at, step.kind, words, step.failed)
+
+
+def _begin_of(data: bytes, number: int) -> int:
+    """Return the offset at which a line begins."""
+    at, left = 0, number - 1
+    while at < len(data) and (passed := data.count(b"\n", at, at + _CHUNK)) < left:
+        at, left = at + _CHUNK, left - passed
+    for _ in range(left):
+        at = data.find(b"\n", at) + 1
+    return at
+
+
+def _around(preset: PresetName | None, data: bytes, number: int, *, back: bool) -> tuple[int, int]:
+    """Return the range of bytes of the lines that fit on a page, from a line on or (`back`) before it."""
+    start = end = _begin_of(data, number)
+    size = _PAGE_BYTES
+    while start > 0 if back else end < len(data):
+        begin = data.rfind(b"\n", 0, start - 1) + 1 if back else end
+        stop = start if back else (data.find(b"\n", end) + 1 or len(data))
+        size -= sum(len(one.words.encode()) + _ROW_BYTES for one in _rows(preset, data[begin:stop], 1))
+        if size < 0 and start < end:
+            break
+        start, end = (begin, end) if back else (start, stop)
+    return start, end
+
+
+@router.get("/runs/{run_id}/log")
+def show_log(
+    run_id: str,
+    context: RequestContext,
+    caller: RunReader,
+    visitor: Anybody,
+    turn: str = "1",
+    line: int = 0,
+    before: int = 0,
+    find: str = "",
+) -> Response:
+    """Show the end of a turn's log, the part at or before a line, or the lines with a text; a live one is followed."""
+    run: Any = results.run_document(run_id, context, caller)
+    with results.turn_log(context, caller, run_id, turn) as log:
+        data, preset = log.read(0, LARGEST_LOG).data, log.preset
+    if not log.is_ended:
+        data = data[: data.rfind(b"\n") + 1]
+        data = data[: settled(preset, data)] if preset else data
+    if data and not data.endswith(b"\n"):
+        data += b"\n"
+    last, back = data.count(b"\n"), line <= 0
+    number = min(before if before > 1 else last + 1, last + 1) if back else max(1, min(line, last))
+    start, end = _around(preset, data, number, back=back)
+    first = data.count(b"\n", 0, start) + 1
+    return page(
+        "log",
+        visitor,
+        run=run,
+        repository=repository_name(run["repository"]),
+        turn=turn,
+        rows=list(_rows(preset, data[start:end], first)),
+        first=first,
+        following=end,
+        next_line=first + data.count(b"\n", start, end),
+        is_end=end >= len(data),
+        is_ended=log.is_ended,
+        find=find,
+        found=list(_found(preset, data, find)) if find.strip() else None,
+        most=_MOST_FOUND,
+    )
+
+
+def _found(preset: PresetName | None, data: bytes, find: str) -> Iterator[tuple[int, str, str, str]]:
+    """Yield the first lines with a text: number, the text before, the text as it is there, and the text after."""
+    forms = {find, json.dumps(find)[1:-1], json.dumps(find, ensure_ascii=False)[1:-1]} if preset else {find}
+    pattern = re.compile(b"|".join(re.escape(one.encode("utf-8", "replace")) for one in forms), re.IGNORECASE)
+    number, counted, match = 1, 0, pattern.search(data)
+    for _ in range(_MOST_FOUND):
+        if match is None:
+            return
+        begin, end = data.rfind(b"\n", 0, match.start()) + 1, data.find(b"\n", match.end())
+        end = len(data) if end < 0 else end
+        number, counted = number + data.count(b"\n", counted, begin), begin
+        near = data[max(begin, match.start() - 3 * _CHUNK) : min(end, match.end() + 3 * _CHUNK)]
+        text = plain(near.decode("utf-8", "replace"))
+        if preset and near == data[begin:end]:
+            text = plain("\n".join(one.text for one in steps_of(preset, near)))
+        at = text.lower().find(find.lower())
+        stop = max(0, at) + (len(find) if at >= 0 else 0)
+        before, same, after = text[max(0, at - _AROUND) : max(0, at)], text[max(0, at) : stop], text[stop:]
+        yield number, printable(before), printable(same), printable(after[:_AROUND])
+        match = pattern.search(data, end)
+
+
+@router.get("/runs/{run_id}/log/{turn}")
+async def read_log(run_id: str, turn: str, request: Request, context: RequestContext, caller: RunReader) -> Response:
+    """Return the log as text, or a piece of it as the API does."""
+    piece = await results.read_log(run_id, turn, request, context, caller)
+    piece.headers.update(HEADERS)
+    return piece
+
+
+@router.get("/runs/{run_id}/log/{turn}/more")
+async def follow(
+    run_id: str, turn: str, context: RequestContext, caller: RunReader, offset: int = 0, line: int = 0
+) -> Response:
+    """Return the rows from an offset on, at which a line begins, once there are any; `line` is that line's number."""
+    ask = partial(_more, context, caller, run_id, turn, offset, line)
+    return await results.awaited(context, ask, lambda answer: "Runwarden-Log-Grown" in answer.headers, _WAIT_S)
+
+
+def _more(context: Context, caller: Caller, run_id: str, turn: str, offset: int, line: int) -> Response:
+    with results.turn_log(context, caller, run_id, turn) as log:
+        piece = log.read(offset, LONGEST_LINE if log.preset else 4 * _CHUNK)
+    data, is_last = piece.data, piece.offset + len(piece.data) == piece.size
+    skipped = data.find(b"\n") + 1 if offset < 0 and piece.offset else 0
+    if not (is_last and log.is_ended):
+        whole = data[: data.rfind(b"\n") + 1]
+        whole = whole[: settled(log.preset, whole)] if log.preset else whole
+        # A line that does not fit into a piece is shown in parts.
+        data = whole or (b"" if is_last else data)
+    following = piece.offset + len(data)
+    rows = list(_rows(log.preset, data[skipped:], line or None))
+    answer = page("log_rows", rows=rows, turn=turn)
+    answer.headers["Runwarden-Log-Next"] = str(following)
+    answer.headers["Runwarden-Log-Line"] = str(line and line + data.count(b"\n", skipped))
+    if data or log.is_ended:
+        answer.headers["Runwarden-Log-Grown"] = "over" if is_last and log.is_ended else "more"
+    return answer
