@@ -53,6 +53,8 @@ class AppEntry(_Entry):
     """The file with its private key."""
     installation_id: Annotated[int, Field(gt=0)] | None = None
     """None: it is installed once."""
+    sign: bool = False
+    """Whether GitHub's API makes the commits, which signs them."""
 
 
 class HostEntry(_Entry):

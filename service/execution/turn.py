@@ -19,6 +19,7 @@ from service.execution.sandbox import Sandbox
 from service.execution.secrets import Secrets, of_environment, of_proxies, of_url
 from service.execution.work import Attempt, TurnWork
 from service.execution.workspace import Workspace, Workspaces
+from service.hosts.api_commits import ApiCommits
 from service.hosts.tokens import HostLogin, author_of, rotated
 from service.observability.traces import Tracer
 from service.reference import location, without_login
@@ -145,7 +146,11 @@ class TurnExecution:
             git = GitRunner(workspace.git_home, self._settings.git_timeout_s, identity, progress, login, signing_key)
             at_work = TurnAtWork(key, turn.attempt, log_file)
             share = self._disk.join(workspace.root)
-            attempt = Attempt(run, turn, agent, conversation, workspace, git, log, secrets, at_work, share, diffs)
+            api = (
+                ApiCommits(host, run.path, git) if host is not None and host.app is not None and host.app.sign else None
+            )
+            given = (run, turn, agent, conversation, workspace, git, log, secrets, at_work, share, api, diffs)
+            attempt = Attempt(*given)
             self.recorder.begin(at_work)
             try:
                 with self._tracer.turn(turn.trace_parent, attempt.fields):

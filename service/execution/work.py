@@ -32,6 +32,7 @@ from service.execution.workspace import Workspace
 from service.findings.collect import collect
 from service.findings.document import packed
 from service.findings.question import asked
+from service.hosts.api_commits import ApiCommits
 from service.observability.traces import Tracer
 from service.settings import AgentLimits, DataFolder
 from service.store import hosts, postings, repositories, turn_files, turns
@@ -64,6 +65,8 @@ class Attempt:
     """The values that are masked in everything stored about the attempt."""
     at_work: TurnAtWork
     share: DiskShare
+    api: ApiCommits | None
+    """What makes the commits at the code host; None: git pushes them."""
     diffs: Mapping[str, Path]
     """The files for the patches of the turn (`diff`) and of the whole run (`run.diff`)."""
 
@@ -521,13 +524,22 @@ class TurnWork:
                 self._made = commit, change
                 self._log(f"{branch} has moved to {head}: the change goes on top of that")
             self.undelivered = UndeliveredCommit(commit.sha, summary)
-            self._recorder.begin_push(attempt.turn, commit.sha)
+            sha = commit.sha
+            self._recorder.begin_push(attempt.turn, sha)
             try:
                 with self._tracer.step("push"):
-                    workspace.push(attempt.git, attempt.run.url, branch, commit, head)
+                    if attempt.api is None:
+                        workspace.push(attempt.git, attempt.run.url, branch, commit, head)
+                    else:
+                        workspace.upload(commit)
+                        sha = attempt.api.make(workspace.ours, sha, self._snapshot.branches.values())
+                        self._recorder.begin_push(attempt.turn, sha)
+                        attempt.api.publish(branch, sha, head)
                 break
             except GitCommandError as error:
                 if error.is_passing:
+                    # The commit that is kept for the next attempt, and not the one that was made of it.
+                    self._recorder.begin_push(attempt.turn, commit.sha)
                     raise
                 refused = GitCommandError(f"the push was refused: {error}")
             try:
@@ -543,8 +555,8 @@ class TurnWork:
                 raise GitCommandError(f"the branch {branch} was deleted while the agent worked; {KEPT}")
         else:
             raise GitCommandError(f"{branch} moved at each of {_MOST_PUSHES} pushes; continue the run to try again")
-        self._log(f"pushed {commit.sha} to {branch}")
-        return attempt.completed(commit.sha, summary, change)
+        self._log(f"pushed {sha} to {branch}")
+        return attempt.completed(sha, summary, change)
 
 
 def _dropped(number: int, why: str) -> StartingPoint:

@@ -229,11 +229,10 @@ class Workspace:
         compared, _ = auto_merge(git, self.ours, parents)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         gone, locked = self._prepare()
-        reading = ["--empty"]
         if compared is not None:
             # From the index of the checkout git knows which files are unchanged, without reading them.
             shutil.copy2(self._index, self.ours / "index")
-            reading = ["-i", "-m", compared]
+        reading = ("--empty",) if compared is None else ("-i", "-m", compared)
         git("read-tree", *reading, git_dir=self.ours, work_tree=self.tree)
         if gone or locked:
             hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
@@ -464,14 +463,22 @@ class Workspace:
         finally:
             os.close(tree)
 
+    def upload(self, commit: TurnCommit) -> None:
+        """Upload a commit's large files.
+
+        Raises:
+            GitCommandError: They cannot be uploaded.
+        """
+        if self.large_files is not None:
+            self.large_files.upload(self.ours, commit.files.blobs)
+
     def push(self, git: GitRunner, url: str, branch: str, commit: TurnCommit, expected: str | None) -> None:
         """Push a commit, after its large files, if its branch is still at `expected` (None: does not exist).
 
         Raises:
             GitCommandError: The branch has moved, or the repository cannot be written.
         """
-        if self.large_files is not None:
-            self.large_files.upload(self.ours, commit.files.blobs)
+        self.upload(commit)
         ref = f"refs/heads/{branch}"
         lease = f"--force-with-lease={ref}:{expected or ''}"
         git("push", "--progress", "--no-verify", lease, "--", url, f"{commit.sha}:{ref}", git_dir=self.ours)

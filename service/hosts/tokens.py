@@ -206,5 +206,7 @@ class _Installation:
             key = RSAKey.import_key(Path(self._app.key_file).read_bytes())
             return jwt.encode({"alg": "RS256"}, claims, key)
         except (OSError, ValueError, JoseError) as error:
-            text = f"the private key of the GitHub App {self._app.id} cannot be read: {self._app.key_file}: {error}"
-            raise TokenError(text) from error
+            why = error.strerror if isinstance(error, OSError) else "it is no RSA key in PEM form without passphrase"
+            text = f"the private key of the GitHub App {self._app.id} cannot be used: {self._app.key_file}: {why}"
+            fix = "generate one on the App's page at GitHub, and let only the service's user read it"
+            raise TokenError(f"{text}; {fix}") from error

@@ -38,6 +38,8 @@ class GitHubApp:
     """The file with its private key (PEM)."""
     installation_id: int | None = None
     """None: the App is installed once."""
+    sign: bool = False
+    """Whether GitHub's API makes the commits, which signs them."""
 
 
 def found(

@@ -33,12 +33,15 @@ class AppHost(GitHttpHost):
         self.fault = self._api
         self.minted = 0
         self.life = timedelta(hours=1)
+        self.git_database: Callable[[Received, str], Step] = lambda *_: Respond(404, {"message": "Not Found"})
         self._key = RSAKey.import_key(key.as_pem(private=False))
 
     def _api(self, request: Received) -> Step | None:
         if not request.path.startswith("/api/v3/"):
             return None
         path = request.path.removeprefix("/api/v3")
+        if path.startswith("/repos/acme/api/git/"):
+            return self.git_database(request, path.removeprefix("/repos/acme/api/git/"))
         if path == "/users/reviewer%5Bbot%5D":
             return Respond(200, {"id": 41})
         try:
@@ -164,7 +167,7 @@ def test_an_apps_key_that_is_anothers_is_named(tmp_path: Path, app_host: AppHost
         app_host.fault = lambda _, answer=answer: answer
         with pytest.raises(TokenError, match=said):
             token_of(host("right.pem"))
-    with pytest.raises(TokenError, match="private key of the GitHub App 7 cannot be read"):
+    with pytest.raises(TokenError, match="private key of the GitHub App 7 cannot be used"):
         token_of(host("none.pem"))
 
 

@@ -1,0 +1,128 @@
+"""Commits that GitHub's API makes for an App: GitHub signs them, so that rules that require signatures accept them.
+
+A commit is made again with the same tree, message and parents; GitHub signs it if no author and committer are given.
+"""
+
+import base64
+import re
+from collections.abc import Iterable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from service.execution.git import GitCommandError, GitRunner
+from service.hosts.http import HostResponse, HostUnreachableError, ask
+from service.hosts.tokens import token_of
+from service.store.hosts import Host
+
+_TIMEOUT_S: Final = 60.0
+_LARGEST_ANSWER: Final = 16 << 20
+_INLINE: Final = 64 << 10
+_MOST_INLINE: Final = 2 << 20
+_PASSING: Final = frozenset({408, 429, *range(500, 600)})
+_LIMITED: Final = re.compile("rate limit", re.IGNORECASE)
+_DELETED: Final = "0" * 40
+_FIXES: Final = {
+    401: "check the App's id and key_file",
+    403: "give the App write access to Contents (and Workflows, if the change has any)",
+    404: "install the App on the repository, with write access to Contents",
+    409: "the repository is empty: push its first commit yourself",
+}
+
+
+class ApiCommits:
+    """The Git database of one repository at GitHub."""
+
+    def __init__(self, host: Host, path: str, git: GitRunner) -> None:
+        self._host = host
+        self._base = f"{(host.api_url or '').rstrip('/')}/repos/{quote(path)}/git"
+        self._git = git
+
+    def make(self, git_dir: Path, sha: str, known: Iterable[str]) -> str:
+        """Make a commit there, with those below it that the repository lacks; return its new id.
+
+        Raises:
+            GitCommandError: GitHub cannot be asked now, refuses, or does not sign.
+        """
+        order = ("--topo-order", "--reverse", "--parents")
+        listed = self._git("rev-list", *order, sha, *(f"^{one}" for one in known), "--", git_dir=git_dir)
+        made: dict[str, str] = {}
+        for own, *parents in (line.split() for line in listed.splitlines()):
+            tree = self._tree(git_dir, own, next(iter(parents), None))
+            message = self._git("log", "--max-count=1", "--format=%B", own, "--", git_dir=git_dir)
+            fields = {"message": message, "tree": tree, "parents": [made.get(one, one) for one in parents]}
+            answer = self._ask("POST", "/commits", fields)
+            verification = answer.get("verification") or {}
+            if verification.get("verified") is not True:
+                why = f"GitHub did not sign the commit ({verification.get('reason', 'no reason given')})"
+                raise GitCommandError(f"{why}: remove sign from the App of {self._host.host}, or use a signing key")
+            made[own] = str(answer["sha"])
+        return made.get(sha, sha)
+
+    def publish(self, branch: str, sha: str, head: str | None) -> None:
+        """Let a branch, which is at `head` (None: does not exist), go on to a commit made here.
+
+        Raises:
+            GitCommandError: The branch has moved to a commit that is not below this one, or GitHub refuses.
+        """
+        if head is None:
+            self._ask("POST", "/refs", {"ref": f"refs/heads/{branch}", "sha": sha})
+        else:
+            self._ask("PATCH", f"/refs/heads/{quote(branch)}", {"sha": sha, "force": False})
+
+    def _tree(self, git_dir: Path, sha: str, base: str | None) -> str:
+        tree = self._git("rev-parse", f"{sha}^{{tree}}", git_dir=git_dir)
+        below = None if base is None else self._git("rev-parse", f"{base}^{{tree}}", git_dir=git_dir)
+        if tree == below:
+            return tree
+        compared = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--ignore-submodules=none", "--root")
+        raw = self._git(*compared, "--no-commit-id", *([base, sha] if base else [sha]), git_dir=git_dir).split("\0")
+        left, entries = _MOST_INLINE, []
+        for entry, path in zip(raw[:-1:2], raw[1::2], strict=True):
+            _, mode, _, blob, _ = entry.split()
+            if not path.isprintable() and any("\udc80" <= one <= "\udcff" for one in path):
+                raise GitCommandError(f"GitHub's API takes no file names that are not UTF-8: {path!r}")
+            fields: dict[str, Any] = {"path": path, "mode": mode, "type": "commit" if mode == "160000" else "blob"}
+            if blob == _DELETED:
+                fields |= {"mode": entry.split()[0].removeprefix(":"), "sha": None}
+            elif mode == "160000":
+                fields["sha"] = blob
+            else:
+                text = self._git.feed(None, "cat-file", "blob", blob, git_dir=git_dir)
+                data = text.encode("utf-8", "surrogateescape")
+                if text.isascii() and "\0" not in text and len(data) <= min(_INLINE, left):
+                    left -= len(data)
+                    fields["content"] = text
+                else:
+                    content = {"content": base64.b64encode(data).decode(), "encoding": "base64"}
+                    fields["sha"] = self._ask("POST", "/blobs", content)["sha"]
+            entries.append(fields)
+        made = self._ask("POST", "/trees", {"tree": entries} | ({"base_tree": below} if below else {}))["sha"]
+        if made != tree:
+            raise GitCommandError(f"GitHub made the tree {made} of the commit's files, and not {tree}")
+        return tree
+
+    def _ask(self, method: str, path: str, document: object) -> dict[str, Any]:
+        try:
+            token = token_of(self._host)
+            answer = self._answer(token, method, path, document)
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                answer = self._answer(token_of(self._host, token), method, path, document)
+        except HostUnreachableError as error:
+            raise GitCommandError(
+                f"the commit cannot be made through GitHub's API: {error}", is_passing=True
+            ) from error
+        body = answer.body if isinstance(answer.body, dict) else {}
+        if answer.status in range(200, 300) and isinstance(body.get("sha") or body.get("ref"), str):
+            return body
+        said = str(body.get("message", "")).strip()
+        fix = "" if answer.status not in _FIXES else f"; {_FIXES[answer.status]}"
+        text = f"GitHub answered {answer.status} to {method} {path.partition('/heads')[0]}: {said}{fix}"
+        is_passing = answer.status in _PASSING or bool(_LIMITED.search(said))
+        raise GitCommandError(text, is_passing=is_passing)
+
+    def _answer(self, token: str | None, method: str, path: str, document: object) -> HostResponse:
+        headers = {"Authorization": f"Bearer {token}", "X-GitHub-Api-Version": "2022-11-28"}
+        options: dict[str, Any] = {"headers": headers, "document": document, "largest": _LARGEST_ANSWER}
+        return ask(f"{self._base}{path}", _TIMEOUT_S, method=method, **options)
