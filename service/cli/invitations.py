@@ -126,22 +126,6 @@ def set_member(admin: AdminContext, email: str, slug: str, role: Role) -> None:
     _show_members(admin, fields(kept, _MEMBER), [kept])
 
 
-@member.command("remove")
-@click.argument("email")
-@organization_option
-@admin_command
-def remove_member(admin: AdminContext, email: str, slug: str) -> None:
-    """Remove the member EMAIL, and end their open sessions."""
-    with admin.change("member.remove") as change:
-        owner = change.organization_id = find_organization(change.connection, slug).id
-        found = [one for one in sessions.memberships(change.connection, [email]) if one.organization_id == owner]
-        if not found:
-            raise missing("member", email, f"service member list --org {slug}")
-        change.target = found[0].id
-        sessions.remove_member(change.connection, owner, found[0].id)
-    _show_members(admin, fields(found[0], _MEMBER), found)
-
-
 def _show_members(admin: AdminContext, document: dict[str, object], found: list[Member]) -> None:
     admin.show(document, [line(one.email, one.role, f"since {rfc3339(one.added_at)}") for one in found])
 

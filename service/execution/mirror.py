@@ -145,8 +145,8 @@ class RepositoryMirror:
                 self._bring(*missing[done : done + count])
                 done = min(done + count, len(missing))
                 self._git.progress(f"{100 * done // len(missing)}% of the contents of {len(missing)} files")
-                took_s = time.monotonic() - begun
-                count = max(1, min(int(count * _BATCH_S / (took_s + 0.1)), 4 * count, _LARGEST_BATCH))
+                in_time = int(count * _BATCH_S / (time.monotonic() - begun + 0.1))
+                count = max(1, min(in_time, 4 * count, _LARGEST_BATCH))
             self._join_packs()
 
     def _bring(self, *wanted: str) -> None:
@@ -226,8 +226,8 @@ def limit(git_dir: Path, part: Sequence[str]) -> None:
     config = _PROMISOR
     if part:
         config += "[core]\n\tsparseCheckout = true\n"
-        patterns = [re.sub(r"([\\*?\[ ])", r"\\\1", one) for one in part]
-        (git_dir / "info/sparse-checkout").write_text("".join(f"/{one}\n" for one in patterns), "utf-8")
+        patterns = "".join(re.sub(r"([\\*?\[ ])", r"\\\1", f"/{one}") + "\n" for one in part)
+        (git_dir / "info/sparse-checkout").write_text(patterns, "utf-8")
     with (git_dir / "config").open("a", encoding="utf-8") as file:
         file.write(config)
 

@@ -58,12 +58,13 @@ class DurableEngine:
         logging.getLogger("dbos").setLevel(logging.ERROR)
         migrate_queue(self._database)
         self._client = _client(self._database)
+        patient = {"creator": lambda: self._database.connect_patiently(self._closing)}
         DBOS(
             config={
                 "name": _APPLICATION,
                 "system_database_url": self._database.url.render_as_string(hide_password=False),
                 # Its calls wait here for a connection: DBOS tries again at ever longer intervals, with a slot taken.
-                "db_engine_kwargs": None if self._database.is_sqlite else {"creator": self._connect},
+                "db_engine_kwargs": None if self._database.is_sqlite else patient,
                 "sys_db_pool_size": self._concurrency + _SPARE_CONNECTIONS,
                 "executor_id": self._executor,
                 "application_version": _APPLICATION_VERSION,
@@ -151,9 +152,6 @@ class DurableEngine:
             self._at_work.discard(name)
             self._unsure.add(name)
             raise
-
-    def _connect(self) -> Any:
-        return self._database.connect_patiently(self._closing)
 
     @contextmanager
     def _counted(self, ended: Callable[[], None]) -> Iterator[None]:

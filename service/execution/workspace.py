@@ -229,11 +229,10 @@ class Workspace:
         compared, _ = auto_merge(git, self.ours, parents)
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         gone, locked = self._prepare()
-        reading = ["--empty"]
         if compared is not None:
             # From the index of the checkout git knows which files are unchanged, without reading them.
             shutil.copy2(self._index, self.ours / "index")
-            reading = ["-i", "-m", compared]
+        reading = ("--empty",) if compared is None else ("-i", "-m", compared)
         git("read-tree", *reading, git_dir=self.ours, work_tree=self.tree)
         if gone or locked:
             hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")

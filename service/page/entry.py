@@ -54,15 +54,8 @@ def sign_in(request: Request, context: RequestContext, form: AnyForm) -> Respons
     try:
         caller = _caller(request, context, given)
     except HttpError as error:
-        fault, status, headers = error.message, error.status, error.headers
-        return page(
-            "sign_in",
-            status=status,
-            headers=headers,
-            next=form.get("next"),
-            fault=fault,
-            oidc=context.settings.page.oidc,
-        )
+        where, oidc = form.get("next"), context.settings.page.oidc
+        return page("sign_in", status=error.status, headers=error.headers, next=where, fault=error.message, oidc=oidc)
     with context.database.write() as connection:
         owner, token, at = caller.organization.id, caller.token.id, context.clock()
         value = sessions.begin(connection, now, organization_id=owner, token_id=token)
@@ -117,7 +110,7 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
             return page("invitation", status=400, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
         try:
             member, token, value = welcome(connection, owner, invitation, context.clock())
-        except (SetupError, sessions.LastAdminError) as error:
+        except SetupError as error:
             # The transaction is rolled back: the invitation stays open.
             raise HttpError(403, "not_acceptable", str(error)) from error
         session = sessions.begin(connection, now, organization_id=owner.id, token_id=token.id)

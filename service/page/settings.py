@@ -1,7 +1,6 @@
 """An organization's settings: tokens, members, code hosts, agents, events and usage."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final, cast
@@ -94,10 +93,9 @@ def create_token(
         with context.database.write() as connection:
             made, value = make_token(connection, caller.organization, entry, context.clock())
             _record(connection, context, caller, "token.create", made.id, " ".join(chosen))
-    except ValidationError as error:
-        return _tokens(context, caller, visitor, first_fault(error), **typed)
-    except SetupError as error:
-        return _tokens(context, caller, visitor, str(error), **typed)
+    except (ValidationError, SetupError) as error:
+        fault = first_fault(error) if isinstance(error, ValidationError) else str(error)
+        return _tokens(context, caller, visitor, fault, **typed)
     return page("new_token", visitor, token=made, value=value, origin=origin_of(request))
 
 
@@ -134,7 +132,7 @@ def add_member(context: RequestContext, form: Writer, caller: Administrator, vis
         email = checked_address(form.get("email"))[0]
     except ValueError as error:
         return _members(context, caller, visitor, f"the address cannot be used: {error}", form.get("email"))
-    with _members_changing(context) as connection:
+    with context.database.write() as connection:
         role = _role(form)
         made = sessions.put_member(connection, caller.organization.id, email, context.clock(), role)
         _record(connection, context, caller, "member.add", made.id, role)
@@ -144,7 +142,7 @@ def add_member(context: RequestContext, form: Writer, caller: Administrator, vis
 @router.post("/members/{member_id}/role")
 def change_role(member_id: str, context: RequestContext, form: Writer, caller: Administrator) -> Response:
     """Give a member another role, which also holds in open sessions."""
-    with _members_changing(context) as connection:
+    with context.database.write() as connection:
         role = _role(form)
         if not sessions.set_role(connection, caller.organization.id, member_id, role):
             raise HttpError(404, "member_not_found", "there is no such member")
@@ -155,20 +153,11 @@ def change_role(member_id: str, context: RequestContext, form: Writer, caller: A
 @router.post("/members/{member_id}/remove")
 def remove_member(member_id: str, context: RequestContext, _: Writer, caller: Administrator) -> Response:
     """Let a user sign in no longer; open sessions are closed."""
-    with _members_changing(context) as connection:
+    with context.database.write() as connection:
         if not sessions.remove_member(connection, caller.organization.id, member_id):
             raise HttpError(404, "member_not_found", "there is no such member")
         _record(connection, context, caller, "member.remove", member_id)
     return leads_to("/settings/members")
-
-
-@contextmanager
-def _members_changing(context: Context) -> Iterator[Connection]:
-    try:
-        with context.database.write() as connection:
-            yield connection
-    except sessions.LastAdminError as error:
-        raise HttpError(409, "last_admin", str(error)) from error
 
 
 def _role(form: Form) -> Role:

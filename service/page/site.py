@@ -26,6 +26,7 @@ from service.page import text
 from service.page.visitor import NotSignedInError, Visitor, address, read_form
 from service.store.database import AWAY
 from service.store.runs import InactiveOrganizationError
+from service.store.sessions import LastAdminError
 from service.text import plural, printable
 
 _ASSETS: Final = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
@@ -146,7 +147,8 @@ def build(context: Context, routers: tuple[APIRouter, ...]) -> FastAPI:
     app.state.context = context
     for router in (assets, *routers):
         app.include_router(router)
-    for kind in (HttpError, RequestValidationError, HTTPException, InactiveOrganizationError, *AWAY, Exception):
+    ours = (HttpError, InactiveOrganizationError, LastAdminError)
+    for kind in (*ours, RequestValidationError, HTTPException, *AWAY, Exception):
         app.add_exception_handler(kind, _show_failure)
     return app
 
@@ -192,6 +194,8 @@ async def _show_failure(request: Request, error: Exception) -> Response:
         case HTTPException():
             status, headers = error.status_code, error.headers
             message = "There is no such page." if status == HTTPStatus.NOT_FOUND else "This is not offered here."
+        case LastAdminError():
+            status, message = 409, str(error)
         case InactiveOrganizationError():
             status, message = 403, "The organization is not active."
         case _ if isinstance(error, AWAY):

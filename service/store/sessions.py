@@ -127,19 +127,14 @@ def add_member(connection: sa.Connection, organization_id: str, email: str, now:
 
 
 def put_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role) -> Member:
-    """Add a member with a role, or give the one with this address that role.
-
-    Raises:
-        LastAdminError: It is the last admin, and the role is another one.
-    """
+    """Add a member with a role, or give the one with this address that role, as `set_role` does."""
     kept = add_member(connection, organization_id, email, now, role)
-    if kept.role != role:
-        set_role(connection, organization_id, kept.id, role)
+    set_role(connection, organization_id, kept.id, role)
     return replace(kept, role=role)
 
 
 def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role) -> bool:
-    """Give a member a role, which open sessions have at once; False if there is no such member.
+    """Give a member a role, which open sessions have at once; False if there is none.
 
     Raises:
         LastAdminError: It is the last admin, and the role is another one.

@@ -203,6 +203,13 @@ def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     assert service.stop() == 0
 
 
+@pytest.fixture
+def database_of_idle(idle: Api) -> Iterator[Database]:
+    """The database of the idle service."""
+    with contextlib.closing(Database(DataFolder(idle.service.data_dir).database_url)) as database:
+        yield database
+
+
 @pytest.fixture(scope="session")
 def api(shared_service: Any) -> Api:
     """A client of the shared service's first organization, acme, which many tests use."""

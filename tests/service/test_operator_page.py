@@ -1,16 +1,13 @@
 """The operator's page: runs of all organizations, cancelling many, usage, and names instead of ids."""
 
-import contextlib
 import html
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from service.clock import DAY_MICROS, now_micros
-from service.settings import DataFolder
 from service.store import runs, schema
 from service.store.database import Database
 from service.store.runs import Filters
@@ -26,13 +23,6 @@ def operator(idle: Api) -> Browser:
     browser = Browser(idle.service.base_url)
     assert browser.sign_in(OPERATOR).status_code == 303
     return browser
-
-
-@pytest.fixture
-def database_of_idle(idle: Api) -> Iterator[Database]:
-    """The database of the idle service."""
-    with contextlib.closing(Database(DataFolder(idle.service.data_dir).database_url)) as database:
-        yield database
 
 
 def accepted(database: Database, owner: str, count: int, **fields: Any) -> list[str]:

@@ -1,10 +1,9 @@
 """The log on the page: numbered lines that can be linked, search, steps, and what hostile output looks like."""
 
-import contextlib
 import html
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -23,30 +22,29 @@ Log = Callable[..., tuple[Browser, str]]
 
 
 @pytest.fixture
-def logged(idle: Api, tenant: Make) -> Iterator[Log]:
+def logged(idle: Api, tenant: Make, database_of_idle: Database) -> Log:
     """`logged(data)` is a browser and the address of a log with these bytes, of an ended turn."""
-    with contextlib.closing(Database(DataFolder(idle.service.data_dir).database_url)) as database:
 
-        def make(data: bytes, preset: str = "", *, is_ended: bool = True) -> tuple[Browser, str]:
-            mine = tenant(on=idle.service)
-            if preset:
-                model = '{ provider = "anthropic", key_env = "KEY" }'
-                known = ("agent", "add", "known", "--preset", preset, "--model", model, "--elsewhere")
-                mine.service.admin(*known, "--org", mine.organization["slug"])
-            owner, agent = mine.organization["id"], "known" if preset else "scribe"
-            with database.write() as connection:
-                run = runs.accept(connection, order(owner, agent=agent), now_micros())
-                turns.claim(connection, run.id, 1, "w", now_micros())
-                if is_ended:
-                    turns.end(connection, run.id, 1, TurnOutcome("completed"), now_micros())
-            file = DataFolder(idle.service.data_dir).turn_log(run.id, 1)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
-            browser = Browser(idle.service.base_url)
-            browser.sign_in(mine.token)
-            return browser, f"/runs/{run.id}/log"
+    def make(data: bytes, preset: str = "", *, is_ended: bool = True) -> tuple[Browser, str]:
+        mine = tenant(on=idle.service)
+        if preset:
+            model = '{ provider = "anthropic", key_env = "KEY" }'
+            known = ("agent", "add", "known", "--preset", preset, "--model", model, "--elsewhere")
+            mine.service.admin(*known, "--org", mine.organization["slug"])
+        owner, agent = mine.organization["id"], "known" if preset else "scribe"
+        with database_of_idle.write() as connection:
+            run = runs.accept(connection, order(owner, agent=agent), now_micros())
+            turns.claim(connection, run.id, 1, "w", now_micros())
+            if is_ended:
+                turns.end(connection, run.id, 1, TurnOutcome("completed"), now_micros())
+        file = DataFolder(idle.service.data_dir).turn_log(run.id, 1)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        browser = Browser(idle.service.base_url)
+        browser.sign_in(mine.token)
+        return browser, f"/runs/{run.id}/log"
 
-        yield make
+    return make
 
 
 def numbered(answer: Any) -> dict[int, str]:
@@ -142,7 +140,7 @@ def test_steps_have_the_numbers_of_their_lines(logged: Log) -> None:
         assert "line=5#L5" in html.unescape(found.text)
 
 
-def test_a_live_log_grows_by_whole_lines(logged: Log, idle: Api) -> None:
+def test_a_live_log_grows_by_whole_lines(logged: Log, idle: Api, database_of_idle: Database) -> None:
     """What follows has the next numbers; a line that is not complete waits, and the end is told."""
     browser, log = logged("one\ntwö".encode(), is_ended=False)
     shown = browser.get(log)
@@ -157,8 +155,7 @@ def test_a_live_log_grows_by_whole_lines(logged: Log, idle: Api) -> None:
     assert SCRIPT not in more.text
     headers = [more.headers[f"Runwarden-Log-{name}"] for name in ("Next", "Line", "Grown")]
     assert headers == [str(4 + len("twö\n".encode()) + len(SCRIPT) + 1), "4", "more"]
-    url = DataFolder(idle.service.data_dir).database_url
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
+    with database_of_idle.write() as connection:
         turns.end(connection, run_id, 1, TurnOutcome("completed"), now_micros())
     last = browser.get(f"{follow[1]}?offset={headers[0]}&line=4")
     assert (numbered(last), last.headers["Runwarden-Log-Grown"]) == ({4: "fo"}, "over")
