@@ -273,8 +273,11 @@ def test_a_proxy_that_wants_a_login_is_way_out_enough(tmp_path: Path) -> None:
         listener = on.listen("fd00::2", 3128)
         proxy = stack.enter_context(proxies.running(proxies.Proxy(hosts.git.server.port), listener))
         environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "LANG": "C.UTF-8",
-            "GITHUB_TOKEN": "bot-token", "SSL_CERT_FILE": str(hosts.certificate.file),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "LANG": "C.UTF-8",
+            "GITHUB_TOKEN": "bot-token",
+            "SSL_CERT_FILE": str(hosts.certificate.file),
             "HTTPS_PROXY": "http://user:p%40w@proxy.corp:3128",
         }
         shell = stack.enter_context(closing(Shell(on, folder, environment)))
