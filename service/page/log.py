@@ -3,12 +3,11 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
-from markupsafe import Markup
 
 from service.agents.options import PresetName
 from service.agents.steps import LONGEST_LINE, Step, settled, steps_of
@@ -36,19 +35,8 @@ _CHUNK: Final = 1 << 16
 router = APIRouter()
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A line of the log, or a step."""
-
-    number: int | None
-    """Of its line, from 1; None: not known."""
-    kind: str
-    words: Markup
-    failed: bool
-
-
-def _rows(preset: PresetName | None, data: bytes, first: int | None) -> Iterator[Row]:
-    """Yield whole lines, of which the first has a number, as rows."""
+def _rows(preset: PresetName | None, data: bytes, first: int) -> Iterator[Step]:
+    """Yield whole lines as rows with HTML as text; `first` is the number of the first line (0: not known)."""
     if preset:
         steps = steps_of(preset, data)
     else:
@@ -59,7 +47,7 @@ def _rows(preset: PresetName | None, data: bytes, first: int | None) -> Iterator
         for at, text in enumerate(texts, step.line):
             shown = cut(text.removesuffix("\r")) if step.kind == "printed" else cut(text, _STEP)
             words = terminal(shown, colours if step.kind == "printed" else None)
-            yield Row(None if first is None else first + at, step.kind, words, step.failed)
+            yield replace(step, text=words, line=first and first + at)
 
 
 def _begin_of(data: bytes, number: int) -> int:
@@ -79,7 +67,7 @@ def _around(preset: PresetName | None, data: bytes, number: int, *, back: bool) 
     while start > 0 if back else end < len(data):
         begin = data.rfind(b"\n", 0, start - 1) + 1 if back else end
         stop = start if back else (data.find(b"\n", end) + 1 or len(data))
-        size -= sum(len(one.words.encode()) + _ROW_BYTES for one in _rows(preset, data[begin:stop], 1))
+        size -= sum(len(one.text.encode()) + _ROW_BYTES for one in _rows(preset, data[begin:stop], 1))
         if size < 0 and start < end:
             break
         start, end = (begin, end) if back else (start, stop)
@@ -178,7 +166,7 @@ def _more(context: Context, caller: Caller, run_id: str, turn: str, offset: int,
         # A line that does not fit into a piece is shown in parts.
         data = whole or (b"" if is_last else data)
     following = piece.offset + len(data)
-    rows = list(_rows(log.preset, data[skipped:], line or None))
+    rows = list(_rows(log.preset, data[skipped:], line))
     answer = page("log_rows", rows=rows, turn=turn)
     answer.headers["Runwarden-Log-Next"] = str(following)
     answer.headers["Runwarden-Log-Line"] = str(line and line + data.count(b"\n", skipped))
