@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from typing import IO, Final
 
 from service.errors import ServiceError
@@ -28,25 +29,45 @@ class NoKeyError(ServiceError):
 class PrintedKey:
     """What a command prints; threads that ask at the same time share its answer."""
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
-        """`name`: the setting with the command, such as `key_command`, for errors."""
+    def __init__(self, name: str, command: Sequence[str], patience_s: float = _LONGEST_S + 1) -> None:
+        """`name`: the setting with the command, such as `key_command`, for errors; `patience_s`: how long one waits."""
+        self._patience_s = patience_s
         self._name, self._noun = name, name.removesuffix("_command")
         self._command = tuple(command)
         self._key = ""
         self._until = 0.0
         self._asking = threading.Lock()
+        self._answer: Future[str] | None = None
+        """That of the running command, or of one for which nobody waited any more."""
 
     def get(self, refused: str | None = None) -> str:
         """Return the key. If that is the `refused` one, run the command again, which may print the same key.
 
         Raises:
-            NoKeyError: The command printed none.
+            NoKeyError: The command printed none, or none yet: a later call takes what it prints.
         """
         with self._asking:
-            if self._key == refused or time.monotonic() >= self._until:
-                self._key = self._printed()
-                self._until = time.monotonic() + _KEPT_S
-            return self._key
+            if self._key != refused and time.monotonic() < self._until:
+                return self._key
+            if self._answer is None:
+                self._answer = Future()
+                threading.Thread(target=self._run, args=(self._answer,), name=self._name, daemon=True).start()
+            answer = self._answer
+        if not wait([answer], self._patience_s).done:
+            late = f"has printed no {self._noun} within {self._patience_s:g} s; it goes on"
+            raise NoKeyError(f"{self._name} {self._command[0]!r} {late}")
+        with self._asking:
+            if self._answer is answer:
+                self._answer = None
+                if answer.exception() is None:
+                    self._key, self._until = answer.result(), time.monotonic() + _KEPT_S
+        return answer.result()
+
+    def _run(self, answer: Future[str]) -> None:
+        try:
+            answer.set_result(self._printed())
+        except (ServiceError, OSError) as error:
+            answer.set_exception(error)
 
     def _printed(self) -> str:
         program = self._command[0]

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from service.clock import now_micros
 from service.errors import ServiceError
+from service.execution.commits import check_signing
+from service.execution.git import GitCommandError
 from service.execution.retention import Retention
 from service.execution.sandbox import find
 from service.execution.turn import TurnExecution
@@ -125,6 +127,11 @@ def build_worker(
     sandbox = find(settings.execution)
     _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
     _logger.info("limits of an agent: %s", settings.execution.agent)
+    if settings.execution.signing is not None:
+        try:
+            check_signing(settings.execution.signing.ssh_key)
+        except GitCommandError as error:
+            _logger.warning("turns will fail: %s", error)
     slots = concurrency or settings.execution.concurrency
     executing = settings.execution.model_copy(update={"concurrency": slots})
     clock = DatabaseClock(database)

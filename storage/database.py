@@ -135,8 +135,7 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
     if not _missing(connection, schema, path):
         return
     # Imported here: it would take a third of a start without migrations.
-    from sqlite_utils import Database
-    from sqlite_utils.migrations import Migrations
+    from sqlite_utils import Database, Migrations
 
     migrations = Migrations(schema.name)
     for name, statements in schema.steps.items():

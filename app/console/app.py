@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from msgspec import Struct
 from textual import work
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding, BindingsMap, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
@@ -225,9 +225,13 @@ class RunwardenApp(BaseApp[None]):
         self.terminal.begin(self, lambda: self.session.profile.name)
         self.screen_change_signal.subscribe(self, self._hide_toasts_below)
         if self.settings.keys or any(command.key for command in self.settings.commands):
-            from app.console.keys.keymap import use_own_keys
+            from app.console.keys.keymap import report_mistakes
+            from app.console.keys.own_commands import own_bindings
 
-            use_own_keys(self, self.session)
+            self.set_keymap(self.settings.keys)
+            # `App.bind` gives a binding no id.
+            self._bindings = BindingsMap.merge([self._bindings, BindingsMap(own_bindings(self.settings.commands))])
+            self.run_worker(partial(report_mistakes, self.session))
         if self._theme_problem:
             self.session.notify(f"The console uses the theme {DEFAULT}: {self._theme_problem}", severity="warning")
             # As a choice of the user's, so that this is said once.

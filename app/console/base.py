@@ -341,26 +341,18 @@ class TooSmall(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Compose the line."""
-        yield Static(self._words(self.app.size), markup=False)
+        yield Static(markup=False)
 
-    def on_resize(self, event: events.Resize) -> None:
-        """Show the current size, or close once the terminal is large enough."""
-        if is_too_small(event.size):
-            self.query_one(Static).update(self._words(event.size))
-        else:
-            self._end()
-
-    def on_screen_resume(self) -> None:
-        """Close now, if a sheet covered the notice when the terminal grew."""
-        if not is_too_small(self.app.size):
-            self._end()
-
-    def _end(self) -> None:
-        if self.is_current:
+    @on(events.Resize)
+    @on(events.ScreenResume)
+    def fit(self) -> None:
+        """Show the current size, or close once the terminal is large enough and no sheet covers the notice."""
+        size = self.app.size
+        if is_too_small(size):
+            text = f"{size.width}x{size.height} is too small: {LEAST.width}x{LEAST.height} at least."
+            self.query_one(Static).update(text)
+        elif self.is_current:
             self.dismiss()
-
-    def _words(self, size: Size) -> str:
-        return f"{size.width}x{size.height} is too small: {LEAST.width}x{LEAST.height} at least."
 
 
 NEED_ENGINE: Final = frozenset({"organizations", "insights", "activity"})

@@ -5,6 +5,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -26,7 +27,8 @@ from widgets.actions.batch import BatchView
 from widgets.forms.inputs import LineInput
 from widgets.kit import after_refresh
 from widgets.kit.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
-from widgets.kit.choice_lists import Options, StatusList
+from widgets.kit.cells import fit
+from widgets.kit.choice_lists import Options
 from widgets.kit.clickable import clickable
 
 _MOST_WAYS: Final = 500
@@ -448,12 +450,20 @@ Picked = tuple[tuple[str, ...], tuple[str, ...]]
 """The values to show and the values to exclude."""
 
 
+WORD: Final = 20
+COUNT: Final = 12
+"""Cells of a value and of its count."""
+
+
 class MarkPicker(PickerScreen[Picked]):
-    """Closes with the values to show and to exclude; both empty: all values."""
+    """Closes with the values to show and to exclude; both empty: all values. Without a mark, the one at the cursor."""
 
     CLICKABLE: ClassVar[Mapping[str, str]] = {"enter apply": "apply", "0 any": "nothing"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "leave", "cancel", show=False),
+        Binding("space", "mark", "mark", show=False, id="statuses.mark"),
+        Binding("minus", "exclude", "exclude", show=False, id="statuses.exclude"),
+        Binding("enter", "apply", "apply", show=False, id="statuses.apply", priority=True),
         Binding("backspace,0", "nothing", "any status", id="picker.any"),
     ]
 
@@ -470,24 +480,65 @@ class MarkPicker(PickerScreen[Picked]):
         super().__init__()
         self.TITLE_TEXT = title
         self.HINT = f"space mark{'' if excluded is None else ' · - exclude'} · enter apply · 0 any"
-        names = (*counts, *wanted, *(excluded or ()))
-        self._list = StatusList({name: counts.get(name, 0) for name in names}, wanted, badge_of, excluded=excluded)
+        self._counts = {name: counts.get(name, 0) for name in (*counts, *wanted, *(excluded or ()))}
+        self._marked, self._excluded = set(wanted), set(excluded or ())
+        self._can_exclude = excluded is not None
+        self._badge_of = badge_of
 
     def compose_choice(self) -> ComposeResult:
         """Compose the values with their counts."""
-        yield self._list
+        yield Options(*(Option(self._prompt(value), value) for value in self._counts), markup=False)
 
-    @on(StatusList.Chosen)
-    def _on_chosen(self, message: StatusList.Chosen) -> None:
-        self.dismiss((message.statuses, message.excluded))
+    def on_mount(self) -> None:
+        """Put the cursor on the first marked value."""
+        first = next((at for at, value in enumerate(self._counts) if value in self._marked), 0)
+        self.query_one(Options).highlighted = first
+
+    @property
+    def _here(self) -> set[str]:
+        option = self.query_one(Options).highlighted_option
+        return {option.id} if option is not None and option.id is not None else set()
+
+    @on(OptionList.OptionSelected)
+    def action_mark(self) -> None:
+        """Mark or unmark the value, with a click as well."""
+        self._marked ^= self._here
+        self._excluded -= self._here
+        self._redraw()
+
+    def action_exclude(self) -> None:
+        """Exclude the value, or include it again."""
+        if self._can_exclude:
+            self._excluded ^= self._here
+            self._marked -= self._here
+            self._redraw()
+
+    async def on_click(self, event: events.Click) -> None:
+        """Choose with a double click, which must not unmark what its first click has marked."""
+        if event.chain > 1 and isinstance(event.widget, Options):
+            self._marked |= self._here
+            self.action_apply()
 
     def action_apply(self) -> None:
         """Close with the choice."""
-        self._list.action_choose()
+        chosen = self._marked if self._marked or self._excluded else self._here
+        excluded = tuple(value for value in self._counts if value in self._excluded)
+        self.dismiss((tuple(value for value in self._counts if value in chosen), excluded))
 
     def action_nothing(self) -> None:
         """Close with all values."""
         self.dismiss(((), ()))
+
+    def _redraw(self) -> None:
+        for value in self._here:
+            self.query_one(Options).replace_option_prompt(value, self._prompt(value))
+
+    def _prompt(self, value: str) -> Content:
+        badge = self._badge_of(value)
+        box = "⊘" if value in self._excluded else "■" if value in self._marked else "□"
+        cells = max([WORD, *(cell_len(self._badge_of(each).text) + 1 for each in self._counts)])
+        count = (f"{self._counts[value]:>{COUNT},} ", STYLES["quiet"])
+        return Content.assemble((f"  {box} ", "$foreground"), (fit(badge.text, cells), badge.style), count)
 
 
 HINTS: Final = "enter open · f follow all · del drop the list · esc close"
@@ -534,7 +585,7 @@ class BatchScreen(Sheet[str | None]):
 
     def action_drop(self) -> None:
         """Drop the batch's list, and its line above the keys."""
-        self._session.batches.let_go((self._key,))
+        self._session.batches.let_go(self._key)
         self.dismiss(None)
 
     def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:

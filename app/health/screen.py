@@ -430,7 +430,8 @@ class HealthScreen(BaseScreen):
             return
         runs = replace(parse(lead.target or "", self.session.run_now()).filter, statuses=("failed",))
         if ids := await ids_of(self.session, engine, runs, RunSort()):
-            await show_many(self, engine, "retry", ids, lambda _: self.session.poll_soon())
+            await show_many(self, engine, "retry", ids)
+            self.session.poll_soon()
         elif not await engine.cache.count(runs):
             self.session.notify("No failed run in this row.")
 

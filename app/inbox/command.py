@@ -180,7 +180,7 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
     now, text = datetime.now(UTC), "Sent by `runwarden notify test`"
     message = Message(route, "test:rule", "new", "warning", "Runwarden: this is a test", text, ())
     profile = invocation.profile(settings).name
-    trouble = await send(settings.notify, Delivery(0, message, now, now), profile, os.environ)
+    trouble = await send(settings.notify, Delivery(0, message, now), profile, os.environ)
     if trouble is not None:
         raise failed("not_delivered", trouble, route=route)
     invocation.output.record({"route": route, "delivered": True}, [("delivered", route)])

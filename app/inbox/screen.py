@@ -183,7 +183,8 @@ class InboxScreen(BaseScreen):
     @using_engine("form")
     async def action_retry(self, engine: Engine) -> None:
         """Retry all failed runs of the chosen items, after a confirmation."""
-        await show_many(self, engine, "retry", self._failed_ids(), lambda _: self.session.inbox.ask())
+        await show_many(self, engine, "retry", self._failed_ids())
+        self.session.inbox.ask()
 
     @work
     async def action_answer(self) -> None:

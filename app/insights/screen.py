@@ -361,10 +361,8 @@ class InsightsScreen(BaseScreen):
         cache, edges = self._engine.cache, span.edges(now)
         outcomes, repositories = await cache.outcomes(edges), await cache.repository_figures(edges[0])
         view = InsightsView(span.title, span.step, now, outcomes, repositories, await cache.coverage())
-        if span == self._span:
-            self._show(view)
-
-    def _show(self, view: InsightsView) -> None:
+        if span != self._span:
+            return
         is_first = self._view is None
         self._view = view
         self._show_extent(view)

@@ -400,7 +400,7 @@ class OnboardingApp(BaseApp[str]):
 
     def on_mount(self) -> None:
         """Show the only screen."""
-        restore_on_signals(self)
+        restore_on_signals(self, self._driver)
         self.push_screen(OnboardingScreen(self._file, self._variables), self.exit)
 
 

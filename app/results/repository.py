@@ -19,7 +19,7 @@ from app.results.git import Git, GitError
 from app.results.mirror import Commit, Heads, Mirror, trim
 from app.results.review import findings
 from app.results.service import pull_number
-from storage.records import Repository, Run, RunDetail
+from storage.records import Repository, RunDetail
 from storage.records.results import Change, ChangedFile, Review, RunTurns, Turn
 
 BY_TIME: Final = "Commits are assigned to turns by time: they carry no mark of this run."
@@ -168,7 +168,15 @@ class RunRepositories:
         """
         run = detail.run
         mirror = self.mirror(run.repository)
-        heads = await self._heads(mirror, run)
+        last = self._asked.get(run.run_id)
+        is_same = last is not None and not last.heads.problem and last.updated_at == run.updated_at
+        if last is not None and is_same and time.monotonic() - last.asked_s < self._fresh_s:
+            heads = last.heads
+        else:
+            heads = await mirror.update(run.branch_name)
+            lately = dict(list(self._asked.items())[-_REMEMBERED:])
+            self._asked = {**lately, run.run_id: _AskedHeads(time.monotonic(), run.updated_at, heads)}
+            await asyncio.to_thread(trim, self._folder, self._most_bytes)
         pinned = await mirror.pinned(run.run_id)
         head, note = await self._head(detail, mirror, heads, {**(service_commits or {}), **pinned})
         base, name, commits = await _base(detail, mirror, heads, head)
@@ -176,24 +184,23 @@ class RunRepositories:
         with_own = {each.turn.number for each in turns if each.commits}
         known = {number: commit for number, commit in pinned.items() if number not in with_own}
         known |= dict(service_commits or {}) if remark or not with_own else {}
-        turns, rewritten = await _kept(mirror, turns, commits, known)
-        remark = REWRITTEN if rewritten else remark if with_own - known.keys() else ""
+        by_id = {commit.id: commit for commit in commits}
+        gone = {known[each.turn.number] for each in turns if each.turn.number in known} - by_id.keys()
+        if gone and await mirror.bring(gone):
+            for commit in gone:
+                by_id[commit] = (await mirror.commits(commit, None))[-1]
+        if any(known.get(each.turn.number) in gone for each in turns):
+            remark = REWRITTEN
+        elif not with_own - known.keys():
+            remark = ""
+        # A turn's commit as known from elsewhere replaces those found on the branch.
+        owns = [by_id.get(known.get(each.turn.number, "")) for each in turns]
+        turns = [with_commits(each.turn, (own,)) if own else each for each, own in zip(turns, owns, strict=True)]
         for each in turns:
             if each.turn.commit:
                 await mirror.pin(run.run_id, each.turn.number, each.turn.commit)
         stale = f"This was fetched before: {heads.problem}" if heads.problem else ""
         return CommitHistory(mirror, head, base, name, tuple(turns), " ".join(filter(None, (stale, note, remark))))
-
-    async def _heads(self, mirror: Mirror, run: Run) -> Heads:
-        last = self._asked.get(run.run_id)
-        is_same = last is not None and not last.heads.problem and last.updated_at == run.updated_at
-        if last is not None and is_same and time.monotonic() - last.asked_s < self._fresh_s:
-            return last.heads
-        heads = await mirror.update(run.branch_name)
-        lately = dict(list(self._asked.items())[-_REMEMBERED:])
-        self._asked = {**lately, run.run_id: _AskedHeads(time.monotonic(), run.updated_at, heads)}
-        await asyncio.to_thread(trim, self._folder, self._most_bytes)
-        return heads
 
     async def _head(self, detail: RunDetail, mirror: Mirror, heads: Heads, known: Mapping[int, str]) -> tuple[str, str]:
         """The run's last commit, and a remark if that is not its branch's."""
@@ -210,9 +217,9 @@ class RunRepositories:
             raise GitError(f"The repository has no branch {branch} yet: the run has pushed nothing.")
         raise GitError(f"The repository has no branch {branch}, and nothing of it was kept.")
 
-    async def turns(self, detail: RunDetail, service_commits: Mapping[int, str] | None = None) -> RunTurns:
+    async def turns(self, detail: RunDetail) -> RunTurns:
         """A run's turns, as far as its commits show."""
-        history = await self.history(detail, service_commits)
+        history = await self.history(detail)
         return RunTurns(detail.run.run_id, tuple(each.turn for each in history.turns), "git", history.note)
 
     async def change(
@@ -286,19 +293,3 @@ async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> t
         return head, f"its own head: nothing was added to {heads.default_name or 'the branch'}", ()
     base = next(iter(own[0].parents), None)
     return base, "the parent of its first commit, as its branch is merged" if base else "nothing", own
-
-
-async def _kept(
-    mirror: Mirror, turns: Sequence[TurnCommits], commits: Sequence[Commit], known: Mapping[int, str]
-) -> tuple[list[TurnCommits], bool]:
-    """The turns with their commits as known from elsewhere, and whether some of these left the branch."""
-    by_id = {commit.id: commit for commit in commits}
-    gone = {known[each.turn.number] for each in turns if each.turn.number in known} - by_id.keys()
-    if gone and await mirror.bring(gone):
-        for commit in gone:
-            by_id[commit] = (await mirror.commits(commit, None))[-1]
-    kept = []
-    for each in turns:
-        own = by_id.get(known.get(each.turn.number, ""))
-        kept.append(with_commits(each.turn, (own,)) if own else each)
-    return kept, any(known.get(each.turn.number) in gone for each in turns)

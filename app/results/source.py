@@ -87,10 +87,7 @@ class Results:
     async def history(self, detail: RunDetail) -> CommitHistory | Unavailable:
         """The run's commits, for checking its branch out: git alone has them."""
         answer = await self._ask(lambda service: service.turns(detail.run.run_id))
-        try:
-            return await self.repositories.history(detail, commits_of(answer))
-        except GitError as error:
-            return Unavailable(str(error))
+        return await _from_git(self.repositories.history(detail, commits_of(answer)))
 
     async def reviews(self, detail: RunDetail, turn: int | None = None) -> tuple[Review, ...] | Unavailable:
         """The agent's findings, and the Markdown that a turn, or the whole run, added or changed; never empty."""
@@ -111,13 +108,10 @@ class Results:
         change = await self._change(detail, turn, run_turns)
         if isinstance(change, Unavailable):
             return change
-        try:
-            if change.source == "git":
-                reviews = await self.repositories.reviews(detail, change, self._reviews)
-            else:
-                reviews = await asyncio.to_thread(_reviews_in, change, self._reviews)
-        except GitError as error:
-            return Unavailable(str(error))
+        if change.source == "git":
+            reviews = await _from_git(self.repositories.reviews(detail, change, self._reviews))
+        else:
+            reviews = await asyncio.to_thread(_reviews_in, change, self._reviews)
         what = " or ".join(self._reviews) or "nothing: results.reviews is empty"
         if not change.files:
             return Unavailable("No review: no file was changed.")
@@ -132,10 +126,7 @@ class Results:
     async def file(self, detail: RunDetail, path: str, turn: int | None = None) -> Change | Unavailable:
         """A file that the run did not change, as a change of none of its lines: git alone has it."""
         answer = await self._ask(lambda service: service.turns(detail.run.run_id))
-        try:
-            return await self.repositories.file(detail, path, turn, commits_of(answer))
-        except GitError as error:
-            return Unavailable(str(error))
+        return await _from_git(self.repositories.file(detail, path, turn, commits_of(answer)))
 
     async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
         """A file's whole content, by an id of a change that came from git."""
@@ -151,6 +142,13 @@ class Results:
             return await question(self._service)
         except ApiError as error:
             return Unavailable(error.message)
+
+
+async def _from_git(reading: Awaitable[T]) -> T | Unavailable:
+    try:
+        return await reading
+    except GitError as error:
+        return Unavailable(str(error))
 
 
 def commits_of(run_turns: RunTurns | Unavailable | None) -> dict[int, str]:

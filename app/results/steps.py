@@ -58,7 +58,12 @@ class StepLines:
             return
         label = safe_text(("ERROR" if step.kind == "error" else "FAILED") if step.failed else step.kind, limit=LABEL)
         label_code = _BAD if step.failed else _TONES.get(step.kind, _QUIET)
-        figures = "  ".join(_figures(step, call))
+        seconds, began = step.seconds, None if call is None else call.at
+        if seconds is None and step.kind == "result" and step.at is not None and began is not None:
+            seconds = max(0.0, (step.at - began).total_seconds())
+        took = "" if seconds is None else span(seconds) if seconds >= _SECONDS else f"{seconds:.1f}s"
+        used = "" if step.tokens is None else plural(step.tokens, "token")
+        figures = "  ".join(filter(None, (took, used)))
         is_loud = step.failed or step.kind in {"said", "printed", "ran", "used", "error"}
         for number, line in enumerate(self._shown(step)):
             text = line if number or not figures else SafeText(f"{line}  ({figures})" if line else figures)
@@ -76,16 +81,6 @@ class StepLines:
         begin, end = lines[: most // 3], lines[most // 3 - most :]
         between = safe_text(f"… {plural(left_out, 'more line')}: {self._more}")
         return [*(safe_log_line(line) for line in begin), between, *(safe_log_line(line) for line in end)]
-
-
-def _figures(step: LogStep, call: LogStep | None) -> Iterator[str]:
-    seconds = step.seconds
-    if seconds is None and step.kind == "result" and call is not None and step.at is not None and call.at is not None:
-        seconds = max(0.0, (step.at - call.at).total_seconds())
-    if seconds is not None:
-        yield span(seconds) if seconds >= _SECONDS else f"{seconds:.1f}s"
-    if step.tokens is not None:
-        yield plural(step.tokens, "token")
 
 
 def _coloured(text: str, code: str) -> str:

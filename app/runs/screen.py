@@ -51,7 +51,8 @@ from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, RunFilter, Ru
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame.notice import Notice
 from widgets.kit import after_refresh, unkeyed
-from widgets.runs.filter import Facet, FilterBar, SearchInput, ViewTab
+from widgets.kit.clickable import Chip
+from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.pane import WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
 
@@ -680,12 +681,12 @@ def marks_summary(count: int, cap: int, *, is_wide: bool) -> SafeText:
     return safe_text(f"■ {count:,} marked{capped}{keys}")
 
 
-def facets(condition: RunFilter) -> tuple[Facet, ...]:
+def facets(condition: RunFilter) -> tuple[Chip, ...]:
     """The filter's status, repository, branch and time; the line has their values."""
     status = (*condition.statuses, *condition.not_statuses, *(state for state in STATES if getattr(condition, state)))
     return (
-        Facet("status", bool(status), "pick_statuses"),
-        Facet("repository", bool(condition.repositories or condition.not_repositories), "pick_values('repo')"),
-        Facet("branch", bool(condition.branches or condition.not_branches), "pick_values('branch')"),
-        Facet("started", bool(condition.since or condition.until), "pick_dates"),
+        Chip("pick_statuses", SafeText("status"), bool(status)),
+        Chip("pick_values('repo')", SafeText("repository"), bool(condition.repositories or condition.not_repositories)),
+        Chip("pick_values('branch')", SafeText("branch"), bool(condition.branches or condition.not_branches)),
+        Chip("pick_dates", SafeText("started"), bool(condition.since or condition.until)),
     )

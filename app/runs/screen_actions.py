@@ -147,19 +147,6 @@ class RunActions(BaseScreen):
             self.app.push_screen(form, self.form_closed)
 
     @using_engine("form")
-    async def reply(self, engine: "Engine", text: str, closed: Callable[["Action | None", bool], None]) -> None:
-        """Preview a reply in the form that continues the run; `closed` gets the result, and whether it waits."""
-        from app.actions.screen_writes import ContinueRunForm
-
-        runs = await self._runs()
-        if not runs or not text.strip():
-            self.session.notify("Nothing to send: type what it should do next.", severity="warning")
-            return
-        finals = await engine.cache.final_statuses()
-        form = ContinueRunForm(engine, runs[0], final_statuses=finals, said=text)
-        self.app.push_screen(form, lambda action: closed(action, form.is_waiting))
-
-    @using_engine("form")
     async def action_cancel_run(self, engine: "Engine") -> None:
         """Cancel the marked runs or the run in focus, after a confirmation."""
         runs, finals = await self._runs(), await engine.cache.final_statuses()
@@ -182,7 +169,7 @@ class RunActions(BaseScreen):
     @using_engine("form")
     async def show_form(self, engine: "Engine", name: FormName) -> None:
         """Show the form that retries or continues the chosen runs."""
-        await show_many(self, engine, name, self.chosen_ids, self.was_sent)
+        self.was_sent(await show_many(self, engine, name, self.chosen_ids))
 
     def was_sent(self, run_ids: tuple[str, ...]) -> None:
         """Poll the service after requests were sent for these runs."""
@@ -327,14 +314,8 @@ async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | 
     return answer if screen.app.screen is screen else None
 
 
-async def show_many(
-    screen: BaseScreen,
-    engine: "Engine",
-    name: FormName,
-    ids: Sequence[str],
-    sent: Callable[[tuple[str, ...]], None],
-) -> None:
-    """Show the form that retries or continues these runs; `sent` gets the ids it was done for."""
+async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: Sequence[str]) -> tuple[str, ...]:
+    """Show the form that retries or continues these runs; return the ids that it was done for."""
     from app.actions.screen_many import ManyForm, continued, known_of, retried
 
     session = screen.session
@@ -342,7 +323,7 @@ async def show_many(
     runs = tuple(held[run_id].run for run_id in ids if run_id in held)
     known = await answered(screen, known_of(engine, [held[run.run_id] for run in runs]))
     if known is None:
-        return
+        return ()
     match name:
         case "retry":
             task = retried(runs, known)
@@ -355,6 +336,7 @@ async def show_many(
             assert_never(name)
     if not task.runs:
         session.notify(task.nothing, severity="warning")
-        return
+        return ()
     form = ManyForm(engine, task, cap=session.settings.console.send_cap, changed=session.batches.put)
-    screen.app.push_screen(form, lambda _: sent(form.confirmed))
+    await screen.app.push_screen_wait(form)
+    return form.confirmed

@@ -371,7 +371,7 @@ class RunsLoader:
         if engine is None or row is None:
             self._pane.show(None, now)
             return
-        view = await read_run(engine, row.run_id, stuck=self._table.is_stuck(row.run_id))
+        view = await read_run(engine, row.run_id, stuck=row.run_id in self._table.stuck)
         is_failed = view is not None and view.detail.run.status == "failed"
         if view is not None and is_failed:
             view = replace(view, log=self._tails.held(view.detail, now))

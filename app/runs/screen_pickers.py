@@ -1,6 +1,6 @@
 """The sheets that choose the rows of the table: a view, names, a stretch of time, the order, the columns."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import ClassVar, Final
 
@@ -84,16 +84,9 @@ class ValuePicker(PickerScreen[Picked]):
 
     def on_mount(self) -> None:
         """List every name."""
-        self._find("")
-
-    @on(Input.Changed)
-    def _on_typed(self, message: Input.Changed) -> None:
-        self._find(message.value.strip())
+        self._find()
 
     @on(Input.Submitted)
-    def _on_entered(self) -> None:
-        self.action_apply()
-
     def action_apply(self) -> None:
         """Close with the choice; without marks, the name under the cursor."""
         value = self.query_one(PickList).value
@@ -122,7 +115,7 @@ class ValuePicker(PickerScreen[Picked]):
         mark = NEXT_MARK[self._marks.pop(picks.value, None)]
         if mark is not None:
             self._marks[picks.value] = mark
-        self._find(self.query_one(Input).value.strip())
+        self._find()
 
     def action_move(self, step: int) -> None:
         """Move the cursor."""
@@ -132,23 +125,20 @@ class ValuePicker(PickerScreen[Picked]):
         """Close without a name: the filter then matches runs of every name."""
         self.dismiss(((), ()))
 
-    def _find(self, text: str) -> None:
-        self.query_one(PickList).show(tuple(self._found(text)), self._marks)
-
-    def _found(self, text: str) -> Iterator[PickItem]:
-        if not text:
-            yield from (PickItem(name) for name in self._names[:MOST])
-            return
+    @on(Input.Changed)
+    def _find(self) -> None:
+        text = self.query_one(Input).value.strip()
         is_pattern = "*" in text
-        if is_pattern:
-            yield PickItem(text, "pattern")
         # The star of a pattern is not among the letters to search for.
-        letters = text.replace("*", "")
-        matches = [(match, name) for name in self._names if (match := fuzzy(letters, name)) is not None]
-        for (_, positions), name in sorted(matches, key=lambda pair: -pair[0][0])[:MOST]:
-            yield PickItem(name, found=tuple(positions))
-        if not is_pattern and text not in self._names:
-            yield PickItem(text, "as typed")
+        matches = [(each, name) for name in self._names if (each := fuzzy(text.replace("*", ""), name)) is not None]
+        if text:
+            matches.sort(key=lambda pair: -pair[0][0])
+        found = [PickItem(name, found=tuple(positions)) for (_, positions), name in matches[:MOST]]
+        if is_pattern:
+            found.insert(0, PickItem(text, "pattern"))
+        elif text and text not in self._names:
+            found.append(PickItem(text, "as typed"))
+        self.query_one(PickList).show(tuple(found), self._marks)
 
 
 class DatesPicker(PickerScreen[Limits]):
@@ -194,15 +184,12 @@ class DatesPicker(PickerScreen[Limits]):
         """Close with the day this many days ago."""
         self.dismiss(limits_of(self._days[back - 1]))
 
-    @on(Input.Changed)
-    def _on_typed(self) -> None:
-        self._explain()
-
     @on(Input.Submitted)
     def _on_entered(self) -> None:
         if self._explain():
             self.dismiss((self._text("since"), self._text("until")))
 
+    @on(Input.Changed)
     def _explain(self) -> bool:
         """Explain the limits; False: they are invalid."""
         line = " ".join(f"{key}:{self._text(key)}" for key in ("since", "until") if self._text(key))
@@ -280,10 +267,6 @@ class ViewSaver(PickerScreen[ViewSettings]):
         )
         yield SheetNote()
 
-    @on(Input.Changed)
-    def _on_typed(self) -> None:
-        self._explain()
-
     @on(Input.Submitted)
     def _on_entered(self) -> None:
         if self._explain() is None:
@@ -295,6 +278,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
         if name and (other is None or other.origin == "saved"):
             self.dismiss(ViewSettings(name, self._query.line, self._query.sort, str(self._query.grouping or "")))
 
+    @on(Input.Changed)
     def _explain(self) -> View | None:
         """Explain the effect of the name; return the view that has it."""
         name = self.query_one(LineInput).value.strip()
@@ -337,7 +321,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
     def __init__(self, table: RunTable) -> None:
         super().__init__()
         self._table = table
-        self._before = table.choice
+        self._before = table.columns.choice
 
     def compose_choice(self) -> ComposeResult:
         """The columns."""
@@ -349,29 +333,29 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     @property
     def _key(self) -> str:
-        return self._table.choice.every_key[self.query_one(Options).highlighted or 0]
+        return self._table.columns.choice.every_key[self.query_one(Options).highlighted or 0]
 
     @on(OptionList.OptionSelected)
     def action_switch(self) -> None:
         """Show or hide the column."""
-        self._change(self._table.choice.toggled(self._key))
+        self._change(self._table.columns.choice.toggled(self._key))
 
     def action_shift(self, step: int) -> None:
         """Move the column among the shown ones."""
-        order = [column.title for column in self._table.choice.columns]
+        order = [column.title for column in self._table.columns.choice.columns]
         if self._key in order:
             there = order.index(self._key) + step
             if 0 <= there < len(order):
-                self._change(self._table.choice.moved(self._key, order[there]))
+                self._change(self._table.columns.choice.moved(self._key, order[there]))
 
     def action_size(self, cells: int) -> None:
         """Change the column's width."""
-        width = self._table.choice.widths.get(self._key) or self._table.width_of(self._key)
-        self._change(self._table.choice.sized(self._key, width + cells))
+        width = self._table.columns.choice.widths.get(self._key) or self._table.columns.width_of(self._key)
+        self._change(self._table.columns.choice.sized(self._key, width + cells))
 
     def action_fit(self) -> None:
         """Make the column as wide as its text."""
-        self._change(self._table.choice.sized(self._key, None))
+        self._change(self._table.columns.choice.sized(self._key, None))
 
     def action_usual(self) -> None:
         """Go back to the default columns."""
@@ -379,7 +363,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     def action_keep(self) -> None:
         """Close with the choice."""
-        self.dismiss(self._table.choice)
+        self.dismiss(self._table.columns.choice)
 
     def action_leave(self) -> None:
         """Restore the columns and close."""
@@ -393,7 +377,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         options.highlighted = choice.every_key.index(key)
 
     def _entries(self) -> list[Option]:
-        choice, entries = self._table.choice, []
+        choice, entries = self._table.columns.choice, []
         for key in choice.every_key:
             is_shown = key in choice.shown
             width = choice.widths.get(key)

@@ -14,7 +14,7 @@ from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsC
 from app.results.screen_changes import ChangesPart
 from app.results.screen_log import LogPart
 from app.results.screen_review import ReviewPart
-from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for
+from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for, using_engine
 from app.runs.screen_conversation import ConversationPart, ReplyBox
 from app.runs.screen_loader import read_run
 from app.runs.screen_subject import RunPart, RunSubject, hidden
@@ -24,7 +24,7 @@ from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle
 
 if TYPE_CHECKING:
-    from storage.records import Action
+    from app.engine.engine import Engine
 
 PARTS: Final = (
     Tab("conversation", "C", "Conversation", "Conversation", "Conversation"),
@@ -189,17 +189,27 @@ class RunScreen(RunActions):
         self._conversation.body.focus()
 
     @on(ReplyBox.Sent)
-    def _reply(self, message: ReplyBox.Sent) -> None:
-        def replied(action: "Action | None", is_waiting: bool) -> None:
-            self.form_closed(action)
-            if is_waiting or (action is not None and action.state == "confirmed"):
-                self._conversation.reply.clear()
-                self._conversation.body.focus()
-                # The form notifies about a reply that waits until the run finishes.
-                if not is_waiting:
-                    self.session.notify("Sent. The agent's progress appears here.")
+    def _send_reply(self, message: ReplyBox.Sent) -> None:
+        self.reply(message.text)
 
-        self.reply(message.text, replied)
+    @using_engine("form")
+    async def reply(self, engine: "Engine", text: str) -> None:
+        """Preview a reply in the form that continues the run."""
+        from app.actions.screen_writes import ContinueRunForm
+
+        detail = await engine.cache.detail(self._subject.run_id)
+        if detail is None or not text.strip():
+            self.session.notify("Nothing to send: type what it should do next.", severity="warning")
+            return
+        form = ContinueRunForm(engine, detail.run, final_statuses=await engine.cache.final_statuses(), said=text)
+        action = await self.app.push_screen_wait(form)
+        self.form_closed(action)
+        if form.is_waiting or (action is not None and action.state == "confirmed"):
+            self._conversation.reply.clear()
+            self._conversation.body.focus()
+            # The form notifies about a reply that waits until the run finishes.
+            if not form.is_waiting:
+                self.session.notify("Sent. The agent's progress appears here.")
 
     # Showing
 

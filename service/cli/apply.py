@@ -15,6 +15,8 @@ from pydantic import ValidationError
 from service.cli.output import AdminContext, admin_command, elsewhere_option, fields
 from service.clock import SECOND_MICROS, now_micros, rfc3339
 from service.errors import first_fault
+from service.execution.commits import check_signing
+from service.execution.git import GitCommandError
 from service.execution.sandbox import find
 from service.hosts import rotation
 from service.setup import Setup, SetupError, apply_setup
@@ -119,11 +121,18 @@ def status(admin: AdminContext) -> None:
     is_safe = not (slots or at_work)
     sandbox = str(find(settings))
     limits = settings.agent.model_dump()
+    signing = None if settings.signing is None else "works"
+    try:
+        if settings.signing is not None:
+            check_signing(settings.signing.ssh_key)
+    except GitCommandError as error:
+        signing = str(error)
     names = "executor host pid concurrency at_work sandbox started_at seen_at"
     document = {
         "data_dir": str(admin.folder.root),
         "database": address,
         "sandbox": sandbox,
+        "signing": signing,
         "limits": limits,
         "workers": [fields(one, names) for one in living],
         "slots": {"all": slots, "taken": taken, "at_work": at_work},
@@ -141,6 +150,7 @@ def status(admin: AdminContext) -> None:
         ("data folder", admin.folder.root),
         ("database", address),
         ("sandbox here", sandbox),
+        *([("signing here", signing)] if signing else []),
         ("limits here", ", ".join(f"{key} {value:.10g}" for key, value in limits.items())),
         ("workers", len(living)),
         ("slots", f"{taken} of {slots} taken, {plural(at_work, 'turn')} at work"),

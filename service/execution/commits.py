@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from service.execution.git import GitCommandError, GitRunner
-from service.text import one_line
 
 LINK: Final = "160000"
 """The mode of a submodule."""
@@ -25,6 +24,11 @@ _CONFLICT: Final = 1
 _MOST_COMMITS: Final = 1000
 _MOST_LINKS: Final = 5
 _LARGEST_REFS: Final = 1 << 20
+_KEY_FAULTS: Final = {
+    "unprotected private key": "others may read it; run: chmod 600",
+    "passphrase": "it has a passphrase; remove it with: ssh-keygen -p",
+}
+"""What is wrong with a signing key, by words of ssh-keygen."""
 _ID: Final = re.compile("[0-9a-f]{40}")
 
 
@@ -88,16 +92,18 @@ def check_signing(key: Path) -> None:
     Raises:
         GitCommandError: It cannot sign.
     """
+    if not os.access(key, os.R_OK):
+        why = "the service's user cannot read this file; correct execution.signing.ssh_key, or the file's owner"
+        raise GitCommandError(f"commits cannot be signed with {key}: {why}")
     command = ["ssh-keygen", "-Y", "sign", "-n", "git", "-f", str(key)]
     try:
         done = subprocess.run(command, input=b"", capture_output=True, start_new_session=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise GitCommandError(f"commits cannot be signed: {error}; install ssh-keygen") from error
     if done.returncode:
-        words = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip(" @\r")]
-        said = one_line("; ".join(words))
-        needed = "a key in OpenSSH's form without passphrase, which only the service's user may read"
-        raise GitCommandError(f"commits cannot be signed with {key}: {said}; it must be {needed}")
+        said = done.stderr.decode("utf-8", "replace").lower()
+        why = next((why for word, why in _KEY_FAULTS.items() if word in said), "it is no private key in OpenSSH's form")
+        raise GitCommandError(f"commits cannot be signed with {key}: {why}")
 
 
 def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:

@@ -21,6 +21,8 @@ from service.store.hosts import Host
 from service.store.schema import GitHubApp
 
 _TIMEOUT_S: Final = 15.0
+_PATIENCE_S: Final = 5.0
+"""How long a turn keeps its slot while a command prints no token."""
 _SPARE_S: Final = 300.0
 """How long before its end an installation's token is replaced."""
 _SKEW_S: Final = 60
@@ -121,7 +123,7 @@ class HostLogin:
 
 @functools.cache
 def _printed(command: tuple[str, ...]) -> PrintedKey:
-    return PrintedKey("token_command", command)
+    return PrintedKey("token_command", command, _PATIENCE_S)
 
 
 @contextlib.contextmanager

@@ -102,7 +102,6 @@ class Delivery(Struct, frozen=True):
     delivery_id: int
     message: Message
     made_at: datetime
-    due_at: datetime
     attempts: int = 0
     outcome: str | None = None
     """`delivered`, `failed` or `expired`; None: still on its way."""

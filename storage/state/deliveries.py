@@ -25,7 +25,7 @@ LEVELS: Final = 20
 _MARK: Final = "done_us, snoozed_us, muted, seen_us"
 _ALERT: Final = "key, grp, source, route, level, title, body, at_us, about_json, entered_us"
 _TOLD: Final = "grp, source, route, level, title, about_json, first_us, last_us, newest_us, count"
-_DELIVERY: Final = "id, message_json, made_us, due_us, attempts, outcome, error, origin"
+_DELIVERY: Final = "id, message_json, made_us, attempts, outcome, error, origin"
 
 
 _ENTER: Final = f"INSERT INTO alerts ({_ALERT}, outcome) VALUES ({', '.join('?' * 11)}) ON CONFLICT (key)"
@@ -222,10 +222,10 @@ def _reported_problem(row: tuple[Any, ...]) -> ReportedProblem:
 
 
 def _delivery(row: tuple[Any, ...]) -> Delivery:
-    number, text, made_us, due_us, attempts, outcome, error, origin = row
+    number, text, made_us, attempts, outcome, error, origin = row
     values: Mapping[str, Any] = json.loads(text)
     message = Message(**{**values, "groups": tuple(values["groups"])})
-    return Delivery(number, message, from_us(made_us), from_us(due_us), attempts, outcome, error or "", origin)
+    return Delivery(number, message, from_us(made_us), attempts, outcome, error or "", origin)
 
 
 def marks(connection: sqlite3.Connection) -> dict[str, Mark]:

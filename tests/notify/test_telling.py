@@ -431,7 +431,7 @@ MESSAGE = Message(
     ("failed:acme/api",),
     {"branch": HOSTILE},
 )
-DELIVERY = Delivery(7, MESSAGE, NOW, NOW)
+DELIVERY = Delivery(7, MESSAGE, NOW)
 
 
 async def tell(route: NotifyRoute) -> str | None:
@@ -536,7 +536,7 @@ def test_no_markup_lets_foreign_text_mention_or_link(markup: Any) -> None:
 def test_a_route_has_its_own_words() -> None:
     """Its own markup stays, what is filled in is none; the number is added where the words leave it out."""
     own = NotifyRoute("r", title="*{title}* @ops", text="on {branch}{branch", markup="markdown", repeat=BACKOFF[0])
-    hostile = Delivery(8, replace(MESSAGE, about={"branch": "*a* {id}"}), NOW, NOW, origin=7)
+    hostile = Delivery(8, replace(MESSAGE, about={"branch": "*a* {id}"}), NOW, origin=7)
 
     assert rendered(hostile, own, "acme", "markdown") == ("*Run failed: acme/api* @ops", r"on \*a\* \{id\}{branch [7]")
     assert rendered(DELIVERY, replace(own, text="{id}"), "acme", "text")[1] == "7"

@@ -1,7 +1,7 @@
 """Tokens of code hosts that live an hour: printed by a command, or minted for a GitHub App."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
 from service.hosts.tokens import TokenError, token_of
+from service.printed import NoKeyError, PrintedKey
 from service.setup import HostEntry
 from service.store.hosts import Host
 from service.store.schema import GitHubApp
@@ -169,6 +170,24 @@ def test_an_apps_key_that_is_anothers_is_named(tmp_path: Path, app_host: AppHost
             token_of(host("right.pem"))
     with pytest.raises(TokenError, match="private key of the GitHub App 7 cannot be used"):
         token_of(host("none.pem"))
+
+
+def test_nobody_waits_long_for_a_command_that_hangs(tmp_path: Path) -> None:
+    """What it prints in the end is taken by the next attempt, and it ran once."""
+    shell = f"echo >> {tmp_path}/runs; while [ ! -e {tmp_path}/go-on ]; do sleep 0.05; done; echo late"
+    key = PrintedKey("token_command", ["sh", "-c", shell], 0.01)
+    for _ in range(2):
+        with pytest.raises(NoKeyError, match=r"has printed no token within 0\.01 s; it goes on"):
+            key.get()
+    (tmp_path / "go-on").touch()
+
+    def printed() -> bool:
+        with suppress(NoKeyError):
+            return key.get() == "late"
+        return False
+
+    eventually(printed, "the token is printed")
+    assert (tmp_path / "runs").read_text() == "\n"
 
 
 def test_a_token_near_its_end_is_replaced(tmp_path: Path, app_host: AppHost, key: RSAKey) -> None:

@@ -33,3 +33,23 @@ def test_commits_are_signed_with_the_services_key(start: Callable[..., Api], tmp
     turn = api.get(f"/external/runs/{refused['run_id']}").json()["turns"][0]
     assert str(key) in turn["reason"]
     assert "scribe at work" not in api.log(refused["run_id"])
+
+
+def test_a_key_that_cannot_sign_is_named_at_the_start(start: Callable[..., Api], tmp_path: Path) -> None:
+    """In the log and in the status, in words that say how to fix it."""
+    key = tmp_path / "signing"
+    api = start(settings=f'{UNBOXED}[execution.signing]\nssh_key = "{key}"\n')
+    said = [api.service.admin("status")["signing"]]
+    key.write_text("no key\n")
+    key.chmod(0o600)
+    said.append(api.service.admin("status")["signing"])
+    key.unlink()
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
+    said.append(api.service.admin("status")["signing"])
+
+    assert f"turns will fail: commits cannot be signed with {key}: the service's user cannot read" in api.service.log
+    assert [one.partition(f"{key}: ")[2] for one in said] == [
+        "the service's user cannot read this file; correct execution.signing.ssh_key, or the file's owner",
+        "it is no private key in OpenSSH's form",
+        "it has a passphrase; remove it with: ssh-keygen -p",
+    ]

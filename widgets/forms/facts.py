@@ -59,8 +59,8 @@ class FactList(Vertical):
     }
     """
 
-    def __init__(self, *, classes: str | None = None) -> None:
-        super().__init__(classes=classes)
+    def __init__(self) -> None:
+        super().__init__()
         self._facts: tuple[tuple[str, Content], ...] = ()
         self._rows: list[tuple[Horizontal, Static, Static]] = []
 

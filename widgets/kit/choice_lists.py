@@ -1,6 +1,6 @@
-"""Lists to choose from: values that are included or excluded, and statuses with their counts."""
+"""Lists to choose from: options with the console's keys, and values that are included or excluded."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
@@ -14,7 +14,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.engine.text import safe_text
-from widgets.kit.badges import STYLES, Badge, run_badge
+from widgets.kit.badges import STYLES
 from widgets.kit.cells import fit, shorten
 
 ChoiceMark = Literal["only", "not"]
@@ -24,9 +24,6 @@ _BOXES: Final[dict[ChoiceMark | None, tuple[str, str]]] = {
     "not": ("⊘", STYLES["bad"]),
 }
 NEXT_MARK: Final[dict[ChoiceMark | None, ChoiceMark | None]] = {None: "only", "only": "not", "not": None}
-WORD: Final = 20
-COUNT: Final = 12
-"""Cells of a status and of its count."""
 
 
 class Options(OptionList):
@@ -114,89 +111,3 @@ class PickList(OptionList, can_focus=False):
                 if position < len(name):
                     content = content.stylize(f"{STYLES['warn']} bold underline", position + 4, position + 5)
         return content
-
-
-class StatusList(Options):
-    """Statuses with marks; enter without a mark chooses the one under the cursor."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "mark", "mark", show=False, id="statuses.mark"),
-        Binding("minus", "exclude", "exclude", show=False, id="statuses.exclude"),
-        Binding("enter", "choose", "apply", show=False, id="statuses.apply"),
-    ]
-
-    @dataclass
-    class Chosen(Message):
-        """Statuses were chosen."""
-
-        statuses: tuple[str, ...]
-        excluded: tuple[str, ...] = ()
-
-    def __init__(
-        self,
-        counts: Mapping[str, int],
-        marked: tuple[str, ...],
-        badge_of: Callable[[str], Badge] = run_badge,
-        *,
-        excluded: tuple[str, ...] | None = None,
-    ) -> None:
-        """Show the statuses; without `excluded`, statuses cannot be excluded."""
-        self._can_exclude = excluded is not None
-        self._excluded = set(excluded or ())
-        self._badge_of = badge_of
-        self._counts = counts
-        self._word_cells = max([WORD, *(cell_len(badge_of(status).text) + 1 for status in counts)])
-        self._marked = set(marked)
-        super().__init__(*(Option(self._prompt(status), status) for status in counts), markup=False)
-        self.highlighted = next((i for i, status in enumerate(counts) if status in self._marked), 0)
-
-    @property
-    def _here(self) -> set[str]:
-        option = self.highlighted_option
-        return {option.id} if option is not None and option.id is not None else set()
-
-    def action_mark(self) -> None:
-        """Mark or unmark the status."""
-        self._marked ^= self._here
-        self._excluded -= self._here
-        self._redraw()
-
-    def action_exclude(self) -> None:
-        """Exclude the status, or include it again."""
-        if self._can_exclude:
-            self._excluded ^= self._here
-            self._marked -= self._here
-            self._redraw()
-
-    def action_choose(self) -> None:
-        """Post the choice."""
-        chosen = self._marked if self._marked or self._excluded else self._here
-        self.post_message(
-            self.Chosen(
-                tuple(status for status in self._counts if status in chosen),
-                tuple(status for status in self._counts if status in self._excluded),
-            )
-        )
-
-    def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:
-        """Mark the clicked status; enter has its own action."""
-        message.stop()
-        self.action_mark()
-
-    def on_click(self, event: events.Click) -> None:
-        """Choose with a double click: its first click has marked the status, its second would unmark it."""
-        if event.chain > 1:
-            event.prevent_default()
-            self._marked |= self._here
-            self.action_choose()
-
-    def _redraw(self) -> None:
-        for status in self._here:
-            self.replace_option_prompt(status, self._prompt(status))
-
-    def _prompt(self, status: str) -> Content:
-        badge = self._badge_of(status)
-        box = "⊘" if status in self._excluded else "■" if status in self._marked else "□"
-        word = badge.text + " " * (self._word_cells - cell_len(badge.text))
-        count = (f"{self._counts[status]:>{COUNT},} ", STYLES["quiet"])
-        return Content.assemble((f"  {box} ", "$foreground"), (word, badge.style), count)

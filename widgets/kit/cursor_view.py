@@ -29,8 +29,8 @@ class CursorView(ScrollView, can_focus=True):
     notice: reactive[Notice | None] = reactive(None)
     """Stands in place of the rows while there are none."""
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.cursor = 0
         """The cursor's row, from 0."""
         self.total = 0

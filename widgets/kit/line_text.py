@@ -21,8 +21,8 @@ from widgets.kit import SCROLL_KEYS
 class SteadyText(Static):
     """A text that is updated with each tick or poll, mostly with the same words: those cost nothing."""
 
-    def __init__(self, content: Content | str = "", *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(content, markup=False, id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(markup=False, id=id)
 
     def update(self, content: VisualType = "", *, layout: bool = True) -> None:
         """Show this text."""

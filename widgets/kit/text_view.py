@@ -103,8 +103,8 @@ class TextView(CursorView):
         Binding("left", "sideways(-1)", "to the left", show=False, id="text.left"),
     ]
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self._x = 0
         self._sought: Pattern[str] | None = None
         self._styles: dict[tuple[str, str], Style] = {}

@@ -18,7 +18,8 @@ from storage.records.insights import RepositoryFigures
 from storage.records.results import RunTurns, Turn, Unavailable
 from widgets.kit import SCROLL_KEYS, after_refresh
 from widgets.kit.badges import STYLES, run_badge
-from widgets.runs.facts import QUIET, Line, SentMessage, line, message_lines, wrapped
+from widgets.runs import facts
+from widgets.runs.facts import QUIET, Line, SentMessage, line, wrapped
 
 BAR: Final = 24
 """Cells of the longest turn."""
@@ -146,9 +147,8 @@ class Conversation(VerticalScroll):
             turns = with_sent_instructions(known.turns, messages)
             lines += turn_lines(turns, service_now, service_now, UNWRAPPED)
             messages = [message for message in messages if message.state != "confirmed"]
-        for number, message in enumerate(messages, 1):
-            lines += [line()] if lines else []
-            lines += message_lines(number, message, now, UNWRAPPED)
+        lines += [line()] if lines and messages else []
+        lines += facts.messages(messages, now, UNWRAPPED)
         if not isinstance(known, RunTurns) or not known.turns:
             why = known.reason if isinstance(known, Unavailable) else ""
             remark = why if why == ASKING else f"{ELSEWHERE if messages else NONE_FROM_HERE} {why}"

@@ -1,6 +1,6 @@
 """The facts of one run, and the lines of text that show them: fields, messages, and its statuses over time."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final
@@ -160,14 +160,7 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Li
 
 def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
     """The messages sent to the agent from this machine; the service does not return them."""
-    if not view.turns:
-        return wrapped("No message was sent from this machine.", width, QUIET)
-    lines: list[Line] = []
-    for number, turn in enumerate(view.turns, 1):
-        if lines:
-            lines.append(line())
-        lines += message_lines(number, turn, now, width)
-    return lines
+    return messages(view.turns, now, width) or wrapped("No message was sent from this machine.", width, QUIET)
 
 
 def branch(view: RunView, now: datetime, width: int) -> list[Line]:
@@ -220,20 +213,17 @@ def last_confirmed(view: RunView, now: datetime) -> str:
     return f"Last confirmed {roughly_ago(view.detail.last_seen_at, now)}"
 
 
-def message_lines(number: int, turn: SentMessage, now: datetime, width: int) -> list[Line]:
-    """One turn: its author, time, outcome and text."""
-    badge = action_badge(turn.state)
-    head = line(
-        (f"{number}  ", QUIET),
-        (turn.actor, "bold"),
-        (f"  {clock_time(turn.at, now)}  ", QUIET),
-        (badge.text, badge.style),
-    )
-    lines = [head]
-    for text in turn.text:
-        lines += wrapped(text, width, "", 3)
-    if turn.trouble:
-        lines += wrapped(turn.trouble, width, STYLES["bad"], 3)
+def messages(sent: Sequence[SentMessage], now: datetime, width: int) -> list[Line]:
+    """The messages with a blank line between them: each one's author, time, outcome and text."""
+    lines: list[Line] = []
+    for number, each in enumerate(sent, 1):
+        badge = action_badge(each.state)
+        when = (f"  {clock_time(each.at, now)}  ", QUIET)
+        lines += [line()] if lines else []
+        lines.append(line((f"{number}  ", QUIET), (each.actor, "bold"), when, (badge.text, badge.style)))
+        for text in each.text:
+            lines += wrapped(text, width, "", 3)
+        lines += wrapped(each.trouble, width, STYLES["bad"], 3) if each.trouble else []
     return lines
 
 

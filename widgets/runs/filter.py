@@ -22,7 +22,7 @@ from app.engine.text import SafeText, safe_text
 from storage.records.query import Suggestion
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import fit
-from widgets.kit.clickable import ClickableLine, clickable
+from widgets.kit.clickable import Chip, ClickableLine, clickable
 from widgets.kit.line_text import SteadyText
 from widgets.runs.extent import ExtentLine
 
@@ -108,25 +108,15 @@ def _width(tabs: list[tuple[int, Content]]) -> int:
     return sum(tab.cell_length for _, tab in tabs) + len(BETWEEN) * (len(tabs) - 1)
 
 
-class Facet(Struct, frozen=True):
-    """One field that runs can be filtered by."""
-
-    name: str
-    is_set: bool
-    """Whether the query, in the same line, restricts it."""
-    action: str
-    """The screen's action that changes it."""
-
-
 class FacetBar(ClickableLine):
     """The facets: `status ▾   repository ▾`."""
 
-    facets: reactive[tuple[Facet, ...]] = reactive((), layout=True)
+    facets: reactive[tuple[Chip, ...]] = reactive((), layout=True)
 
     def parts(self) -> Iterator[Content]:
         """A part for each facet."""
         for index, facet in enumerate(self.facets):
-            name = f"{' ' * FACET_GAP * bool(index)}{facet.name} ▾"
+            name = f"{' ' * FACET_GAP * bool(index)}{facet.text} ▾"
             yield clickable(Content.styled(name, STYLES["warn"] if facet.is_set else QUIET), f"screen.{facet.action}")
 
 

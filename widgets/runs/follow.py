@@ -3,14 +3,12 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
 from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 
 from app.engine.text import safe_text
 from app.engine.times import ago, span
-from storage.records import RunRow
 from widgets.actions.batch import BatchView
 from widgets.kit.badges import STYLES, StyledText, Tone, run_badge
 from widgets.kit.cells import fit, shorten
@@ -31,38 +29,51 @@ SCALE: Final = 1.25
 """The end of the bar, as a multiple of the 95th percentile."""
 _QUIET: Final = STYLES["quiet"]
 MARGIN: Final = 1
-
-
-class LineLayout(Struct, frozen=True):
-    """The widths of a line's columns."""
-
-    word: int
-    """Cells of the status in words; 0: glyph only."""
-    bar: int
-    figures: int
-    """Cells of the repository's usual durations; 0: not shown."""
+GAP: Final = 2
+"""Cells behind a name."""
 
 
 def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int) -> Content:
     """The line in at most `width` cells; active runs are timed up to when the service last answered."""
-    row = pinned.row
+    row, durations = pinned.row, pinned.durations
     if row is None:
         name = shorten(safe_text(pinned.run_id, limit=60), max(LEAST, width - 28), "middle")
         return Content.assemble(("? ", STYLES["warn"]), name, ("  no longer in the cache", _QUIET))
+    # Cells of the status in words, of the bar, and of the usual durations; 0: not shown.
+    for_word, for_bar, for_figures = (0, 12, 18) if width >= FIGURES else (0, LEAST, 0)
+    if width >= WORDY:
+        for_word, for_bar, for_figures = 12, 28, 36
     badge = run_badge(row.status, is_final=row.is_final)
     tone: Tone = "warn" if pinned.is_stuck else badge.tone
     word = f"{badge.word} !" if pinned.is_stuck else badge.word
-    layout = LineLayout(word=0, bar=12, figures=18) if width >= FIGURES else LineLayout(word=0, bar=LEAST, figures=0)
-    if width >= WORDY:
-        layout = LineLayout(word=12, bar=28, figures=36)
-    head = f"{badge.glyph} {fit(word, layout.word)} " if layout.word else f"{badge.glyph} "
-    names = _names(row, width - cell_len(head) - _TOOK - layout.bar - layout.figures)
-    return Content.assemble((head, f"{STYLES[tone]} bold"), *names, *_times(pinned, now, as_of, layout))
-
-
-def took_s(pinned: "PinnedRun", as_of: datetime) -> float:
-    """Seconds that the run worked, as observed."""
-    return (pinned.row.took.until(as_of) if pinned.row is not None else None) or 0.0
+    head = f"{badge.glyph} {fit(word, for_word)} " if for_word else f"{badge.glyph} "
+    # The branch is dropped if both names do not fit.
+    room = width - cell_len(head) - _TOOK - for_bar - for_figures
+    for_branch = (room - 2 * GAP) * 3 // 5
+    for_repository = room - GAP if for_branch < LEAST else room - 2 * GAP - for_branch
+    parts: list[StyledText] = [(head, f"{STYLES[tone]} bold")]
+    parts += [(fit(safe_text(row.repository, limit=120), max(0, for_repository), "middle"), ""), (" " * GAP, "")]
+    if for_branch >= LEAST:
+        parts += [(fit(safe_text(row.branch_name, limit=200), for_branch), _QUIET), (" " * GAP, "")]
+    if row.presence == "lost":
+        gone = fit("no longer shown by the service", _TOOK + for_bar + for_figures)
+        return Content.assemble(*parts, (gone, STYLES["warn"]))
+    seconds, took = row.took.until(as_of) or 0.0, span(row.took.until(as_of) or 0.0)
+    is_late = not row.is_final and durations is not None and seconds > durations.p95_s
+    if row.is_final:
+        ended = ago(row.updated_at, now) if row.updated_at is not None else "ended"
+        ended = f"ended {ended}" if for_bar > LEAST and row.updated_at is not None else ended
+        shown = fit(ended, for_bar), _QUIET
+    else:
+        took = took if as_of == now else f"≥{took}"
+        drawn = bar(seconds, durations, for_bar) if durations is not None else " " * for_bar
+        shown = drawn, STYLES["warn" if is_late else "busy"]
+    figures = "  none ended yet"
+    if durations is not None:
+        median, p95 = span(durations.median_s), span(durations.p95_s)
+        figures = f"  usually {median}, 95% within {p95}" if for_word else f"  ~{median} ≤{p95}"
+    parts += [(f"{took:>{_TOOK - 1}} ", f"{STYLES['warn']} bold" if is_late else "bold"), shown]
+    return Content.assemble(*parts, (fit(figures, for_figures) if for_figures else "", _QUIET))
 
 
 def bar(seconds: float, durations: "RunDurations", cells: int) -> str:
@@ -78,41 +89,6 @@ def bar(seconds: float, durations: "RunDurations", cells: int) -> str:
     line[at(durations.p95_s)] = "│"
     line[filled] = "▸" if seconds >= scale_s else "╸"
     return "".join(line)
-
-
-def _names(row: RunRow, room: int) -> list[StyledText]:
-    """Repository and branch in exactly this many cells; the branch is dropped if they do not both fit."""
-    repository = safe_text(row.repository, limit=120)
-    branch = safe_text(row.branch_name, limit=200)
-    gap = 2
-    for_branch = (room - 2 * gap) * 3 // 5
-    if for_branch < LEAST:
-        return [(fit(repository, max(0, room - gap), "middle"), ""), (" " * gap, "")]
-    for_repository = room - 2 * gap - for_branch
-    return [(fit(repository, for_repository, "middle"), ""), ("  ", ""), (fit(branch, for_branch), _QUIET), ("  ", "")]
-
-
-def _times(pinned: "PinnedRun", now: datetime, as_of: datetime, layout: LineLayout) -> list[StyledText]:
-    row, durations = pinned.row, pinned.durations
-    if row is None:
-        return []
-    if row.presence == "lost":
-        return [(fit("no longer shown by the service", _TOOK + layout.bar + layout.figures), STYLES["warn"])]
-    seconds = took_s(pinned, as_of)
-    figures = "  none ended yet"
-    if durations is not None:
-        median, p95 = span(durations.median_s), span(durations.p95_s)
-        figures = f"  usually {median}, 95% within {p95}" if layout.word else f"  ~{median} ≤{p95}"
-    usual = (fit(figures, layout.figures) if layout.figures else "", _QUIET)
-    if row.is_final:
-        ended = ago(row.updated_at, now) if row.updated_at is not None else "ended"
-        ended = f"ended {ended}" if layout.bar > LEAST and row.updated_at is not None else ended
-        return [(f"{span(seconds):>{_TOOK - 1}} ", "bold"), (fit(ended, layout.bar), _QUIET), usual]
-    late = durations is not None and seconds > durations.p95_s
-    so_far = span(seconds) if as_of == now else f"≥{span(seconds)}"
-    drawn = bar(seconds, durations, layout.bar) if durations is not None else " " * layout.bar
-    tone: Tone = "warn" if late else "busy"
-    return [(f"{so_far:>{_TOOK - 1}} ", f"{STYLES['warn']} bold" if late else "bold"), (drawn, STYLES[tone]), usual]
 
 
 class FollowStrip(Widget):

@@ -19,9 +19,8 @@ from widgets.kit.cells import AIR, fit, shorten
 from widgets.runs.columns import PlacedRunColumn, RowFacts, RunLayout
 
 TONES: Final[tuple[Tone, ...]] = ("good", "bad", "busy", "wait", "warn", "plain", "quiet")
-COMPONENTS: Final = {
-    f"run-table--{part}" for part in (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
-}
+PARTS: Final = (*TONES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
+COMPONENTS: Final = {f"run-table--{part}" for part in PARTS}
 
 SEARCHED: Final = frozenset({"repository", "branch", "run", "asked", "result", "agent"})
 """The columns in which words are searched."""
@@ -57,39 +56,18 @@ class TableRenderer(Struct, frozen=True):
     """Draws the table's lines; its styles are looked up once per theme."""
 
     base: Style
-    header_style: Style
-    sorted_style: Style
-    unseen_style: Style
-    mark: Style
-    found: Style
-    tones: dict[Tone, Style]
-    cursor: Style
-    resting: Style
-    """The cursor's line while the table has no focus."""
+    styles: dict[str, Style]
+    """By the part of a line, or by tone."""
 
     @classmethod
     def of(cls, widget: Widget) -> Self:
         """Look up the widget's current styles."""
-
-        def component(name: str) -> Style:
-            return widget.get_component_rich_style(f"run-table--{name}")
-
-        def foreground(name: str) -> Style:
-            # Without its background: the cursor line's must show.
-            style = component(name)
-            return Style(color=style.color, bold=style.bold, underline=style.underline)
-
-        return cls(
-            base=widget.rich_style,
-            header_style=component("header"),
-            sorted_style=component("sorted"),
-            unseen_style=component("unseen"),
-            mark=foreground("mark"),
-            found=foreground("found"),
-            tones={tone: foreground(tone) for tone in TONES},
-            cursor=component("cursor"),
-            resting=component("cursor-resting"),
-        )
+        styles = {part: widget.get_component_rich_style(f"run-table--{part}") for part in PARTS}
+        # Without their backgrounds: the cursor line's must show.
+        for part in (*TONES, "mark", "found"):
+            style = styles[part]
+            styles[part] = Style(color=style.color, bold=style.bold, underline=style.underline)
+        return cls(widget.rich_style, styles)
 
     def header(self, layout: RunLayout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
         """The titles, the sort arrow, and how many new runs are above the view."""
@@ -100,15 +78,15 @@ class TableRenderer(Struct, frozen=True):
             is_sorted = column.title == sort.column
             title = f"{column.title} {'↓' if sort.descending else '↑'}" if is_sorted else column.title
             cells = _visible(placed, width, scroll_x)
-            segments.append(Segment(" " * (placed.x - x), self.header_style))
-            segments.append(Segment(fit(title, cells), self.sorted_style if is_sorted else self.header_style))
+            segments.append(Segment(" " * (placed.x - x), self.styles["header"]))
+            segments.append(Segment(fit(title, cells), self.styles["sorted"] if is_sorted else self.styles["header"]))
             x = placed.x + cells
-        strip = _scrolled(segments, layout, width, scroll_x, self.header_style)
+        strip = _scrolled(segments, layout, width, scroll_x, self.styles["header"])
         more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
         note = unseen_note(unseen) + more
         if not note:
             return strip
-        tail = Segment(note, self.unseen_style if unseen else self.header_style)
+        tail = Segment(note, self.styles["unseen"] if unseen else self.styles["header"])
         return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
 
     def row(
@@ -117,8 +95,8 @@ class TableRenderer(Struct, frozen=True):
         """A run's line of `width` cells, from the cell `scroll_x`."""
         background = self._background(state)
         segments = [
-            Segment("▌" if state.at_cursor else " ", background + self.mark),
-            Segment("■" if state.marked else " ", background + self.mark),
+            Segment("▌" if state.at_cursor else " ", background + self.styles["mark"]),
+            Segment("■" if state.marked else " ", background + self.styles["mark"]),
         ]
         x = 2
         for placed in layout.placed:
@@ -126,12 +104,15 @@ class TableRenderer(Struct, frozen=True):
             column, cells = placed.column, _visible(placed, width, scroll_x)
             text, tone = column.cell(facts)
             shown, done = fit(text, cells, column.cut), 0
-            style = background + self.tones[tone]
+            style = background + self.styles[tone]
             if state.at_cursor and column.title == "repository":
                 style += Style(bold=True)
             for start, end in sorted(found_in(shown, words)) if column.title in SEARCHED else ():
                 if start >= done:
-                    segments += [Segment(shown[done:start], style), Segment(shown[start:end], style + self.found)]
+                    segments += [
+                        Segment(shown[done:start], style),
+                        Segment(shown[start:end], style + self.styles["found"]),
+                    ]
                     done = end
             segments.append(Segment(shown[done:], style))
             x = placed.x + cells
@@ -143,35 +124,36 @@ class TableRenderer(Struct, frozen=True):
         text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
         rules = max(0, width - cell_len(text) - TAIL_MARGIN)
         segments = [
-            Segment("▌ " if state.at_cursor else "  ", background + self.mark),
-            Segment("─" * (rules // 2) + " ", background + self.tones["quiet"]),
-            Segment(text, background + self.tones["plain" if state.at_cursor else "quiet"]),
-            Segment(" " + "─" * (rules - rules // 2), background + self.tones["quiet"]),
+            Segment("▌ " if state.at_cursor else "  ", background + self.styles["mark"]),
+            Segment("─" * (rules // 2) + " ", background + self.styles["quiet"]),
+            Segment(text, background + self.styles["plain" if state.at_cursor else "quiet"]),
+            Segment(" " + "─" * (rules - rules // 2), background + self.styles["quiet"]),
         ]
         return Strip(segments).crop_extend(0, width, background)
 
     def head(self, group: RunGroup, width: int, state: RowState) -> Strip:
         """The line that heads a group: whether it is folded, its name, and how many of its runs need a look."""
         background = self._background(state)
-        segments = [Segment("▌ " if state.at_cursor else "  ", background + self.mark)]
+        segments = [Segment("▌ " if state.at_cursor else "  ", background + self.styles["mark"])]
         for text, tone in head_parts(group, width - 2):
-            style = background + self.tones[tone]
+            style = background + self.styles[tone]
             segments.append(Segment(text, style + Style(bold=True) if tone == "plain" else style))
         return Strip(segments).extend_cell_length(width, background).crop(0, width)
 
     def placeholder(self, layout: RunLayout, width: int, *, at_cursor: bool) -> Strip:
         """A line whose run is still being read."""
-        background = self.cursor if at_cursor else self.base
+        background = self.styles["cursor"] if at_cursor else self.base
         text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
-        return Strip([Segment(fit(text, width), background + self.tones["quiet"])], width)
+        return Strip([Segment(fit(text, width), background + self.styles["quiet"])], width)
 
     def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
         """One line of the notice that takes the place of the rows."""
         text, tone, is_title = notice_line(notice, y, width, height)
-        return Strip([Segment(text, self.base + self.tones[tone] + Style(bold=is_title or None))], width)
+        return Strip([Segment(text, self.base + self.styles[tone] + Style(bold=is_title or None))], width)
 
     def _background(self, state: RowState) -> Style:
-        return (self.cursor if state.focused else self.resting) if state.at_cursor else self.base
+        cursor = self.styles["cursor" if state.focused else "cursor-resting"]
+        return cursor if state.at_cursor else self.base
 
 
 def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:

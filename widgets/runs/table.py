@@ -226,10 +226,9 @@ class RunTable(CursorView, can_focus=True):
         choice: ColumnChoice | None = None,
         *,
         confirmed_for: timedelta = timedelta.max,
-        id: str | None = None,
     ) -> None:
         """Start empty; a run that was not confirmed for `confirmed_for` is drawn quietly."""
-        super().__init__(id=id)
+        super().__init__()
         self._confirmed_for = confirmed_for
         self._now = now
         self._as_of: datetime | None = None
@@ -251,8 +250,9 @@ class RunTable(CursorView, can_focus=True):
         """Ends the wait for rows, for which the screen keeps its frame; None: it paints."""
         self._missing: Mapping[CoverageGap | None, tuple[SafeText, ...]] = {}
         """The lines for missing runs, by gap; None: the one below the last run."""
-        self._columns = ColumnArrangement(choice or ColumnChoice())
-        self._stuck: frozenset[str] = frozenset()
+        self.columns = ColumnArrangement(choice or ColumnChoice())
+        self.stuck: frozenset[str] = frozenset()
+        """The runs that take far longer than usual."""
         self.profile_times: dict[str, tuple[timedelta, datetime | None]] = {}
         """How far each one's clock of runs is ahead, and `as_of` by that clock; others: as at the last tick."""
         self.marks = RunMarks()
@@ -479,26 +479,26 @@ class RunTable(CursorView, can_focus=True):
 
     def set_columns(self, choice: ColumnChoice) -> None:
         """Change the columns, their order and widths."""
-        if choice != self._columns.choice:
-            self._columns.choice = choice
+        if choice != self.columns.choice:
+            self.columns.choice = choice
             self.resize_to(self.total)
             self.refresh()
 
     def limit(self, *, is_limited: bool) -> None:
         """Stop the columns from growing beyond the width that they keep next to a pane, or let them grow."""
-        if is_limited != self._columns.is_limited:
-            self._columns.is_limited = is_limited
+        if is_limited != self.columns.is_limited:
+            self.columns.is_limited = is_limited
             self.resize_to(self.total)
             self.refresh()
 
     @property
     def ample_width(self) -> int:
         """Cells of all columns and the scroll bar before a pane may be next to them."""
-        return self._columns.ample_width + self.styles.scrollbar_size_vertical
+        return self.columns.ample_width + self.styles.scrollbar_size_vertical
 
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
         """Mark the runs that take far longer than usual."""
-        changed, self._stuck = self._stuck ^ run_ids, run_ids
+        changed, self.stuck = self.stuck ^ run_ids, run_ids
         self.repaint_runs(changed)
 
     def summarize(self, row: RunRow) -> None:
@@ -514,7 +514,7 @@ class RunTable(CursorView, can_focus=True):
         self.repaint_runs((row.run_id,))
 
     def _make_room(self) -> None:
-        if self._columns.fill(self._window.rows):
+        if self.columns.fill(self._window.rows):
             self.resize_to(self.total)
             self.refresh()
             self.post_message(self.Refilled())
@@ -523,19 +523,6 @@ class RunTable(CursorView, can_focus=True):
         """Mark these runs too, or unmark them."""
         self.marks.put(run_ids, is_marked=is_marked)
         self._marks_changed()
-
-    @property
-    def choice(self) -> ColumnChoice:
-        """The shown columns."""
-        return self._columns.choice
-
-    def width_of(self, key: str) -> int:
-        """The drawn width of a column; for a hidden one, its minimum."""
-        return self._columns.width_of(key)
-
-    def is_stuck(self, run_id: str) -> bool:
-        """Whether the run takes far longer than usual."""
-        return run_id in self._stuck
 
     @property
     def shows_unconfirmed(self) -> bool:
@@ -550,7 +537,7 @@ class RunTable(CursorView, can_focus=True):
 
     def action_sideways(self, columns: int) -> None:
         """Scroll sideways to the next stop."""
-        if (stop := self._columns.stop_beyond(self.scroll_offset.x, columns)) is not None:
+        if (stop := self.columns.stop_beyond(self.scroll_offset.x, columns)) is not None:
             self.scroll_to(x=stop, animate=False, force=True)
 
     def action_choose(self) -> None:
@@ -582,7 +569,7 @@ class RunTable(CursorView, can_focus=True):
         """Move the cursor to the row, open it on a double click, or sort by the column; ctrl marks."""
         event.prevent_default()
         if event.y < HEADER:
-            column = self._columns.column_at(event.x, self.scroll_offset.x)
+            column = self.columns.column_at(event.x, self.scroll_offset.x)
             if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
                 self.action_first()
             elif column is not None:
@@ -604,8 +591,8 @@ class RunTable(CursorView, can_focus=True):
 
     def resize_to(self, total: int) -> None:
         """Lay out the columns, and make room for this many rows."""
-        self._columns.fit(self.scrollable_content_region.width)
-        self.virtual_size = Size(self._columns.layout.width, total + HEADER)
+        self.columns.fit(self.scrollable_content_region.width)
+        self.virtual_size = Size(self.columns.layout.width, total + HEADER)
 
     def rows_came_into_view(self) -> None:
         """Request missing rows, and forget the times of those that left the view."""
@@ -629,13 +616,13 @@ class RunTable(CursorView, can_focus=True):
         """One line of the view: the titles, a row or the notice."""
         renderer = self._renderer = self._renderer or TableRenderer.of(self)
         view = self.scrollable_content_region.size
-        if view.width != self._columns.width:
+        if view.width != self.columns.width:
             # The first frame is painted before on_resize: its columns would jump with the second.
-            self._columns.fit(view.width)
+            self.columns.fit(view.width)
         if y < HEADER:
-            return renderer.header(self._columns.layout, self.sort, self._unseen, view.width, self.scroll_offset.x)
+            return renderer.header(self.columns.layout, self.sort, self._unseen, view.width, self.scroll_offset.x)
         index = self.scroll_offset.y + y - HEADER
-        layout = self._columns.layout
+        layout = self.columns.layout
         gap = self._window.gap(index)
         state = RowState(index == self.cursor, marked=False, focused=self.has_focus)
         if gap or (index == self._window.total and None in self._missing):
@@ -650,7 +637,7 @@ class RunTable(CursorView, can_focus=True):
         if row is None:
             return renderer.placeholder(layout, view.width, at_cursor=index == self.cursor)
         times = self._painted[index] = self._times(row)
-        facts = RowFacts(row, times, row.run_id in self._stuck)
+        facts = RowFacts(row, times, row.run_id in self.stuck)
         state = RowState(index == self.cursor, row.run_id in self.marks, self.has_focus)
         return renderer.row(facts, self.words, layout, view.width, self.scroll_offset.x, state)
 

@@ -6,16 +6,14 @@ import pkgutil
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Final
 
 from msgspec import Struct
-from textual.app import App
-from textual.binding import Binding, BindingsMap
+from textual.binding import Binding
 from textual.dom import DOMNode
 from textual.keys import ASCII_KEY_NAMES, KEY_ALIASES, Keys, _character_to_key
 from textual.screen import ModalScreen
 
-from app.console.keys.own_commands import own_bindings
 from app.console.session import Session
 from app.engine.text import closest
 from app.profiles import UserCommand
@@ -60,19 +58,12 @@ def catalog() -> tuple[KeyFact, ...]:
     )
 
 
-def use_own_keys(app: App[Any], session: Session) -> None:
-    """Bind the user's `[keys]` and the keys of `[[commands]]`, and report mistakes in them in the background."""
+async def report_mistakes(session: Session) -> None:
+    """Report mistakes in the user's `[keys]` and in the keys of `[[commands]]`."""
     keys, commands = session.settings.keys, session.settings.commands
-    app.set_keymap(keys)
-    own = BindingsMap(own_bindings(commands))
-    app._bindings = BindingsMap.merge([app._bindings, own])  # noqa: SLF001 — `App.bind` gives a binding no id
-
-    async def check() -> None:
-        # In a thread: it imports every screen.
-        for problem in await asyncio.to_thread(lambda: (*unknown_actions(keys), *problems(keys, commands))):
-            session.notify(problem, severity="warning")
-
-    app.run_worker(cast("Any", check))
+    # In a thread: it imports every screen.
+    for problem in await asyncio.to_thread(lambda: (*unknown_actions(keys), *problems(keys, commands))):
+        session.notify(problem, severity="warning")
 
 
 def unknown_actions(keys: Mapping[str, str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ Facts that are read again after events are feeds: the header's figures, the inbo
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
@@ -563,10 +563,9 @@ class Batches:
             self._held[batch.batch_id] = batch
             self._reading.ask()
 
-    def let_go(self, keys: Iterable[str]) -> None:
-        """Dismiss these batches."""
-        for key in keys:
-            self._held.pop(key, None)
+    def let_go(self, key: str) -> None:
+        """Dismiss a batch."""
+        self._held.pop(key, None)
         self._reading.ask()
 
     def view(self, key: str) -> "BatchView | None":

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from textual.app import App
+    from textual.driver import Driver
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 """The signals that end the app in order."""
@@ -22,7 +23,7 @@ PATIENCE_MS: Final = 5_000
 """The time for the console to end in order, and for its process after that: one without a terminal may hang."""
 
 
-def restore_on_signals(app: "App[Any]") -> None:
+def restore_on_signals(app: "App[Any]", driver: "Driver | None") -> None:
     """End the app on a signal, with 128 + its number as return code, and take the terminal up again after a stop."""
     # After a stop the terminal shows nothing of the frame, although nothing has changed.
     app.app_resume_signal.subscribe(app, lambda _: app.refresh())
@@ -30,7 +31,6 @@ def restore_on_signals(app: "App[Any]") -> None:
     try:
         for number in SIGNALS:
             loop.add_signal_handler(number, _exit, app, number)
-        driver = app._driver  # noqa: SLF001 — it has no other name
         if driver is not None and driver.can_suspend:
             loop.add_signal_handler(signal.SIGCONT, _resume, app, driver)
     except (ValueError, RuntimeError):

@@ -59,16 +59,6 @@ def copy_out(app: App[Any], text: str) -> str:
     return SENT
 
 
-def title_of(vitals: "Vitals") -> str:
-    """The window's title: what must be seen while another window is in front."""
-    profile = safe_text(vitals.profile, limit=40)
-    counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
-    words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
-    link = vitals.runs_link
-    lost = "not live · " if link is not None and link.is_failing else ""
-    return safe_text(f"{lost}{words or 'runwarden'} · {profile}", limit=LONGEST)
-
-
 class Terminal:
     """Sets the window's title, and leaves the mouse to other programs. Without a terminal it does nothing."""
 
@@ -91,7 +81,7 @@ class Terminal:
 
     def begin(self, app: "App[Any]", profile: "Callable[[], str]") -> None:
         """Take over the terminal of an app that has started; frames are kept of the profile that is named now."""
-        restore_on_signals(app)
+        restore_on_signals(app, self._textual_driver())
         if self.driver is not None and self.modes_before is not None:
             self.driver.attrs_before = self.modes_before  # type: ignore[attr-defined]  # a Linux terminal's
         if self.keep_frame is not None:
@@ -103,19 +93,19 @@ class Terminal:
             self.driver.write(sequence)
 
     def show_vitals(self, vitals: "Vitals") -> None:
-        """Show in the title what matters while another window is in front."""
-        self.say_title(title_of(vitals))
-
-    def say_title(self, title: str) -> None:
-        """Set the window's title, if it differs from the one set last."""
-        if self.driver is None or title == self._title:
-            return
-        keep = KEEP_TITLE if self._title is None else ""
-        self._title = title
-        self.write(f"{keep}\x1b]2;{title}\x07")
+        """Show in the window's title what must be seen while another window is in front."""
+        profile, link = safe_text(vitals.profile, limit=40), vitals.runs_link
+        counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
+        words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
+        lost = "not live · " if link is not None and link.is_failing else ""
+        title = safe_text(f"{lost}{words or 'runwarden'} · {profile}", limit=LONGEST)
+        if self.driver is not None and title != self._title:
+            keep = KEEP_TITLE if self._title is None else ""
+            self._title = title
+            self.write(f"{keep}\x1b]2;{title}\x07")
 
     def give_title_back(self) -> None:
-        """Restore the old title; `say_title` may set it again."""
+        """Restore the old title; `show_vitals` may set it again."""
         if self._title is not None:
             self._title = None
             self.write(GIVE_TITLE_BACK)

@@ -98,7 +98,7 @@ class Hand:
     def rows(self) -> Widget:
         """The list on show."""
         # The group of what needs you is there before it has rows.
-        lists = self.scene.app.screen.query("CursorView, StatusList, LeadList")
+        lists = self.scene.app.screen.query("CursorView, Options")
         return next(each for each in reversed(lists) if each.region)
 
     async def do(self, keys: str, words: str) -> None:

@@ -158,7 +158,7 @@ async def test_each_size_tells_one_run_from_another(staged: Staged, board: Lab) 
             if width > 60:
                 assert "Sum 03" in scene.rows[3]
                 assert "ago" in scene.rows[3]
-            widths = scene.table.width_of("asked"), scene.table.width_of("branch")
+            widths = scene.table.columns.width_of("asked"), scene.table.columns.width_of("branch")
             assert widths >= (18, 14)
             assert width < 120 or widths[0] > widths[1]
 

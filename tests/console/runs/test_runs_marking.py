@@ -48,7 +48,7 @@ async def test_columns_are_chosen_moved_and_stretched(staged: Staged) -> None:
         assert scene.app.screen.preferences.now.columns.shown[4] == "updated"
 
         await scene.press("runs.columns", "j", "greater_than_sign", "greater_than_sign", "enter")
-        assert "repository" in scene.table.choice.widths
+        assert "repository" in scene.table.columns.choice.widths
 
         await scene.press("runs.columns", "0", "enter")
         assert titles(scene) == ["status", "repository", "started", "took", "branch"]
