@@ -1,14 +1,12 @@
 """A turn's log on the page: lines with numbers, or the steps of a known program; searching and following it."""
 
 import json
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
-from markupsafe import Markup
 
 from service.agents.options import PresetName
 from service.agents.steps import LONGEST_LINE, Step, settled, steps_of
@@ -36,19 +34,8 @@ _CHUNK: Final = 1 << 16
 router = APIRouter()
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A line of the log, or a step."""
-
-    number: int | None
-    """Of its line, from 1; None: not known."""
-    kind: str
-    words: Markup
-    failed: bool
-
-
-def _rows(preset: PresetName | None, data: bytes, first: int | None) -> Iterator[Row]:
-    """Yield whole lines, of which the first has a number, as rows."""
+def _rows(preset: PresetName | None, data: bytes, first: int) -> Iterator[Step]:
+    """Yield whole lines as rows with HTML as text; `first` is the number of the first line (0: not known)."""
     if preset:
         steps = steps_of(preset, data)
     else:
@@ -59,7 +46,7 @@ def _rows(preset: PresetName | None, data: bytes, first: int | None) -> Iterator
         for at, text in enumerate(texts, step.line):
             shown = cut(text.removesuffix("\r")) if step.kind == "printed" else cut(text, _STEP)
             words = terminal(shown, colours if step.kind == "printed" else None)
-            yield Row(None if first is None else first + at, step.kind, words, step.failed)
+            yield replace(step, text=words, line=first and first + at)
 
 
 def _begin_of(data: bytes, number: int) -> int:
@@ -79,7 +66,7 @@ def _around(preset: PresetName | None, data: bytes, number: int, *, back: bool) 
     while start > 0 if back else end < len(data):
         begin = data.rfind(b"\n", 0, start - 1) + 1 if back else end
         stop = start if back else (data.find(b"\n", end) + 1 or len(data))
-        size -= sum(len(one.words.encode()) + _ROW_BYTES for one in _rows(preset, data[begin:stop], 1))
+        size -= sum(len(one.text.encode()) + _ROW_BYTES for one in _rows(preset, data[begin:stop], 1))
         if size < 0 and start < end:
             break
         start, end = (begin, end) if back else (start, stop)
@@ -130,16 +117,19 @@ def show_log(
 
 def _found(preset: PresetName | None, data: bytes, find: str) -> Iterator[tuple[int, str, str, str]]:
     """Yield the first lines with a text: number, the text before, the text as it is there, and the text after."""
+    # A program's log has it as JSON. An expression without regard to case could be made to take quadratic time.
     forms = {find, json.dumps(find)[1:-1], json.dumps(find, ensure_ascii=False)[1:-1]} if preset else {find}
-    pattern = re.compile(b"|".join(re.escape(one.encode("utf-8", "replace")) for one in forms), re.IGNORECASE)
-    number, counted, match = 1, 0, pattern.search(data)
+    wanted, lowered = {one.encode("utf-8", "replace").lower() for one in forms}, data.lower()
+    number, counted, end = 1, 0, 0
     for _ in range(_MOST_FOUND):
-        if match is None:
+        places = {one: at for one in wanted if (at := lowered.find(one, end)) >= 0}
+        if not places:
             return
-        begin, end = data.rfind(b"\n", 0, match.start()) + 1, data.find(b"\n", match.end())
+        wanted, at = {*places}, min(places.values())
+        begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
         end = len(data) if end < 0 else end
         number, counted = number + data.count(b"\n", counted, begin), begin
-        near = data[max(begin, match.start() - 3 * _CHUNK) : min(end, match.end() + 3 * _CHUNK)]
+        near = data[max(begin, at - 3 * _CHUNK) : min(end, at + 3 * _CHUNK)]
         text = plain(near.decode("utf-8", "replace"))
         if preset and near == data[begin:end]:
             text = plain("\n".join(one.text for one in steps_of(preset, near)))
@@ -147,7 +137,6 @@ def _found(preset: PresetName | None, data: bytes, find: str) -> Iterator[tuple[
         stop = max(0, at) + (len(find) if at >= 0 else 0)
         before, same, after = text[max(0, at - _AROUND) : max(0, at)], text[max(0, at) : stop], text[stop:]
         yield number, printable(before), printable(same), printable(after[:_AROUND])
-        match = pattern.search(data, end)
 
 
 @router.get("/runs/{run_id}/log/{turn}")
@@ -178,7 +167,7 @@ def _more(context: Context, caller: Caller, run_id: str, turn: str, offset: int,
         # A line that does not fit into a piece is shown in parts.
         data = whole or (b"" if is_last else data)
     following = piece.offset + len(data)
-    rows = list(_rows(log.preset, data[skipped:], line or None))
+    rows = list(_rows(log.preset, data[skipped:], line))
     answer = page("log_rows", rows=rows, turn=turn)
     answer.headers["Runwarden-Log-Next"] = str(following)
     answer.headers["Runwarden-Log-Line"] = str(line and line + data.count(b"\n", skipped))

@@ -101,7 +101,7 @@ def test_each_line_has_a_number_and_a_link(logged: Log) -> None:
 def test_no_output_breaks_the_log(logged: Log, data: bytes) -> None:
     """Each page is small, quick, and plain text, whatever an agent printed; so is what a search finds."""
     browser, log = logged(data + b"\nthe end" if data else data)
-    for query in ("", "?line=1", "?before=2", "?find=the+end", "?find=%3Cscript%3E", "?find=x"):
+    for query in ("", "?line=1", "?before=2", "?find=the+end", "?find=%3Cscript%3E", "?find=x", f"?find={'x' * 3000}y"):
         shown = browser.get(log + query)
         numbered(shown)
         body = shown.text.split("</h1>")[1]
