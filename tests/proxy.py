@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import socket
 import threading
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -81,8 +82,9 @@ async def _close(listening: asyncio.Server) -> None:
 
 
 @contextmanager
-def running(proxy: Proxy) -> Iterator[Proxy]:
-    """Serve from a thread of its own during the block."""
+def running(proxy: Proxy, listener: socket.socket | None = None) -> Iterator[Proxy]:
+    """Serve from a thread of its own during the block, on a free port or where the socket listens."""
+    place = {"host": "127.0.0.1", "port": 0} if listener is None else {"sock": listener}
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -90,7 +92,7 @@ def running(proxy: Proxy) -> Iterator[Proxy]:
     def done(coroutine: Coroutine[None, None, Value]) -> Value:
         return asyncio.run_coroutine_threadsafe(coroutine, loop).result(30)
 
-    listening = done(asyncio.start_server(proxy.serve, "127.0.0.1", 0))
+    listening = done(asyncio.start_server(proxy.serve, **place))
     proxy.port = listening.sockets[0].getsockname()[1]
     try:
         yield proxy

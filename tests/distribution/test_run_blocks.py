@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,9 @@ from typing import Final
 
 import pytest
 
+from tests import proxy as proxies
 from tests.lab import Received, Respond, Step
-from tests.machine import Machine, Shell, machine, typed
+from tests.machine import Shell, machine, typed
 from tests.program import ROOT
 from tests.service.certificates import make_certificate
 from tests.service.conftest import NEEDS_SANDBOX
@@ -113,15 +115,14 @@ def test_a_block_that_is_not_run_is_at_least_a_script(block: tuple[str, str]) ->
 class Hosts:
     """GitHub, a GitHub Enterprise Server and a GitLab behind one address, as far as the pages use them."""
 
-    def __init__(self, on: Machine, folder: Path) -> None:
+    def __init__(self, folder: Path, listener: socket.socket | None = None) -> None:
         self.certificate = make_certificate(folder / "tls", ",".join(f"DNS:{name}" for name in NAMES))
         self.bare = make_repository(folder / "hosted/acme/api", {"app.py": "password = 'hunter2'\n"})
         make_repository(folder / "hosted/acme/tools", {"app.py": "print()\n"})
         self.forge, self.gitlab = GitHubServer(), GitLabForge()
         tools = {"id": 43, "path_with_namespace": "acme/tools"}
         self.gitlab.projects = [tools | {"http_url_to_repo": "https://git.acme.example/acme/tools.git"}]
-        context, listener = self.certificate.server_context(), on.listen("127.0.0.1", 443)
-        self.git = GitHttpHost(folder / "hosted", "bot-token", context, listener)
+        self.git = GitHttpHost(folder / "hosted", "bot-token", self.certificate.server_context(), listener)
         self.git.fault = self._route
 
     def _route(self, request: Received) -> Step | None:
@@ -182,7 +183,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
                 pytest.skip(str(error))
             database.create("runwarden")
             stack.enter_context(DatabaseLink(database.port, on.listen("127.0.0.1", 5432)))
-        hosts = stack.enter_context(closing(Hosts(on, tmp_path)))
+        hosts = stack.enter_context(closing(Hosts(tmp_path, on.listen("127.0.0.1", 443))))
         environment = {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(tmp_path),
@@ -256,3 +257,35 @@ def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(story: tuple[Story
     reader.type([restore])
 
     assert run_id[0] in shell.run("runwarden service run list")
+
+
+@NEEDS_SANDBOX
+def test_a_proxy_that_wants_a_login_is_way_out_enough(tmp_path: Path) -> None:
+    """From the fetch to the pull request, on a machine that has IPv6 alone, and looks up no name but the proxy's."""
+    (folder := tmp_path / "new").mkdir()
+    setup = block_of_toml("install", "quick start") + block_of_toml("install", "proposer")
+    (folder / "setup.toml").write_text(setup, "utf-8")
+    with ExitStack() as stack:
+        on = stack.enter_context(
+            machine(tmp_path / "machine", {"proxy.corp": "fd00::2"}, "ip addr add fd00::2/128 dev lo nodad")
+        )
+        hosts = stack.enter_context(closing(Hosts(tmp_path)))
+        listener = on.listen("fd00::2", 3128)
+        proxy = stack.enter_context(proxies.running(proxies.Proxy(hosts.git.server.port), listener))
+        environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "LANG": "C.UTF-8",
+            "GITHUB_TOKEN": "bot-token",
+            "SSL_CERT_FILE": str(hosts.certificate.file),
+            "HTTPS_PROXY": "http://user:p%40w@proxy.corp:3128",
+        }
+        shell = stack.enter_context(closing(Shell(on, folder, environment)))
+        found = re.search(r"rwt_[\w-]+", shell.run("runwarden service apply setup.toml --data-dir data"))
+        assert found is not None
+        shell.begin("runwarden serve --data-dir data --host ::1 --port 8400")
+        shell.run(f"export RUNWARDEN_BASE_URL=http://[::1]:8400/v1 RUNWARDEN_TOKEN={found[0]}")
+        shell.run("runwarden agents start proposer -R acme/api 'Review the login.' --wait")
+        eventually(lambda: hosts.forge.changes, "the pull request is opened", COLD_START_S, saw=shell.logs)
+
+    assert {*proxy.asked} == {f"CONNECT {name}:443 HTTP/1.1" for name in ("github.com", "api.github.com")}
