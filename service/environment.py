@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,10 @@ def load(check: Callable[[Mapping[str, str]], object] = lambda _: None) -> None:
     file = os.environ[VARIABLE]
     try:
         found = _parsed(Path(file).read_text("utf-8"))
+        if Path(file).stat().st_mode & stat.S_IWOTH:
+            raise ValueError("everyone may write it: chmod o-w")
+        if _held and not found:
+            raise ValueError("it is empty")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise SettingsError(f"{file} ({VARIABLE}): {why}; the service's user must be able to read it") from error
@@ -46,6 +51,9 @@ def load(check: Callable[[Mapping[str, str]], object] = lambda _: None) -> None:
 
 def reload(check: Callable[[Mapping[str, str]], object], changed: Callable[[], object]) -> None:
     """Do the same while the process runs, and call `changed`; of a file that cannot be used, the log says why."""
+    if not os.environ.get(VARIABLE):
+        _logger.warning("there is no file to read again: set %s", VARIABLE)
+        return
     before = dict(_held)
     try:
         load(check)
@@ -65,5 +73,7 @@ def _parsed(text: str) -> dict[str, str]:
             if match is None:
                 # The line is not shown: it may hold a secret.
                 raise ValueError(f"line {number} is not NAME=value, or a quote in it is not closed")
+            if match["name"] == VARIABLE:
+                raise ValueError(f"line {number}: this variable is set for the process, not in the file")
             found[match["name"]] = match["quoted"] or match["text"] or ""
     return found
