@@ -30,11 +30,7 @@ def load(check: Callable[[Mapping[str, str]], object] = lambda _: None) -> None:
     """
     file = os.environ[VARIABLE]
     try:
-        found = _parsed(Path(file).read_text("utf-8"))
-        if Path(file).stat().st_mode & stat.S_IWOTH:
-            raise ValueError("everyone may write it: chmod o-w")
-        if _held and not found:
-            raise ValueError("it is empty")
+        found = _parsed(Path(file))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise SettingsError(f"{file} ({VARIABLE}): {why}; the service's user must be able to read it") from error
@@ -65,9 +61,11 @@ def reload(check: Callable[[Mapping[str, str]], object], changed: Callable[[], o
     _logger.info("read %s again; changed: %s", os.environ[VARIABLE], ", ".join(names) or "nothing")
 
 
-def _parsed(text: str) -> dict[str, str]:
+def _parsed(file: Path) -> dict[str, str]:
+    if file.stat().st_mode & stat.S_IWOTH:
+        raise ValueError("everyone may write it: chmod o-w")
     found = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
         if (entry := line.strip()) and entry[0] not in "#;":
             match = _ENTRY.fullmatch(entry)
             if match is None:
@@ -76,4 +74,6 @@ def _parsed(text: str) -> dict[str, str]:
             if match["name"] == VARIABLE:
                 raise ValueError(f"line {number}: this variable is set for the process, not in the file")
             found[match["name"]] = match["quoted"] or match["text"] or ""
+    if _held and not found:
+        raise ValueError("it is empty")
     return found

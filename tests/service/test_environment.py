@@ -105,10 +105,10 @@ def test_values_are_taken_as_systemd_takes_them(monkeypatch: pytest.MonkeyPatch,
         {"A_": "2", "B_": None, "C_": None, "D_": None},
         dict.fromkeys(("A_", "B_", "C_", "D_")),
     ]
-    file.chmod(0o646)
-    with pytest.raises(SettingsError, match="everyone may write it: chmod o-w"):
-        environment.load()
     for wrong in ("A_='a\n", "1A=b\n", "A B=c\n", "A_=\0\n"):
         file.write_text(wrong)
         with pytest.raises(SettingsError, match="line 1 is not NAME=value"):
             environment.load()
+    file.chmod(0o646)
+    with pytest.raises(SettingsError, match="everyone may write it: chmod o-w"):
+        environment.load()
