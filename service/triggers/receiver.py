@@ -179,7 +179,7 @@ class Receiver:
 
     def _late(self, connection: sa.Connection, subject: SubjectKey, event: HookEvent, now: int) -> str | None:
         """Return why a change comes too late; None: it comes in time."""
-        if event.kind not in {COMMENT, ISSUE} and event.changed_at < deliveries.latest_change(connection, subject):
+        if event.changed_at < deliveries.latest_change(connection, subject, only_closed=event.kind in {COMMENT, ISSUE}):
             return "a later change came first"
         # Older decisions are deleted, so a repetition of an older delivery would not be recognized.
         kept = int(self._settings.retention.deliveries_days * DAY_MICROS)

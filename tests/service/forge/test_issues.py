@@ -167,7 +167,7 @@ def test_only_those_who_are_allowed_start_a_run_and_only_once(database: Database
         label(own="dora"),
         label(locked=True),
     ]
-    given += [label(), label(), label(at=9)]
+    given += [label(label="Agent"), label(), label(at=9)]
     board.end()
     given += [label(at=20), board.deliver(on_github(ASK, number=8)), board.deliver(on_github(ASK, number=8))]
     given += [board.deliver(on_github("@runwarden review", number=9, id=3))]
@@ -212,6 +212,10 @@ def test_a_closed_issue_ends_its_runs_and_no_others(database: Database, platform
     assert closed == ("closed", "ended 1 run")
     assert (still_open, reason) == ({other}, "cancelled: issue 7 was closed")
     assert told[0] == (7, True, "started")
+    early = of_github("labeled", label="agent", at=8)
+    if platform == "gitlab":
+        early = of_gitlab("update", labels=["agent"], at=8)
+    assert board.deliver(early) == ("stale", "a later change came first")
 
 
 def test_an_issue_made_confidential_ends_its_runs_and_opens_no_pull_request(database: Database) -> None:
