@@ -148,7 +148,7 @@ def preview_cancel(context: RequestContext, visitor: Operator, filters: Chosen, 
 
 
 @router.post("/runs/cancel")
-def cancel(context: RequestContext, form: Writer, visitor: Operator) -> Response:
+def cancel(context: RequestContext, form: Writer, _: Operator) -> Response:
     """Cancel the turns of the preview that are still open, and in the status it was for."""
     org, status = form.get("org"), form.get("status")
     shown = [(run_id, int(turn)) for run_id, turn in _SHOWN.findall(form.get("shown"))]
