@@ -40,7 +40,7 @@ class RotatedToken:
     """What has become of the token in a variable."""
 
     digest: str
-    """Of the variable's token: another token there begins anew."""
+    """Of the variable's token: another token there begins anew, and this row stays in case the old one returns."""
     sealed: str | None
     """The token in its place, encrypted with it: neither a back-up nor the database alone shows one."""
     asked_at: int | None
@@ -70,7 +70,8 @@ def successor_of(token: str) -> str:
 
 def faults(connection: sa.Connection) -> list[str]:
     """Return why tokens of connected hosts are not rotated."""
-    return [one.fault for one in found(connection, RotatedToken, host_tokens) if one.fault]
+    rotating = host_tokens.c.variable.in_(sa.select(hosts.c.token_env).where(hosts.c.rotate))
+    return [one.fault for one in found(connection, RotatedToken, host_tokens, rotating) if one.fault]
 
 
 class TokenRotation:
@@ -88,33 +89,32 @@ class TokenRotation:
             self._save(digest, values)
         with self._database.read() as connection:
             rotating = found(connection, Host, hosts, hosts.c.rotate.is_(True))
-            held = {one.digest for one in found(connection, RotatedToken, host_tokens)}
         given = {_digest(token): (host, token) for host in rotating if (token := os.environ.get(host.token_env or ""))}
         for host, token in given.values():
             try:
                 self._look_after(host, token)
             except HostUnreachableError as error:
                 _logger.warning("the token in %s is not rotated now: %s", host.token_env, error)
-        # Those of variables that hold another token by now, or of hosts that are gone.
-        if rotating and given and (gone := held - given.keys()):
-            with self._database.write() as connection:
-                connection.execute(sa.delete(host_tokens).where(host_tokens.c.digest.in_(gone)))
 
     def _look_after(self, host: Host, given: str) -> None:
         digest, now = _digest(given), self._clock()
         with self._database.write() as connection:
-            empty = {"digest": digest, "is_lost": False}
-            insert_new(connection, host_tokens, empty)
-            row = first(connection, RotatedToken, host_tokens, host_tokens.c.digest == digest)
+            insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
+            mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
+            connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
+            connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
+            row = first(connection, RotatedToken, host_tokens, mine)
+        lost = f"the answer to the rotation of the token in {host.token_env} was lost, and GitLab has revoked it"
+        lost += f": create a new token at {host.host}, and set it there"
+        if row is not None and row.is_lost:
+            self._note(digest, row, lost)
         if row is None or row.is_lost or (row.asked_at is not None and now - row.asked_at < _IN_FLIGHT_MICROS):
             return
         token = _token(given, row)
         shown = _ask(host, token, "GET", "/personal_access_tokens/self")
         if shown.status == HTTPStatus.UNAUTHORIZED and row.asked_at is not None:
-            text = f"the answer to the rotation of the token in {host.token_env} was lost, and GitLab has revoked it"
-            text += f": create a new token at {host.host}, and set it there"
-            _logger.error("%s", text)
-            self._save(digest, {"fault": text, "is_lost": True})
+            _logger.error("%s", lost)
+            self._save(digest, {"fault": lost, "is_lost": True})
             return
         if shown.status != HTTPStatus.OK or not isinstance(shown.body, dict):
             self._note(digest, row, _refused(host, shown))

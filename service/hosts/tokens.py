@@ -56,7 +56,8 @@ def token_of(host: Host, refused: str | None = None) -> str | None:
         if host.token_command:
             return _printed(host.token_command).get(refused)
         token = (os.environ.get(host.token_env) or None) if host.token_env else None
-        return rotation.successor_of(token) if token and host.rotate else token
+        # Even if `rotate` was dropped since: GitLab has revoked the variable's token.
+        return rotation.successor_of(token) if token and host.platform == "gitlab" else token
     except NoKeyError as error:
         raise TokenError(f"there is no token for {host.host}: {error}") from error
 
@@ -76,7 +77,7 @@ def rotated(connected: Iterable[Host]) -> dict[str, str]:
     found = {}
     for host in connected:
         with contextlib.suppress(TokenError):
-            if host.rotate and (token := token_of(host)):
+            if host.token_env and (token := token_of(host)) and token != os.environ.get(host.token_env):
                 found[f"{host.token_env}, rotated"] = token
     return found
 

@@ -237,6 +237,7 @@ hosts = _table(
 host_tokens = _table(
     "host_tokens",
     *_texts("digest", key=True),
+    *_texts("variable"),
     *_texts("sealed", "fault", nullable=True),
     *_large("asked_at", nullable=True),
     sa.Column("is_lost", sa.Boolean, nullable=False),

@@ -46,7 +46,7 @@ class House:
 
     @property
     def entries(self) -> int:
-        """How many ended turns and errands the queue remembers; pruning at a start is one."""
+        """How many ended turns and errands the queue remembers; what is pruned and rotated at a start are two."""
         return forget_ended(self.database, now_micros() + DAY_MICROS, dry_run=True)
 
     def prune(self, before: int, *, dry_run: bool = False) -> tuple[int, int, int]:
@@ -67,7 +67,7 @@ def house(either_url: str | None, tmp_path: Path) -> Iterator[House]:
 def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> None:
     """Logs, diffs and queue entries of the older run only; of one that is open again, nothing."""
     client = house.deployment.client(house.deployment.begin("serve", "--port", "0"))
-    eventually(lambda: house.entries == 1, "the database was pruned at the start")
+    eventually(lambda: house.entries == 2, "the database was pruned at the start")
     old, again = house.complete(client), house.complete(client)
     between = now_micros()
     eventually(lambda: now_micros() > between + SECOND_MICROS, "the queue's clock, which counts seconds, goes on")
@@ -80,9 +80,9 @@ def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> Non
     young_only = house.deployment.admin("prune", "--older-than", "90d")
     removed, after = house.prune(between), house.prune(between)
 
-    assert counted == removed == (3, 2, 2)
+    assert counted == removed == (4, 2, 2)
     assert [young_only[key] for key in ("queue_entries", "stored_files", "files")] == [0, 0, 0]
-    assert (untouched, after) == ((["turn-1.diff", "turn-1.log"], 4), (0, 0, 0))
+    assert (untouched, after) == ((["turn-1.diff", "turn-1.log"], 5), (0, 0, 0))
     assert (house.kept(old), len(house.kept(young)), "turn-1.log" in house.kept(again)) == ([], 2, True)
     assert house.has_stored(young, again)
     assert client.get("/external/runs").json() == listed
@@ -97,7 +97,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
     """By default the queue's entries after thirty days, and no log ever; with `logs_days`, logs too, at its start."""
     node = house.deployment.begin("serve", "--port", "0")
     run_id = house.complete(house.deployment.client(node))
-    eventually(lambda: house.entries == 2, "the database was pruned at the start")
+    eventually(lambda: house.entries == 3, "the database was pruned at the start")
     node.stop()
 
     def after(days: int) -> tuple[int, int]:
@@ -109,7 +109,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
     house.deployment.begin("serve", "--port", "0")
     eventually(lambda: house.kept(run_id) == [], "log and diff go")
 
-    assert by_default == ((0, 0), (2, 0), (0, 0))
+    assert by_default == ((0, 0), (3, 0), (0, 0))
     assert house.deployment.admin("run", run_id)["status"] == "completed"
 
 

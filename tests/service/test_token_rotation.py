@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 
 import pytest
@@ -14,6 +14,7 @@ from service.hosts.rotation import TokenRotation, faults
 from service.hosts.tokens import TokenError, token_of
 from service.setup import HostEntry, connect_host, find_organization
 from service.store.database import Database
+from service.store.hosts import connect, disconnect
 from service.store.schema import host_tokens
 from tests.lab import Drop, Received, Respond, Server, Step
 from tests.service.conftest import BOTH, NOW, organization
@@ -138,6 +139,32 @@ def test_a_rotation_that_never_arrived_is_asked_for_again(setting: Setting) -> N
     setting.rotate()
 
     assert (token_of(setting.host), setting.faults, setting.gitlab.is_revoked) == ("glpat-token-2", [], False)
+
+
+def test_a_rotated_token_is_found_whatever_was_changed_meanwhile(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker without the variable or with another token in it, `rotate` dropped, the host disconnected and back."""
+    setting.rotate(days=4)
+    owner, others = organization(setting.database), organization(setting.database, "others")
+    with setting.database.write() as connection:
+        connect(connection, others, replace(setting.host, token_env="GITLAB_TOKEN2"), NOW)
+    for name, values in {"GITLAB_TOKEN": (None, "mistyped"), "GITLAB_TOKEN2": ("glpat-of-others",)}.items():
+        for value in values:
+            monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+            setting.rotate()
+    monkeypatch.setenv("GITLAB_TOKEN", "glpat-token-1")
+    for rotates in (False, True):
+        with setting.database.write() as connection:
+            disconnect(connection, owner, "gitlab")
+        setting.rotate()
+        host = replace(setting.host, rotate=rotates)
+        with setting.database.write() as connection:
+            connect(connection, owner, host, NOW)
+        setting.rotate()
+        assert token_of(host) == "glpat-token-2"
+
+    assert (setting.gitlab.rotations, setting.gitlab.is_revoked, len(setting.faults)) == (1, False, 1)
 
 
 def test_a_token_without_the_scope_is_named(setting: Setting) -> None:
