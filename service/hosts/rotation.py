@@ -200,7 +200,7 @@ def _token(given: str, row: RotatedToken | None) -> str:
 
 def _sealed(given: str, new: str) -> str:
     jwe, key, _ = _cipher(given)
-    return jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key)
+    return str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
 
 
 def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:
