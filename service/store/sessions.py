@@ -141,9 +141,7 @@ def set_role(connection: sa.Connection, organization_id: str, member_id: str, ro
     Raises:
         LastAdminError: It is the last admin, and the role is another one.
     """
-    _keep_an_admin(connection, organization_id, member_id, role, now)
-    same = (members.c.organization_id == organization_id, members.c.id == member_id)
-    return connection.execute(sa.update(members).where(*same).values(role=role)).rowcount > 0
+    return _change(connection, organization_id, member_id, role, now)
 
 
 def remove_member(connection: sa.Connection, organization_id: str, member_id: str, now: int) -> bool:
@@ -152,24 +150,20 @@ def remove_member(connection: sa.Connection, organization_id: str, member_id: st
     Raises:
         LastAdminError: It is the last admin, and there are other members.
     """
-    _keep_an_admin(connection, organization_id, member_id, None, now)
-    same = (members.c.organization_id == organization_id, members.c.id == member_id)
-    return connection.execute(sa.delete(members).where(*same)).rowcount > 0
+    return _change(connection, organization_id, member_id, None, now)
 
 
-def _keep_an_admin(
-    connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: int
-) -> None:
-    """Refuse a role for the last admin, or their removal (None) while there are other members.
-
-    Otherwise, withdraw the member's invitations, so that none of them gives back an older role.
-    """
+def _change(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: int) -> bool:
     one_at_a_time(connection, "members", organization_id)
     others = {one.id: one for one in members_of(connection, organization_id)}
     changed = others.pop(member_id, None)
-    roles = [one.role for one in others.values()]
     if changed is None:
-        return
-    if changed.role == "admin" and role != "admin" and "admin" not in roles and (role or others):
+        return False
+    has_admin = role == "admin" or any(one.role == "admin" for one in others.values())
+    if changed.role == "admin" and not has_admin and (role or others):
         raise LastAdminError
+    # None of them gives back an older role.
     invitations.withdraw_all(connection, organization_id, changed.email, now)
+    statement = sa.update(members).values(role=role) if role else sa.delete(members)
+    connection.execute(statement.where(members.c.id == member_id))
+    return True
