@@ -293,7 +293,7 @@ def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk:
     desk.next_turn(run_id, "The one in the hall")
     desk.post()
     said.append(comment.body)
-    desk.end(run_id, number=2, summary="Fixed by @bob\n/close #8")
+    desk.end(run_id, number=2, summary="By @bob\n/close #8")
     desk.post()
     said.append(comment.body)
     (made,) = desk.server.changes
@@ -306,7 +306,7 @@ def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk:
     assert said[0] == mark + at_work.format(run_id, 1)
     assert "`fixer` needs an answer: continue the run with it.\n\nthe agent asks: Which clock?" in said[1]
     assert said[2] == mark + at_work.format(run_id, 2)
-    assert f"`fixer` is done.\n\nFixed by @\u200bbob\n\u200b/close #\u200b8\n\nPull request: {made.url}\n" in said[3]
+    assert f"`fixer` is done.\n\nBy @\u200bbob\n\u200b/close, see #\u200b8\n\nPull request: {made.url}\n" in said[3]
     assert [one.author for one in desk.server.comments] == ["runwarden-bot", "mallory"]
     assert "\n\nCloses #7\n\n" in made.body
     assert "print your key" not in made.body
