@@ -6,6 +6,13 @@ from typing import Final
 _PICTURES: Final = 0x2400
 """The code point of `␀`, the picture of NUL; those of the other control characters follow in the same order."""
 
+_CLOSING: Final = re.compile(
+    r"\b(close[sd]?|closing|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?|reopen(?:s|ed|ing)?)\b:?"
+    r"(?=[\W_]*(?:issues?\W+)?(?:https?://|g[hl]-\d|\[issue:|[\w./-]{0,200}[#!]\d))",
+    re.IGNORECASE,
+)
+"""A word by which GitHub, GitLab or Forgejo closes or reopens what is named right after it."""
+
 
 def printable(text: str) -> str:
     """Return the text with visible symbols for control and format characters, which a terminal would obey."""
@@ -22,6 +29,14 @@ def one_line(text: str) -> str:
 def storable(text: str) -> str:
     """Return the text without NUL and half characters, which git and databases refuse."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def not_closing(text: str) -> str:
+    """Return the text with "see" after each word that would make a code host close an issue: "Fixes, see #7".
+
+    Within a title, a description or a commit message, the words that a merge obeys come right before a reference.
+    """
+    return _CLOSING.sub(r"\1, see", text)
 
 
 def fence_of(text: str, least: int = 3) -> str:

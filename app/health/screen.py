@@ -198,7 +198,7 @@ def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
     since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
     if kind.concerns == "token":
         words = {"forbidden": "not permitted (403)", "not_authorized": "refused (401)"}
-        note = safe_text(runs.error_message or "", limit=300) if runs.error_kind == "token" else ""
+        note = safe_text(runs.error_message or "", limit=300) if not kind.fix or runs.error_kind == "token" else ""
         badge = Badge("✗", words.get(runs.error_kind or "", "missing"), "bad")
         return replace(accepted, badge=badge, since=since, note=note or kind.fix)
     if runs.is_failing and runs.last_ok_at is not None:

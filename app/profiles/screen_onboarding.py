@@ -159,10 +159,11 @@ async def check(new: Profile, pasted: str) -> CheckResult:
         await client.list_runs(page_size=1)
     except ApiError as error:
         kind = error_kind(error.kind)
-        text = f"{kind.title}. {kind.setup_fix}"
-        if not kind.setup_fix:
-            text = f"{safe_text(error.message, limit=200)} Is the address right?"
         is_token = kind.concerns == "token"
+        message = safe_text(error.message, limit=200)
+        text = f"{kind.title}. {kind.setup_fix or message}"
+        if not kind.setup_fix and not is_token:
+            text = f"{message} Is the address right?"
         return CheckResult(is_good=False, text=text, token_is_at_fault=is_token)
     finally:
         await client.aclose()

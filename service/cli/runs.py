@@ -99,7 +99,8 @@ def _cancel_all(admin: AdminContext, slug: str | None, status: str | None, *, ye
     cancelled: list[str] = []
     for start in range(0, len(found), _AT_ONCE):
         with admin.change("run.cancel") as change:
-            cancelled += turns.cancel_each(change.connection, found[start : start + _AT_ONCE], operator(), now_micros)
+            shown = [(one.id, one.turn) for one in found[start : start + _AT_ONCE]]
+            cancelled += turns.cancel_each(change.connection, shown, status, operator(), now_micros)
             change.is_recorded = True
     admin.show({"cancelled": cancelled}, [f"{plural(len(cancelled), 'run')} cancelled"])
 

@@ -40,7 +40,7 @@ from service.store.agents import Agent
 from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome
 from service.store.usage import TurnMeter
-from service.text import plural, storable
+from service.text import not_closing, plural, storable
 
 # git allows blanks around a key, and looks for no trailer below a scissors line.
 _FORGED: Final = re.compile(rf"\s*{TRAILER}\s*:|.*-{{24}} >8 -{{24}}", re.IGNORECASE)
@@ -158,12 +158,12 @@ def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str
 
 
 def commit_message(attempt: Attempt, given: str | None) -> str:
-    """Return the commit's message, the agent's own if it gave one, with the service's trailer."""
+    """Return the commit's message, the agent's own if it gave one, with the service's trailer; it closes no issue."""
     first_line = " ".join(attempt.turn.own_instructions.split())[:_SUBJECT_LENGTH]
     lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
     # Only the service may write the trailer: with one, an agent could make a later turn look done.
     text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
-    return f"{text or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"
+    return f"{not_closing(text) or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"
 
 
 class TurnWork:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from service.errors import ServiceError
 from service.hosts.http import AnswerTooLargeError, HostResponse, HostUnreachableError, ask
-from service.text import printable
+from service.text import not_closing, printable
 
 State = Literal["pending", "success", "failure", "error"]
 _SUCCESS: Final = range(200, 300)
@@ -262,9 +262,10 @@ def shown_lines(patch: str, *, with_context: bool) -> frozenset[int]:
 def harmless(text: str, limit: int) -> str:
     """Return text from outside, changed so that the forge neither obeys it nor notifies anyone.
 
-    GitLab obeys lines such as `/merge`, both forges notify `@names`, and an HTML comment could imitate a mark.
+    GitLab obeys lines such as `/merge`, a merge obeys "fixes #7", both forges notify `@names`, and an HTML comment
+    could imitate a mark.
     """
-    text = printable(text.replace("\r", "")).replace("<!--", "&lt;!--")
+    text = not_closing(printable(text.replace("\r", ""))).replace("<!--", "&lt;!--")
     text = re.sub(r"@(?=\w)", "@\u200b", text)
     text = re.sub(r"(?m)^(\s*(?:>\s*)*)/(?=\w)", "\\1\u200b/", text)
     return cut(text, limit)

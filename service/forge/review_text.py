@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import quote
 
 from service.findings.document import SEVERITIES, IdentifiedFinding
-from service.text import fence_of, printable
+from service.text import fence_of, not_closing, printable
 
 MARK: Final = "<!-- runwarden:"
 """The beginning of a mark; text from outside cannot hold one where marks are read."""
@@ -24,8 +24,8 @@ _REMEMBERED: Final = 500
 
 
 def inert(text: str) -> str:
-    """Return text from outside as Markdown that shows it without mentions, links, images, HTML and commands."""
-    text = printable(text.replace("\r", ""))
+    """Return text from outside as Markdown without mentions, links, images, HTML, commands and closed issues."""
+    text = not_closing(printable(text.replace("\r", "")))
     parts, at = [], 0
     for block in _FENCED.finditer(text):
         parts += [_prose(text[at : block.start()]), fenced(block[2].removesuffix("\n"))]

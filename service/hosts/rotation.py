@@ -5,7 +5,6 @@ asks only after it has noted that it will, and nobody repeats a request of which
 """
 
 import hashlib
-import hmac
 import logging
 import os
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from service import DISTRIBUTION
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError
@@ -28,8 +28,6 @@ _IN_FLIGHT_MICROS: Final = 600 * SECOND_MICROS
 """After this long, nobody waits for the answer to a rotation any more."""
 _EARLY_DAYS: Final = 7
 _LONGEST_DAYS: Final = 365
-_SALT: Final = 16
-_MAC: Final = 32
 _logger = logging.getLogger(__name__)
 _open: list[Database] = []
 """The database of this process, in which tokens are looked up."""
@@ -110,7 +108,12 @@ class TokenRotation:
             self._note(digest, row, lost)
         if row is None or row.is_lost or (row.asked_at is not None and now - row.asked_at < _IN_FLIGHT_MICROS):
             return
-        token = _token(given, row)
+        try:
+            token = _token(given, row)
+            _cipher(given)
+        except NoKeyError as error:
+            self._note(digest, row, str(error))
+            return
         shown = _ask(host, token, "GET", "/personal_access_tokens/self")
         if shown.status == HTTPStatus.UNAUTHORIZED and row.asked_at is not None:
             _logger.error("%s", lost)
@@ -188,20 +191,29 @@ def _token(given: str, row: RotatedToken | None) -> str:
         raise NoKeyError(row.fault or "it is lost")
     if row is None or row.sealed is None:
         return given
-    data = bytes.fromhex(row.sealed)
-    salt, mac, hidden = data[:_SALT], data[_SALT : _SALT + _MAC], data[_SALT + _MAC :]
-    if not hmac.compare_digest(mac, hmac.digest(given.encode(), salt + hidden, "sha256")):
-        raise NoKeyError("the rotated token in the database was changed: create a new token, and set it")
-    return _mixed(given, salt, hidden).decode()
+    jwe, key, error = _cipher(given)
+    try:
+        return (jwe.decrypt_compact(row.sealed, key).plaintext or b"").decode()
+    except error as invalid:
+        raise NoKeyError("the rotated token in the database was changed: create a new token, and set it") from invalid
 
 
 def _sealed(given: str, new: str) -> str:
-    salt = os.urandom(_SALT)
-    hidden = _mixed(given, salt, new.encode())
-    return (salt + hmac.digest(given.encode(), salt + hidden, "sha256") + hidden).hex()
+    jwe, key, _ = _cipher(given)
+    return str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
 
 
-def _mixed(given: str, salt: bytes, data: bytes) -> bytes:
-    """Encrypt or decrypt with a stream that is used once: each salt is new."""
-    stream = hashlib.shake_256(salt + given.encode()).digest(len(data))
-    return bytes(one ^ other for one, other in zip(data, stream, strict=True))
+def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:
+    """Return the encryption, a key of its own for each token, and the error of what was changed.
+
+    Raises:
+        NoKeyError: The extra `oidc` is not installed.
+    """
+    try:
+        from joserfc import jwe
+        from joserfc.errors import JoseError
+        from joserfc.jwk import OctKey
+    except ImportError as error:
+        wanted = f"'{DISTRIBUTION}[service,oidc]'"
+        raise NoKeyError(f"rotate needs the extra `oidc`: pipx install --force {wanted}") from error
+    return jwe, OctKey.import_key(hashlib.sha256(f"runwarden seal:{given}".encode()).digest()), JoseError

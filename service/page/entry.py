@@ -113,7 +113,7 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         except SetupError as error:
             # The transaction is rolled back: the invitation stays open.
             raise HttpError(403, "not_acceptable", str(error)) from error
-        session = sessions.begin(connection, now, organization_id=owner.id, token_id=token.id)
+        session = sessions.begin(connection, now, organization_id=owner.id, member_id=member.id)
         who, at = f"member:{member.id}", context.clock()
         audit.record(connection, who, "invitation.accept", at, target=token.id, organization_id=owner.id)
     shown = page("first_token", owner=owner, token=token, value=value, origin=origin_of(request))

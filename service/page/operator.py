@@ -1,7 +1,7 @@
 """The operator's view: every organization, its runs and usage, what waits, what failed, and who did what."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
@@ -37,7 +37,9 @@ _DAYS: Final = 30
 _AT_ONCE: Final = 100
 """Runs that are cancelled in one transaction."""
 _MOST_CANCELLED: Final = 1000
-"""Runs that are cancelled by one request; the page then offers to continue."""
+"""Runs of one preview; the page then offers to continue."""
+_SHOWN: Final = re.compile(r"(run_\w+):([0-9]{1,9})(?!\S)")
+"""A turn of a preview."""
 ACTOR: Final = "operator:page"
 _NAMED: Final = {
     "org": schema.organizations.c.name,
@@ -130,42 +132,35 @@ def list_runs(
         active = 0 if filters.status in FINAL else runs.active(connection, filters, 0)[1]
         slugs = [one.slug for one in organizations.all_of(connection)[: -_MOST - 1 : -1]]
     more = {"active": active, "slugs": slugs, "following": following, "cancelled": cancelled}
-    return _runs(context, visitor, found, count=count, org=org, chosen=filters.status, until=None, **more)
+    return _runs(context, visitor, found, count=count, org=org, chosen=filters.status, shown=None, **more)
 
 
 @router.get("/runs/cancel")
 def preview_cancel(context: RequestContext, visitor: Operator, filters: Chosen, org: str = "") -> Response:
     """Show which active runs of an organization and of a status would be cancelled, and ask."""
-    _check_narrow(filters)
+    if filters.status not in {None, *OPEN} or (filters.status is None and filters.organization_id is None):
+        raise HttpError(400, "invalid_filter", "choose an organization, or the status queued or working")
     with context.database.read() as connection:
-        found, count = runs.active(connection, filters, _PAGE)
-    until = context.clock()
-    return _runs(context, visitor, found[:_PAGE], count=count, org=org, chosen=filters.status, until=until)
+        found = runs.active(connection, filters, _MOST_CANCELLED)[0][:_MOST_CANCELLED]
+    # A turn that is accepted after the preview is not among them.
+    shown = " ".join(f"{one.id}:{one.turn}" for one in found)
+    return _runs(context, visitor, found[:_PAGE], count=len(found), org=org, chosen=filters.status, shown=shown)
 
 
 @router.post("/runs/cancel")
-def cancel(context: RequestContext, form: Writer, visitor: Operator) -> Response:
-    """Cancel the runs of the preview, and none that was created later."""
-    org, status, until = form.get("org"), form.get("status"), form.get("until")
-    filters = _chosen(context, visitor, org, status)
-    _check_narrow(filters)
-    if not until.isdecimal():
+def cancel(context: RequestContext, form: Writer, _: Operator) -> Response:
+    """Cancel the turns of the preview that are still open, and in the status it was for."""
+    org, status = form.get("org"), form.get("status")
+    shown = [(run_id, int(turn)) for run_id, turn in _SHOWN.findall(form.get("shown"))]
+    if not shown:
         raise HttpError(400, "invalid_form", "open the preview first, and confirm it")
-    filters, cancelled = replace(filters, date_to=min(int(until), context.clock())), 0
-    while cancelled < _MOST_CANCELLED:
+    cancelled = 0
+    for start in range(0, min(len(shown), _MOST_CANCELLED), _AT_ONCE):
         with context.database.write() as connection:
-            found, _ = runs.active(connection, filters, _AT_ONCE)
-            done = turns.cancel_each(connection, found[:_AT_ONCE], ACTOR, context.clock)
-        cancelled += len(done)
-        if not done:
-            break
+            chunk = shown[start : start + _AT_ONCE]
+            cancelled += len(turns.cancel_each(connection, chunk, status or None, ACTOR, context.clock))
     context.wake()
     return leads_to("/operator/runs", org=org, status=status, cancelled=cancelled)
-
-
-def _check_narrow(filters: Filters) -> None:
-    if filters.status not in {None, *OPEN} or (filters.status is None and filters.organization_id is None):
-        raise HttpError(400, "invalid_filter", "choose an organization, or the status queued or working")
 
 
 def _runs(context: Context, visitor: Visitor, found: list[Run], **facts: Any) -> Response:

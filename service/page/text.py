@@ -88,7 +88,7 @@ def terminal(text: str, kinds: set[str] | None = None) -> Markup:
                 Markup("<i class='{}'>{}</i>").format(names, printable(part)) if kinds and part else printable(part)
             )
             continue
-        codes = [int(one or 0) for one in part.split(";")]
+        codes = [int(one[:9] or 0) for one in part.split(";")]
         for code in codes if 38 not in codes and 48 not in codes else ():  # noqa: PLR2004 — a palette of 256, or RGB
             if code in {0, 39}:
                 kinds.intersection_update({"b"} if code else ())

@@ -6,7 +6,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.store.schema import deliveries, found
-from service.triggers.events import NO_CHANGES
+from service.triggers.events import CLOSED, NO_CHANGES
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
@@ -74,11 +74,13 @@ def record(connection: sa.Connection, entry: DeliveryEntry) -> None:
     connection.execute(sa.insert(deliveries).values(asdict(entry)))
 
 
-def latest_change(connection: sa.Connection, subject: SubjectKey) -> int:
-    """Return when the latest change that started a run or waits was made; 0 if there is none."""
-    has_run = deliveries.c.result.in_((STARTED, WAITING, SUPERSEDED))
-    query = sa.select(sa.func.max(deliveries.c.changed_at)).where(*_about(subject), has_run)
-    query = query.where(deliveries.c.event.not_in(NO_CHANGES))
+def latest_change(connection: sa.Connection, subject: SubjectKey, *, only_closed: bool) -> int:
+    """Return when the latest change that closed the subject, started a run or waits was made; 0 if there is none."""
+    counts = deliveries.c.event == CLOSED
+    if not only_closed:
+        has_run = deliveries.c.result.in_((STARTED, WAITING, SUPERSEDED))
+        counts |= has_run & deliveries.c.event.not_in(NO_CHANGES)
+    query = sa.select(sa.func.max(deliveries.c.changed_at)).where(*_about(subject), counts)
     return connection.execute(query).scalar() or 0
 
 

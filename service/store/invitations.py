@@ -9,6 +9,7 @@ from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS
 from service.settings import Role
 from service.store import audit, events
+from service.store.database import one_at_a_time
 from service.store.schema import invitations, mails, organizations
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -47,8 +48,11 @@ class Invitation:
 def invite(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role = "admin") -> str:
     """Record an invitation and its mail, which the caller sends next; return the invitation's id.
 
-    If the caller dies, a worker sends the mail after ten minutes.
+    It replaces the organization's open ones of this address. If the caller dies, a worker sends the mail after ten
+    minutes.
     """
+    one_at_a_time(connection, "members", organization_id)
+    withdraw_all(connection, organization_id, email, now)
     invitation_id = f"inv_{ids.ulid(now)}"
     code = ids.new_token()
     connection.execute(
@@ -100,7 +104,6 @@ def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: in
     """Replace an invitation with a new one that has a new code; return its id, or None if the old one was accepted."""
     if old.state(now) in {"accepted", "withdrawn"}:
         return None
-    withdraw(connection, old.id, now)
     made = invite(connection, old.organization_id, old.email, now, old.role)
     for action, target in (("invitation.withdraw", old.id), ("invitation.send", made)):
         audit.record(connection, actor, action, now, target=target, organization_id=old.organization_id)
@@ -115,10 +118,13 @@ def by_code(connection: sa.Connection, code: str) -> Invitation | None:
 
 def accept(connection: sa.Connection, code: str, now: int) -> str | None:
     """Accept an invitation and return its organization's id; None if the code is unknown, used or expired."""
+    if (known := by_code(connection, code)) is None:
+        return None
+    one_at_a_time(connection, "members", known.organization_id)
     accepted = connection.execute(
         sa.update(invitations)
         .where(
-            invitations.c.code_digest == ids.digest(code),
+            invitations.c.id == known.id,
             invitations.c.accepted_at.is_(None),
             invitations.c.expires_at > now,
         )
@@ -131,6 +137,13 @@ def accept(connection: sa.Connection, code: str, now: int) -> str | None:
     data = {"organization_id": owner, "invitation_id": accepted.id, "email": accepted.email}
     events.record(connection, owner, "invitation.accepted", data, now)
     return str(owner)
+
+
+def withdraw_all(connection: sa.Connection, organization_id: str, email: str, now: int) -> None:
+    """Withdraw an organization's open invitations of an address; the caller holds the lock on its members."""
+    for one in all_of(connection, organization_id):
+        if one.email.lower() == email.lower():
+            withdraw(connection, one.id, now)
 
 
 def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:

@@ -161,6 +161,13 @@ def want(connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any
         connection.execute(sa.update(postings).where(*_is(run_id, kind, subject)).values(news | _again(now)))
 
 
+def withdraw_pull_requests(connection: sa.Connection, run_ids: Sequence[str], reason: str, now: int) -> None:
+    """Open none of the runs' pull requests that are not open yet."""
+    mine = (postings.c.run_id.in_(run_ids), postings.c.kind == "pull_request", postings.c.state == WAITING)
+    news = {"state": POSTED, "failure": reason, "posted_at": now, "version": postings.c.version + 1}
+    connection.execute(sa.update(postings).where(*mine).values(news))
+
+
 def renew_comment(connection: sa.Connection, run_id: str, now: int, number: int | None = None) -> None:
     """Post the comment on a run's issue again, since its content changed; `number`: the turn that it is about now.
 

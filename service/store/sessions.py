@@ -11,6 +11,7 @@ from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS
 from service.errors import ServiceError
 from service.settings import Role
+from service.store import invitations
 from service.store.database import insert_new, one_at_a_time
 from service.store.schema import first, found, members, sessions
 from service.store.tokens import SCOPES, Scope
@@ -128,37 +129,41 @@ def add_member(connection: sa.Connection, organization_id: str, email: str, now:
 
 def put_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role) -> Member:
     """Add a member with a role, or give the one with this address that role, as `set_role` does."""
+    one_at_a_time(connection, "members", organization_id)
     kept = add_member(connection, organization_id, email, now, role)
-    set_role(connection, organization_id, kept.id, role)
+    set_role(connection, organization_id, kept.id, role, now)
     return replace(kept, role=role)
 
 
-def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role) -> bool:
-    """Give a member a role, which open sessions have at once; False if there is none.
+def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role, now: int) -> bool:
+    """Give a member a role, which open sessions have at once, and withdraw their invitations; False if there is none.
 
     Raises:
         LastAdminError: It is the last admin, and the role is another one.
     """
-    _keep_an_admin(connection, organization_id, member_id, role)
-    same = (members.c.organization_id == organization_id, members.c.id == member_id)
-    return connection.execute(sa.update(members).where(*same).values(role=role)).rowcount > 0
+    return _change(connection, organization_id, member_id, role, now)
 
 
-def remove_member(connection: sa.Connection, organization_id: str, member_id: str) -> bool:
-    """Remove a member and their open sessions; False if there is none.
+def remove_member(connection: sa.Connection, organization_id: str, member_id: str, now: int) -> bool:
+    """Remove a member, their open sessions and invitations; False if there is none.
 
     Raises:
         LastAdminError: It is the last admin, and there are other members.
     """
-    _keep_an_admin(connection, organization_id, member_id, None)
-    same = (members.c.organization_id == organization_id, members.c.id == member_id)
-    return connection.execute(sa.delete(members).where(*same)).rowcount > 0
+    return _change(connection, organization_id, member_id, None, now)
 
 
-def _keep_an_admin(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None) -> None:
-    """Refuse a role for the last admin, or their removal (None) while there are other members."""
+def _change(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: int) -> bool:
     one_at_a_time(connection, "members", organization_id)
-    others = {one.id: one.role for one in members_of(connection, organization_id)}
-    was_admin = others.pop(member_id, None) == "admin"
-    if was_admin and role != "admin" and "admin" not in others.values() and (role or others):
+    others = {one.id: one for one in members_of(connection, organization_id)}
+    changed = others.pop(member_id, None)
+    if changed is None:
+        return False
+    has_admin = role == "admin" or any(one.role == "admin" for one in others.values())
+    if changed.role == "admin" and not has_admin and (role or others):
         raise LastAdminError
+    # None of them gives back an older role.
+    invitations.withdraw_all(connection, organization_id, changed.email, now)
+    statement = sa.update(members).values(role=role) if role else sa.delete(members)
+    connection.execute(statement.where(members.c.id == member_id))
+    return True

@@ -285,9 +285,17 @@ def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> boo
     return number is not None and end(connection, run_id, number, TurnOutcome("failed", failure=reason), now)
 
 
-def cancel_each(connection: sa.Connection, chosen: Sequence[run_store.Run], actor: str, clock: Clock) -> list[str]:
-    """Cancel those of some runs that are active, as the operator, with entries in the audit trail; return their ids."""
-    done = [one for one in chosen if cancel(connection, one.id, f"{CANCELLED} by the operator", clock())]
+def cancel_each(
+    connection: sa.Connection, shown: Sequence[tuple[str, int]], status: str | None, actor: str, clock: Clock
+) -> list[str]:
+    """Cancel those of some turns that are open, of a status or (None) of any; return their runs' ids.
+
+    The operator saw these turns, each a run's id and a number, and confirmed. Each has an entry in the audit trail.
+    """
+    found = run_store.by_ids(connection, [run_id for run_id, _ in shown])
+    ended = TurnOutcome("failed", failure=f"{CANCELLED} by the operator")
+    chosen = [(found[one], number) for one, number in shown if one in found and status in {None, found[one].status}]
+    done = [run for run, number in chosen if end(connection, run.id, number, ended, clock())]
     audit.record_each(connection, actor, [("run.cancel", one.id, one.organization_id) for one in done], clock)
     return [one.id for one in done]
 

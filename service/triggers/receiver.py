@@ -17,7 +17,7 @@ from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
 from service.text import fence_of, one_line, plural
-from service.triggers.events import CLOSED, COMMENT, FAILED, ISSUE, ISSUE_TEXT, HookEvent
+from service.triggers.events import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, ISSUE_TEXT, HookEvent
 from service.triggers.rules import TriggerRule
 
 
@@ -179,7 +179,7 @@ class Receiver:
 
     def _late(self, connection: sa.Connection, subject: SubjectKey, event: HookEvent, now: int) -> str | None:
         """Return why a change comes too late; None: it comes in time."""
-        if event.kind not in {COMMENT, ISSUE} and event.changed_at < deliveries.latest_change(connection, subject):
+        if event.changed_at < deliveries.latest_change(connection, subject, only_closed=event.kind in {COMMENT, ISSUE}):
             return "a later change came first"
         # Older decisions are deleted, so a repetition of an older delivery would not be recognized.
         kept = int(self._settings.retention.deliveries_days * DAY_MICROS)
@@ -208,11 +208,23 @@ class Receiver:
         if reason := self._late(connection, subject, event, now):
             return DeliveryDecision("stale", reason)
         past = deliveries.acted_on(connection, subject)
+        hides = event.cause == CONFIDENTIAL
         what = "issue" if subject.is_issue else "pull request"
-        ended = self._end(connection, past, f"{what} {event.number} was closed", now)
+        reason = f"{what} {event.number} {'is confidential' if hides else 'was closed'}"
+        if hides:
+            postings.withdraw_pull_requests(connection, [one.run_id for one in past if one.run_id], reason, now)
+        ended = self._end(connection, past, reason, now, even_continued=hides)
         return DeliveryDecision(CLOSED, f"ended {plural(ended, 'run')}")
 
-    def _end(self, connection: sa.Connection, past: Sequence[DeliveryEntry], reason: str, now: int) -> int:
+    def _end(
+        self,
+        connection: sa.Connection,
+        past: Sequence[DeliveryEntry],
+        reason: str,
+        now: int,
+        *,
+        even_continued: bool = False,
+    ) -> int:
         """Cancel runs that deliveries started, unless a user continued them, and waiting ones; return how many."""
         still_open = turns.open_runs(connection, [one.run_id for one in past if one.run_id])
         ended = 0
@@ -220,7 +232,9 @@ class Receiver:
             if one.result == WAITING:
                 deliveries.conclude(connection, one.id, SUPERSEDED, reason)
                 ended += 1
-            elif one.run_id in still_open and turns.of(connection, one.run_id)[-1].caller == turns.WEBHOOK:
+            elif one.run_id in still_open and (
+                even_continued or turns.of(connection, one.run_id)[-1].caller == turns.WEBHOOK
+            ):
                 turns.cancel(connection, one.run_id, f"{turns.CANCELLED}: {reason}", now)
                 _audit(connection, one, "run.cancel", one.run_id, reason, now)
                 ended += 1

@@ -53,7 +53,7 @@ class TriggerRule(BaseModel):
     def mismatch(self, event: HookEvent) -> str | None:
         """The reason why an event starts no run by this rule; None: it starts one."""
         by_author = event.kind in {COMMENT, ISSUE}
-        has_label = bool({*self.labels} & {*event.labels})
+        has_label = bool({name.lower() for name in self.labels} & {name.lower() for name in event.labels})
         assigned = {name.lower() for name in self.assignees} & {name.lower() for name in event.assignees}
         is_command = event.command == self.command
         reasons = (

@@ -16,7 +16,7 @@ class ErrorKind(Struct, frozen=True):
     title: str = "The service gives no usable answer"
     """In a sentence without its full stop."""
     fix: str = ""
-    """While polling; empty: nothing is known to help."""
+    """While polling; empty: the error's own message may help."""
     write_fix: str = "Change it and send it again."
     """Of a write that the service rejected."""
     setup_fix: str = ""
@@ -93,9 +93,7 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
         4,
         "not permitted",
         "The token may not do this (403)",
-        "It needs scope admin. Create another one, then start again.",
-        "The token needs scope admin.",
-        "It needs scope admin, and its organization the entitlement ServiceAPI.",
+        write_fix="Use a token that may do this.",
         concerns="token",
     ),
     "token": ErrorKind(

@@ -64,7 +64,7 @@ async def looked_at(scene: Scene, picture: SnapshotAssertion, *rooms: str, size:
 
 
 limited = partial(failing, kind="rate_limited", message="slow down", status=429)
-forbidden = partial(failing, kind="forbidden", message="The token lacks a scope", status=403)
+forbidden = partial(failing, kind="forbidden", message="this needs the scope runs:read or admin", status=403)
 STATES: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
     "hanging": lambda scene: scene.tick(seconds=27),
     "limited": limited,

@@ -150,7 +150,7 @@ def gitlab_note(words: str, sha: str, **given: Any) -> dict[str, Any]:
     at = f"{_DAY} 12:00:00 UTC"
     note = {"id": 601, "note": words, "noteable_type": given.get("noteable", "MergeRequest"), "author_id": 1}
     note |= {"created_at": at, "updated_at": given.get("updated_at", at), "system": False}
-    note |= {"action": given["action"]} if "action" in given else {}
+    note |= {name: given[name] for name in ("action", "internal") if name in given}
     about = {"merge_request": whole["object_attributes"] | {"labels": []}}
     if note["noteable_type"] == "Issue":
         about = {"issue": gitlab_issue("", **given)["object_attributes"]}
@@ -179,6 +179,7 @@ def gitlab_issue(action: str, /, **given: Any) -> dict[str, Any]:
     lists |= {"assignees": [{"name": "B", "username": one} for one in users]}
     old = {"labels": [{"id": 1, "title": "old"}], "assignees": []}
     changes = {name: {"previous": old[name], "current": old[name] + new} for name, new in lists.items() if new}
+    changes |= given.get("changes", {})
     about = {"object_kind": "issue", "object_attributes": issue, "changes": {} if action == "open" else changes}
     return (
         about

@@ -11,9 +11,10 @@ from click.testing import CliRunner, Result
 
 from service.cli import main
 from service.settings import DataFolder
+from service.store import runs, turns
 from service.store.database import Database
 from tests.lab import Respond, Server
-from tests.service.conftest import Make, accepted
+from tests.service.conftest import NOW, Make, accepted, order
 from tests.service_process import command, make_repository
 
 
@@ -266,3 +267,21 @@ def test_runs_are_listed_and_cancelled_by_the_hundred(data: Path) -> None:
     trail = command(data, "audit", "list", "--action", "run.cancel", "--org", "acme")["entries"]
     assert {one["target"] for one in trail} == {*mine}
     assert "--org or --status" in refusal(data, "run", "cancel")
+
+
+def test_a_turn_accepted_during_the_question_is_not_cancelled(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old run is continued, and another starts to work, while the operator reads `Cancel 3 runs?`."""
+    with closing(Database(DataFolder(data).database_url)) as database:
+        kept, resumed, working = (accepted(database) for _ in range(3))
+
+        def confirm(text: str, **_: object) -> bool:
+            with database.write() as connection:
+                assert turns.cancel(connection, resumed.id, "done", NOW)
+                runs.resume(connection, resumed, order(resumed.organization_id), NOW)
+                runs.set_status(connection, working.id, "working", NOW)
+            return "3 runs" in text
+
+        monkeypatch.setattr("click.confirm", confirm)
+        done = command(data, "run", "cancel", "--org", "acme", "--status", "queued")
+
+    assert done["cancelled"] == [kept.id]

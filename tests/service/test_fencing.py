@@ -142,5 +142,6 @@ def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path, gi
     tree = git.feed("", "mktree", git_dir=git_dir).strip()
     commit = git.feed(commit_message(attempt(1), given), "commit-tree", tree, "-F", "-", git_dir=git_dir).strip()
     snapshot: Any = SimpleNamespace(git_dir=git_dir, branches={"b": commit})
+    assert commit_message(attempt(1), "Fix #5").startswith("Fix, see #5\n")
 
     assert [(own_commit(attempt(number), snapshot) or ("",))[0] for number in (1, 2)] == [commit, ""]

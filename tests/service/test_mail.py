@@ -205,7 +205,7 @@ def test_what_was_refused_waits_for_a_person_and_what_expired_is_not_sent(mailro
 
 def test_an_invitation_that_was_withdrawn_is_not_sent_and_opens_nothing(mailroom: Mailroom) -> None:
     """Taken back before it left, or while it is being handed over."""
-    waiting, under_way = mailroom.invite(), mailroom.invite()
+    waiting, under_way = mailroom.invite(), mailroom.invite("joe@customer.example")
     assert mailroom.withdraw(waiting)
     mailroom.sender.deliver(waiting)
     mailroom.meanwhile = lambda: mailroom.withdraw(under_way)

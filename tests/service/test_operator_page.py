@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from service.clock import DAY_MICROS, now_micros
-from service.store import runs, schema
+from service.store import runs, schema, turns
 from service.store.database import Database
 from service.store.runs import Filters
 from tests.service.conftest import OPERATOR, Api, Make, order
@@ -59,29 +59,37 @@ def test_the_operator_lists_the_runs_of_all(
 def test_the_operator_cancels_what_the_preview_shows(
     idle: Api, tenant: Make, operator: Browser, database_of_idle: Database
 ) -> None:
-    """After a confirmation from this session; neither later runs nor those of others; each is in the audit trail."""
+    """After a confirmation from this session; neither later turns nor those of others; each is in the audit trail."""
     mine = tenant(on=idle.service)
     owner, slug = mine.organization["id"], mine.organization["slug"]
-    ids = accepted(database_of_idle, owner, 130)
+    old, *_ = ids = accepted(database_of_idle, owner, 131)
+    with database_of_idle.write() as connection:
+        assert turns.cancel(connection, old, "done", now_micros())
     listed = operator.get(f"/operator/runs?org={slug}")
     preview = html.unescape(present(re.search(r'href="(/operator/runs/cancel[^"]+)"', listed.text))[1])
     shown = operator.get(preview)
     assert "Cancel 130 runs?" in text_of(shown)
     assert "And 105 older runs" in text_of(shown)
-    fields = dict(re.findall(r'type="hidden" name="(org|status|until)" value="([^"]*)"', shown.text))
-    later = accepted(database_of_idle, owner, 1)
+    fields = dict(re.findall(r'type="hidden" name="(org|status|shown)" value="([^"]*)"', shown.text))
+    with database_of_idle.write() as connection:
+        # An old run, and one of the preview, have another turn by now.
+        assert turns.cancel(connection, ids[1], "done", now_micros())
+        for one in ids[:2]:
+            assert runs.resume(connection, present(runs.by_id(connection, one)), order(owner), now_micros())
+    later = [*ids[:2], *accepted(database_of_idle, owner, 1)]
     assert operator.post("/operator/runs/cancel", csrf="0" * 64, **fields).status_code == 403
     assert operator.post("/operator/runs/cancel", {"Sec-Fetch-Site": "cross-site"}, **fields).status_code == 403
-    for wrong in ({"org": "", "status": ""}, {"until": ""}, {"until": "x"}, {"status": "failed"}):
-        assert operator.post("/operator/runs/cancel", **fields | wrong).status_code == 400
-    assert operator.get("/operator/runs/cancel").status_code == 400
+    for wrong in ("", "x", "run_x:" + "9" * 5000):
+        assert operator.post("/operator/runs/cancel", **fields | {"shown": wrong}).status_code == 400
+    for wrong in ("", "?status=failed"):
+        assert operator.get(f"/operator/runs/cancel{wrong}").status_code == 400
 
     done = operator.get(operator.post("/operator/runs/cancel", **fields).headers["location"])
-    assert "130 runs cancelled" in text_of(done)
-    assert [one["run_id"] for one in mine.runs(status="queued")] == later
-    assert {one["run_id"] for one in mine.runs(status="failed")} == {*ids}
+    assert "129 runs cancelled" in text_of(done)
+    assert {one["run_id"] for one in mine.runs(status="queued")} == {*later}
+    assert {one["run_id"] for one in mine.runs(status="failed")} == {*ids[2:]}
     trail = mine.service.admin("audit", "list", "--org", slug, "--action", "run.cancel")["entries"]
-    assert {(one["actor"], one["target"]) for one in trail} == {("operator:page", one) for one in ids}
+    assert {(one["actor"], one["target"]) for one in trail} == {("operator:page", one) for one in ids[2:]}
     assert "⊘ cancelled" in text_of(done)
 
 

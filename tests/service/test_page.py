@@ -238,6 +238,7 @@ def test_what_a_program_prints_in_colours_is_shown_in_colours() -> None:
 
     assert terminal(printed) == ("<i class='b t1'>FAILED</i> a&lt;b xlink <i class='t2'>ok</i>")
     assert terminal("plain \x1b") == "plain ␛"
+    assert terminal(f"\x1b[{'3' * 5000}mplain") == "plain"
 
 
 def test_the_list_says_who_asked_what_was_found_and_where_it_is(tenant: Make, browse: Any) -> None:

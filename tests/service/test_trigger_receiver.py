@@ -135,7 +135,9 @@ def test_a_closed_pull_request_ends_its_runs(database: Database) -> None:
         waiting = deliveries.latest(connection, 9, result="waiting")
     given += [deliver("d5", "e" * 40, at=40), deliver("d6", action="closed", state="closed", at=30)]
 
-    assert given[3:] == [["closed"], ["started", "started"], ["stale"]]
+    given += [deliver("d7", action="closed", state="closed", number=9, at=20), deliver("d8", number=9, at=19)]
+
+    assert given[3:] == [["closed"], ["started", "started"], ["stale"], ["closed"], ["stale"] * 2]
     assert (still_open, waiting) == (set(found[-2:]), [])
     assert reason == "cancelled: pull request 7 was closed"
 

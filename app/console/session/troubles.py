@@ -39,7 +39,7 @@ def link_notice(link: LinkState | None, now: datetime, wait: "Wait | None") -> N
         why, title = f"{title}. {why}".strip(), f"No answer for {span(silent_s)}; {next_poll(wait, now)} (^r: now)"
     elif kind.passes:
         title = f"{title}; {next_poll(wait, now)}"
-    tone: Tone = "bad" if fix and not kind.passes else "warn"
+    tone: Tone = "bad" if (fix or kind.concerns == "token") and not kind.passes else "warn"
     return Notice("✗" if tone == "bad" else "◌", title, tuple(filter(None, (why, as_of))), tone)
 
 

@@ -48,7 +48,7 @@ async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: 
     async with opened(app, FILLED, "ctrl+s", "ctrl+s") as pilot:
         text = painted(app)
         values = app.screen.values
-        for status, cure in ((401, "give this profile a new one"), (403, "scope admin"), (429, "wait")):
+        for status, cure in ((401, "give this profile a new one"), (403, "No. (HTTP 403)"), (429, "wait")):
             post.steps.insert(0, Respond(status, {"message": "No."}))
             await press(pilot, "ctrl+s", "ctrl+s")
             assert cure in words(app)

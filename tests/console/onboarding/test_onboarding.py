@@ -130,7 +130,7 @@ async def test_a_file_or_a_command_gives_the_token(
 
 UNCONFIRMED = (
     (Respond(401, {"message": "expired"}), "The service refused the token (401)."),
-    (Respond(403, {"message": "scope"}), "It needs scope admin"),
+    (Respond(403, {"message": "It needs runs:read."}), "The token may not do this (403). It needs runs:read."),
     (Respond(404, {"message": "nothing"}), "The address ends in the version, such as /v1."),
     (Respond(429, {"message": "slow"}), "Try again in a minute."),
     (Respond(500, {"message": "oops"}), "The service fails to answer."),

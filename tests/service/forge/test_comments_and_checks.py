@@ -21,11 +21,13 @@ from tests.lab import Respond
 from tests.service.conftest import organization
 from tests.service.forge.conftest import Desk
 from tests.service.payloads import (
+    forgejo,
     forgejo_comment,
     forgejo_run,
     github,
     github_check,
     github_comment,
+    github_issue,
     gitlab,
     gitlab_note,
     gitlab_pipeline,
@@ -125,6 +127,31 @@ def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any]
         given = document | {"object_attributes": document["object_attributes"] | {field: date}}
         with pytest.raises(PayloadError, match=rf"^object_attributes\.{field}: "):
             event(name, given)
+
+
+def test_what_a_code_host_leaves_out_refuses_nothing_else() -> None:
+    """A deleted account, a request without commits, an issue that is only pinned, and the time of any zone."""
+    pinned = github_issue("pinned")
+    del pinned["issue"]["state"]
+    ghost = github_comment("@runwarden review", SHA)
+    ghost["comment"]["user"] = None
+    empty = gitlab("open", SHA)
+    empty["object_attributes"]["last_commit"] = None
+    noted = gitlab_note("@runwarden review", SHA)
+    noted["merge_request"]["last_commit"] = None
+    local = gitlab_note("@runwarden review", SHA, updated_at="2026-01-31 09:30:00 +0130")
+    local["object_attributes"]["created_at"] = "2026-01-31 08:00:00 UTC"
+    retitled = forgejo("edited", SHA, old_title="WIP: Fix")
+    retitled["changes"] |= {"added_labels": [{"name": "x"}], "body": None}
+    pipelines = [gitlab_pipeline(SHA, "fix/login", status) | {"user": None} for status in ("success", "failed")]
+
+    assert event("issues", pinned) is None
+    assert present(event("pull_request_review_comment", ghost)).fault == "it was sent by another than its author"
+    for name, one in (("Merge Request Hook", empty), ("Note Hook", noted)):
+        assert present(event(name, one)).fault == "the merge request has no commits"
+    assert present(event("Note Hook", local)).fault == ""
+    assert present(event("pull_request", retitled, "forgejo")).kind == "ready"
+    assert [found and found.sender for found in (event("Pipeline Hook", one) for one in pipelines)] == [None, ""]
 
 
 @pytest.mark.parametrize(

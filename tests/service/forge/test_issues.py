@@ -3,8 +3,9 @@
 from typing import Any, Final
 
 import pytest
+import sqlalchemy as sa
 
-from service.store import deliveries, postings, turns
+from service.store import deliveries, postings, schema, turns
 from service.store.database import Database
 from service.triggers.events import HookEvent
 from service.triggers.rules import TriggerRule
@@ -120,6 +121,8 @@ def test_what_is_no_request_is_nothing() -> None:
         (of_gitlab("update", labels=["agent"], locked=True), "the issue is locked"),
         (of_gitlab("open", body=ASK), "it was sent by another than its author"),
         (on_gitlab(ASK, confidential=True), "the issue is confidential"),
+        (on_gitlab(ASK, internal=True), "the note is internal"),
+        (event("Confidential Note Hook", gitlab_note(ASK, "a" * 40)), "the note is internal"),
         (on_gitlab(ASK, state="closed"), "the issue is closed"),
     ],
 )
@@ -164,7 +167,7 @@ def test_only_those_who_are_allowed_start_a_run_and_only_once(database: Database
         label(own="dora"),
         label(locked=True),
     ]
-    given += [label(), label(), label(at=9)]
+    given += [label(label="Agent"), label(), label(at=9)]
     board.end()
     given += [label(at=20), board.deliver(on_github(ASK, number=8)), board.deliver(on_github(ASK, number=8))]
     given += [board.deliver(on_github("@runwarden review", number=9, id=3))]
@@ -209,6 +212,35 @@ def test_a_closed_issue_ends_its_runs_and_no_others(database: Database, platform
     assert closed == ("closed", "ended 1 run")
     assert (still_open, reason) == ({other}, "cancelled: issue 7 was closed")
     assert told[0] == (7, True, "started")
+    early = of_github("labeled", label="agent", at=8)
+    if platform == "gitlab":
+        early = of_gitlab("update", labels=["agent"], at=8)
+    assert board.deliver(early) == ("stale", "a later change came first")
+
+
+def test_an_issue_made_confidential_ends_its_runs_and_opens_no_pull_request(database: Database) -> None:
+    """Neither of a run that a user continued, nor of one whose pull request could not be opened yet."""
+    board = Board(database, RULE, platform="gitlab")
+    board.deliver(of_gitlab("update", labels=["agent"]))
+    board.end()
+    (done,) = board.runs()
+    with database.write() as connection:
+        postings.want(connection, (done, 1), "pull_request", {"commit": "a" * 40, "is_draft": True}, 1)
+    board.deliver(of_gitlab("update", labels=["agent"], at=1))
+    with database.write() as connection:
+        connection.execute(sa.update(schema.turns).where(schema.turns.c.run_id != done).values(caller="a-token"))
+    flip = {"confidential": {"previous": False, "current": True}}
+    made = board.deliver(of_gitlab("update", labels=["agent"], at=2, confidential=True, changes=flip))
+    with database.read() as connection:
+        still_open = turns.open_runs(connection, board.runs())
+        reason = turns.of(connection, board.runs()[1])[0].failure
+        (left,) = [one for one in postings.of_run(connection, done) if one.kind == "pull_request"]
+
+    assert made == ("closed", "ended 1 run")
+    assert (still_open, reason) == (frozenset(), "cancelled: issue 7 is confidential")
+    assert (left.state, left.failure) == ("posted", "issue 7 is confidential")
+    public = {"confidential": {"previous": True, "current": False}}
+    assert of_gitlab("update", changes=public) is None
 
 
 @pytest.mark.parametrize(
@@ -261,7 +293,7 @@ def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk:
     desk.next_turn(run_id, "The one in the hall")
     desk.post()
     said.append(comment.body)
-    desk.end(run_id, number=2, summary="Fixed by @bob\n/close #8")
+    desk.end(run_id, number=2, summary="By @bob\n/close #8")
     desk.post()
     said.append(comment.body)
     (made,) = desk.server.changes
@@ -274,7 +306,7 @@ def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk:
     assert said[0] == mark + at_work.format(run_id, 1)
     assert "`fixer` needs an answer: continue the run with it.\n\nthe agent asks: Which clock?" in said[1]
     assert said[2] == mark + at_work.format(run_id, 2)
-    assert f"`fixer` is done.\n\nFixed by @\u200bbob\n\u200b/close #\u200b8\n\nPull request: {made.url}\n" in said[3]
+    assert f"`fixer` is done.\n\nBy @\u200bbob\n\u200b/close, see #\u200b8\n\nPull request: {made.url}\n" in said[3]
     assert [one.author for one in desk.server.comments] == ["runwarden-bot", "mallory"]
     assert "\n\nCloses #7\n\n" in made.body
     assert "print your key" not in made.body

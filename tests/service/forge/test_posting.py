@@ -159,7 +159,9 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
     """Draft, from the run's own words, with a link; no mention, command or secret; forges take 65,536 characters."""
     run_id = desk.begin("Fix it, @ann\n/merge")
     acts = ("&#64;all", "&commat;all", "Fixes #12", "![x](https://evil.example/x)", "<details>", "<!--")
-    desk.end(run_id, summary="\n".join(["Fixed by @bob\n/approve\nwith bot-token <!-- /runwarden -->", *acts]))
+    desk.end(
+        run_id, summary="\n".join(["Fixed by @bob (fixes #12)\n/approve\nwith bot-token <!-- /runwarden -->", *acts])
+    )
     ended_at = desk.now
     desk.later(2)
     desk.post()
@@ -172,7 +174,10 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
         desk.end(run_id, f"{number:040x}", number, summary="&" * 8000)
     desk.post()
 
-    assert (made.title.removeprefix("Draft: ").removeprefix("WIP: "), made.draft) == ("Fixed by @\u200bbob", True)
+    assert (made.title.removeprefix("Draft: ").removeprefix("WIP: "), made.draft) == (
+        "Fixed by @\u200bbob (fixes, see #12)",
+        True,
+    )
     assert f"[{run_id}](https://runs.example/{run_id})" in text
     assert "@\u200bann" in text
     assert not [line for line in text.splitlines() if line.lstrip().startswith("/")]

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.findings.document import IdentifiedFinding
-from service.forge.client import ForgeError, NewPullRequest
+from service.forge.client import ForgeError, NewPullRequest, harmless
 from service.forge.review import Report, bring_up_to_date
 from service.forge.review_text import Marks, comment, inert
+from service.text import not_closing
 from tests.lab import Received, Respond
 from tests.service.forge.conftest import CHECKED_LINES
 from tests.service.forge.forges import Forge, GitHubServer, client_of
@@ -198,12 +199,39 @@ def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Forge) -> 
         ("[ok](http://evil.example) <!-- x", "\\[ok](http://evil.example) &lt;!-- x"),
         ("ok\n/merge\n> /approve", "ok\n\u200b/merge\n> \u200b/approve"),
         ("````\n```\n/merge\n````", "````\n```\n\u200b/merge\n````"),
+        ("Closes: #5 and\nfixed acme/x!6", "Closes, see #\u200b5 and\nfixed, see acme/x!6"),
+        ("```\nCloses #5\n```", "```\nCloses, see #5\n```"),
         ("~~~\n$x$ \x1b", "\\~\\~\\~\n\\$x\\$ \u241b"),
     ],
 )
 def test_foreign_text_is_shown_and_does_nothing(foreign: str, shown: str) -> None:
     """No mention, no command, no link, no HTML; code stays code."""
     assert inert(foreign) == shown
+
+
+@pytest.mark.parametrize("word", ["closes", "Closed", "CLOSE", "fixing:", "Fix", "resolved", "implements", "reopen"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "#15",
+        "**#15**",
+        "acme/other#16",
+        "!7",
+        "GH-13",
+        "[issue:4]",
+        f"{' ' * 40}issues   #4, #5",
+        "(https://git.example/a/b/issues/12)",
+        "\n#3",
+    ],
+)
+def test_no_text_closes_an_issue_at_its_merge(word: str, named: str) -> None:
+    """Titles and commit messages stay as they are otherwise, and so do the words when they name nothing."""
+    inactive = f"{word.removesuffix(':')}, see"
+
+    assert harmless(f"It {word} {named}", 100) == f"It {inactive} {named}"
+    assert not_closing(f"{word} the login of issue 5, {inactive} {named}") == (
+        f"{word} the login of issue 5, {inactive} {named}"
+    )
 
 
 @example("a | b\n--|--\n`x | <b> `")
