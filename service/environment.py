@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,7 @@ def load(check: Callable[[Mapping[str, str]], object] = lambda _: None) -> None:
     """
     file = os.environ[VARIABLE]
     try:
-        found = _parsed(Path(file).read_text("utf-8"))
+        found = _parsed(Path(file))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise SettingsError(f"{file} ({VARIABLE}): {why}; the service's user must be able to read it") from error
@@ -46,6 +47,9 @@ def load(check: Callable[[Mapping[str, str]], object] = lambda _: None) -> None:
 
 def reload(check: Callable[[Mapping[str, str]], object], changed: Callable[[], object]) -> None:
     """Do the same while the process runs, and call `changed`; of a file that cannot be used, the log says why."""
+    if not os.environ.get(VARIABLE):
+        _logger.warning("there is no file to read again: set %s", VARIABLE)
+        return
     before = dict(_held)
     try:
         load(check)
@@ -57,13 +61,19 @@ def reload(check: Callable[[Mapping[str, str]], object], changed: Callable[[], o
     _logger.info("read %s again; changed: %s", os.environ[VARIABLE], ", ".join(names) or "nothing")
 
 
-def _parsed(text: str) -> dict[str, str]:
+def _parsed(file: Path) -> dict[str, str]:
+    if file.stat().st_mode & stat.S_IWOTH:
+        raise ValueError("everyone may write it: chmod o-w")
     found = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
         if (entry := line.strip()) and entry[0] not in "#;":
             match = _ENTRY.fullmatch(entry)
             if match is None:
                 # The line is not shown: it may hold a secret.
                 raise ValueError(f"line {number} is not NAME=value, or a quote in it is not closed")
+            if match["name"] == VARIABLE:
+                raise ValueError(f"line {number}: this variable is set for the process, not in the file")
             found[match["name"]] = match["quoted"] or match["text"] or ""
+    if _held and not found:
+        raise ValueError("it is empty")
     return found

@@ -100,9 +100,14 @@ def announce(line: Mapping[str, object]) -> None:
 
 def mask_known(database: Database, masks: Masks) -> None:
     """Mask in the log the values of all variables that hosts, webhooks and agents use."""
-    with database.read() as connection:
-        names = {*hosts.variables(connection), *repositories.webhook_variables(connection)}
-        masks.add([*names, *agents.variables(connection)])
+
+    def used() -> set[str]:
+        with database.read() as connection:
+            names = hosts.variables(connection) | repositories.webhook_variables(connection)
+            return names.union(agents.variables(connection))
+
+    masks.used = used
+    masks.add(used())
 
 
 @contextlib.contextmanager

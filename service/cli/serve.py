@@ -9,9 +9,11 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final, NoReturn
 
 import click
+from sqlalchemy.exc import SQLAlchemyError
 
 from service import environment
 from service.cli.maintenance import drain
@@ -19,7 +21,7 @@ from service.cli.output import DATA_DIR_VARIABLE, DATABASE_VARIABLE, AdminContex
 from service.observability.log import Masks, start_log
 from service.observability.metrics import operators_token
 from service.server import RunningService, ServeOptions
-from service.settings import DataFolder
+from service.settings import DataFolder, SettingsError
 from service.worker_process import run_worker
 
 DATABASE_HELP: Final = (
@@ -38,10 +40,24 @@ def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
         def check(given: Mapping[str, str]) -> None:
             for name in (settings.metrics.token_env, settings.page.operator_token_env):
                 operators_token(name, given)
+            try:
+                used = {*settings.secret_names, *masks.used()}
+            except SQLAlchemyError as error:
+                raise SettingsError("the database gives no answer, which knows what hosts need") from error
+            masks.add(used)
+            if gone := sorted(name for name in used if name and os.environ.get(name) and name not in given):
+                shown = ", ".join(gone)
+                raise SettingsError(f"still in use: {shown}; put it back, or write NAME= without a value to remove it")
+
+        def read_again() -> None:
+            while asked.get():
+                environment.reload(check, masks.renew)
 
         check(os.environ)
-        if os.environ.get(environment.VARIABLE):
-            signal.signal(signal.SIGHUP, lambda *_: environment.reload(check, masks.renew))
+        # In a thread, since it asks the database; a handler may only put into such a queue.
+        asked = SimpleQueue[int]()
+        signal.signal(signal.SIGHUP, lambda number, _: asked.put(number))
+        threading.Thread(target=read_again, name="environment", daemon=True).start()
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         # Where even this is forbidden, the limit stays as it is.
         with contextlib.suppress(OSError, ValueError):

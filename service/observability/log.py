@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from contextlib import AbstractContextManager
 from typing import IO, Any, Final
 
@@ -43,6 +43,8 @@ class Masks:
     """The values that are masked in every record: those of environment variables that hold secrets."""
 
     def __init__(self) -> None:
+        self.used: Callable[[], Iterable[str]] = tuple
+        """Returns the variables that hosts, webhooks and agents use now."""
         self._names = set[str | None]()
         self._values = set[str]()
         self._secrets = Secrets({})

@@ -42,7 +42,15 @@ def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: P
         read_again("HOST_TOKEN=second-token\nRUNWARDEN_METRICS_TOKEN=short\n", "at least")
         bearer = {"Authorization": f"Bearer {METRICS_TOKEN}"}
         assert api.http.get(api.service.base_url.replace("/v1", "/metrics"), headers=bearer).status_code == 200
-        read_again("HOST_TOKEN=second-token\n", "changed: HOST_TOKEN, RUNWARDEN_METRICS_TOKEN")
+        for text, why in (
+            ("", "it is empty"),
+            ("OTHER=1\n", "still in use: HOST_TOKEN, RUNWARDEN_METRICS_TOKEN; put it back"),
+            (f"{environment.VARIABLE}={file}\n", "line 1: this variable is set for the process"),
+        ):
+            read_again(text, why)
+        read_again(
+            "HOST_TOKEN=second-token\nRUNWARDEN_METRICS_TOKEN=\n", "changed: HOST_TOKEN, RUNWARDEN_METRICS_TOKEN"
+        )
         run = api.ended(api.start("write it again"))
 
         assert run["status"] == "completed", api.log(run["run_id"])
@@ -65,6 +73,16 @@ def test_a_worker_reads_it_again_too(tmp_path: Path) -> None:
         assert worker.stop() == 0
 
 
+def test_without_a_file_there_is_nothing_to_read_again(tmp_path: Path) -> None:
+    """The signal that would end other programs leaves the service running."""
+    with deployment(tmp_path / "service") as deployed:
+        worker = deployed.begin("worker")
+        worker.signal(signal.SIGHUP)
+        eventually(lambda: f"no file to read again: set {environment.VARIABLE}" in worker.log, "logged", COLD_START_S)
+
+        assert worker.stop() == 0
+
+
 def test_a_file_that_cannot_be_read_is_named_at_the_start(tmp_path: Path) -> None:
     """With the variable that names it."""
     done = refused_start(tmp_path, "serve", **{environment.VARIABLE: str(tmp_path / "missing")})
@@ -78,7 +96,7 @@ def test_values_are_taken_as_systemd_takes_them(monkeypatch: pytest.MonkeyPatch,
     (file := tmp_path / "environment").write_text('A_=a b\n; note\n\nexport B_="b\'"\nC_=\nD_=\'x="y"\'\n')
     monkeypatch.setenv(environment.VARIABLE, str(file))
     seen: list[dict[str, str | None]] = []
-    for text in (file.read_text(), "A_=2\n", ""):
+    for text in (file.read_text(), "A_=2\n", "E_=1\n"):
         file.write_text(text)
         environment.load(lambda given: seen.append({name: given.get(name) for name in ("A_", "B_", "C_", "D_")}))
 
@@ -91,3 +109,6 @@ def test_values_are_taken_as_systemd_takes_them(monkeypatch: pytest.MonkeyPatch,
         file.write_text(wrong)
         with pytest.raises(SettingsError, match="line 1 is not NAME=value"):
             environment.load()
+    file.chmod(0o646)
+    with pytest.raises(SettingsError, match="everyone may write it: chmod o-w"):
+        environment.load()
