@@ -6,6 +6,11 @@ from typing import Final
 _PICTURES: Final = 0x2400
 """The code point of `␀`, the picture of NUL; those of the other control characters follow in the same order."""
 
+_BLANK: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0100-\U000e01ef]"
+    "|(?<=[\ufe0e\ufe0f])[\ufe0e\ufe0f]"
+)
+"""Characters that count as printable and show nothing; one of the last two chooses the look of a symbol."""
 _CLOSING: Final = re.compile(
     r"\b(close[sd]?|closing|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?|reopen(?:s|ed|ing)?)\b:?"
     r"(?=[\W_]*(?:issues?\W+)?(?:https?://|g[hl]-\d|\[issue:|[\w./-]{0,200}[#!]\d))",
@@ -18,7 +23,8 @@ def printable(text: str) -> str:
     """Return the text with visible symbols for control and format characters, which a terminal would obey."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in text)
+    shown = _BLANK.sub("\N{REPLACEMENT CHARACTER}", text)
+    return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in shown)
 
 
 def one_line(text: str) -> str:

@@ -35,8 +35,16 @@ FAILED: Final = "failed"
 NO_CHANGES: Final = (COMMENT, FAILED)
 """Events that are no change of a pull request: someone asks for something, or a check or pipeline failed."""
 _LONGEST_WORDS: Final = 20_000
-_HIDDEN: Final = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-"""An HTML comment: code hosts do not show it, so nobody who reads the issue would see it."""
+_HIDDEN: Final = re.compile(
+    r"""
+    (^(?:`{3,}|~{3,})[ \t]*\w[^\n`]*\n<(?:\?|!doctype))  # the first line of a block of code: it is shown
+    | <!--(?:-?>|.*?(?:-->|\Z)) | <\?.*?(?:\?>|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <![a-z][^>]*(?:>|\Z)
+    | ^[ \t>*+.)\d-]*\[(?!\^)(?:\\.|[^\[\]\\]){1,999}\]:\s*(?:<[^<>\n]*>|[^\s<]\S*)  # the definition of a link
+      (?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?[ \t]*$
+    """,
+    re.DOTALL | re.MULTILINE | re.VERBOSE | re.IGNORECASE,
+)
+"""HTML and Markdown that code hosts do not show, so nobody who reads the issue would see it."""
 _OPEN: Final = ("open", "opened")
 _INTERNAL: Final = "the note is internal"
 _FAILURES: Final = frozenset({"failure", "timed_out", "startup_failure"})
@@ -267,7 +275,7 @@ class _Issue(_Model):
 
     @property
     def about(self) -> dict[str, Any]:
-        whole = _HIDDEN.sub("[hidden comment]", (self.body or "").replace("\r", ""))
+        whole = _HIDDEN.sub(lambda found: found[1] or "[hidden comment]", (self.body or "").replace("\r", ""))
         rest = len(whole) - _LONGEST_WORDS
         shown = printable(whole[:_LONGEST_WORDS]) + (f"\n[{rest} more characters are left out]" if rest > 0 else "")
         reasons = ((self.confidential, "confidential"), (self.locked, "locked"), (self.state not in _OPEN, self.state))

@@ -57,6 +57,7 @@ def on_gitlab(words: str, **given: Any) -> HookEvent | None:
 
 
 ASK: Final = "@runwarden fix the clock"
+VISIBLE: Final = "[x]: broken today\n[^1]: note\n[x](y): z\na [b]: c 1\ufe0f\u20e3 \u2764\ufe0f"
 
 
 @pytest.mark.parametrize(
@@ -151,6 +152,29 @@ def test_the_text_of_an_issue_is_data_that_everyone_could_see(database: Database
     assert asked.inputs["issue"]["number"] == 7  # type: ignore[index]  # a document
     assert "[1028576 more characters are left out]\n```" in large.instructions
     assert len(large.instructions) < 21_000
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<!--> a <!---> b <!-- x -->c", "[hidden] a [hidden] b [hidden]c"),
+        ("a<?x ?>b <!DOCTYPE x>c<![CDATA[x]]>d\n<?x\ny", "a[hidden]b [hidden]c[hidden]d\n[hidden]"),
+        (
+            "```php\n<?php\n1;\n```\n<?x ?>\n~~~ c\n<!doctype y>",
+            "```php\n<?php\n1;\n```\n[hidden]\n~~~ c\n<!doctype y>",
+        ),
+        ("```\n<?x ?>", "```\n[hidden]"),
+        ("[//]: # (x)\n> - [a\nb]:\n <u v>\n'x\ny'\nz", "[hidden]\n[hidden]\nz"),
+        (VISIBLE, VISIBLE),
+        ("x\u3164\u115f\u1160\uffa0\u2800\u034f\U000e0100\ufe00y", "x" + "\ufffd" * 8 + "y"),
+        (f"{VISIBLE}\ufe0f", f"{VISIBLE}\ufffd"),
+    ],
+)
+def test_an_issue_s_text_is_what_its_readers_see(text: str, shown: str) -> None:
+    """Comments, instructions, declarations, definitions of links and marks without ink are hidden; code is not."""
+    found = present(present(of_github("labeled", label="agent", body=text)).issue)
+
+    assert found.text == shown.replace("[hidden]", "[hidden comment]")
 
 
 def test_only_those_who_are_allowed_start_a_run_and_only_once(database: Database) -> None:
