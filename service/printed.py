@@ -16,6 +16,8 @@ from service.errors import ServiceError
 
 _KEPT_S: Final = 300.0
 """How long it is used before the command is asked again."""
+_FAILED_KEPT_S: Final = 5.0
+"""How long a failure is the answer to everyone who asks."""
 _LONGEST_S: Final = 20.0
 _LONGEST_OUTPUT: Final = 1 << 16
 _LONGEST_REASON: Final = 300
@@ -36,6 +38,9 @@ class PrintedKey:
         self._command = tuple(command)
         self._key = ""
         self._until = 0.0
+        self._late_at = 0.0
+        """When nobody waits for the running command any more."""
+        self._failed_until = 0.0
         self._asking = threading.Lock()
         self._answer: Future[str] | None = None
         """That of the running command, or of one for which nobody waited any more."""
@@ -49,24 +54,27 @@ class PrintedKey:
         with self._asking:
             if self._key != refused and time.monotonic() < self._until:
                 return self._key
-            if self._answer is None:
-                self._answer = Future()
-                threading.Thread(target=self._run, args=(self._answer,), name=self._name, daemon=True).start()
             answer = self._answer
-        if not wait([answer], self._patience_s).done:
+            has_failed = answer is not None and answer.done() and answer.exception() is not None
+            if answer is None or (has_failed and time.monotonic() >= self._failed_until):
+                answer, self._late_at = Future(), time.monotonic() + self._patience_s
+                self._answer = answer
+                threading.Thread(target=self._run, args=(answer,), name=self._name, daemon=True).start()
+            patience_s = max(0.0, self._late_at - time.monotonic())
+        if not wait([answer], patience_s).done:
             late = f"has printed no {self._noun} within {self._patience_s:g} s; it goes on"
             raise NoKeyError(f"{self._name} {self._command[0]!r} {late}")
         with self._asking:
-            if self._answer is answer:
+            if self._answer is answer and answer.exception() is None:
                 self._answer = None
-                if answer.exception() is None:
-                    self._key, self._until = answer.result(), time.monotonic() + _KEPT_S
+                self._key, self._until = answer.result(), time.monotonic() + _KEPT_S
         return answer.result()
 
     def _run(self, answer: Future[str]) -> None:
         try:
             answer.set_result(self._printed())
         except (ServiceError, OSError) as error:
+            self._failed_until = time.monotonic() + _FAILED_KEPT_S
             answer.set_exception(error)
 
     def _printed(self) -> str:

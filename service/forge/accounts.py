@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections import defaultdict
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Final
 
@@ -20,7 +22,9 @@ _KEPT_S: Final = 3600.0
 _FAILED_KEPT_S: Final = 300.0
 """How long a failure is remembered; the token of a GitHub App's installation may never ask."""
 _TIMEOUT_S: Final = 3.0
-"""Short, because code hosts wait only ten seconds for an answer to a delivery."""
+_PATIENCE_S: Final = 4.0
+"""How long a delivery waits for each of the two facts: code hosts wait only ten seconds for its answer."""
+_MOST_THREADS: Final = 32
 
 
 class OwnAccounts:
@@ -28,47 +32,56 @@ class OwnAccounts:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._threads = ThreadPoolExecutor(_MOST_THREADS, "accounts")
         self._known: dict[tuple[str, str], tuple[str | None, float]] = {}
         """API address and token to the account, and to the monotonic second at which the entry expires."""
+        self._asked: dict[str, tuple[Future[str | None], float]] = {}
+        """By platform and organization: the last question, and when nobody waits for its answer any more."""
         self._lock = threading.Lock()
 
     def of(self, platform: str, path: str) -> dict[str, frozenset[str]]:
-        """Return, for each organization that configured a repository, the accounts of the service on its code hosts.
+        """Return, for each organization that configured a repository, the accounts of the service on its code host.
 
         In lower case. Those of other organizations are among them, whose pushes and comments could go round in circles
         with its own, but only if an address that it uses itself reports them: another's host may claim any name.
         """
         with self._database.read() as connection:
-            owners = {owner for owner, _ in repositories.everywhere(connection, platform, path)}
-            connected = {owner: hosts.of(connection, owner) for owner in sorted(owners)}
-        used: dict[str, set[str]] = {owner: set() for owner in connected}
-        named: dict[str, set[str]] = {}
-        for owner, its_hosts in connected.items():
-            for host in its_hosts:
-                try:
-                    token = token_of(host)
-                except TokenError:
-                    # The commits still identify the service's own pushes.
-                    token = None
-                if host.platform == platform and host.api_url is not None and token is not None:
-                    used[owner].add(host.api_url)
-                    account = self._account(platform, host.api_url, path, token)
-                    named.setdefault(host.api_url, set()).update({account.lower()} if account else ())
-        return {owner: frozenset().union(*(named[url] for url in urls)) for owner, urls in used.items()}
+            found = repositories.everywhere(connection, platform, path)
+            connected = {owner: hosts.at(connection, owner, platform, one.url) for owner, one in found}
+        used = {owner: host.api_url for owner, host in connected.items() if host is not None and host.api_url}
+        asked = {owner: self._ask(owner, host, path) for owner, host in connected.items() if host and owner in used}
+        named: defaultdict[str, set[str]] = defaultdict(set)
+        for owner, (answer, until) in asked.items():
+            # Without an answer, the commits still identify the service's own pushes.
+            if wait([answer], max(0.0, until - time.monotonic())).done and (name := answer.result()):
+                named[used[owner]].add(name.lower())
+        return {owner: frozenset(named[url]) for owner, url in used.items()}
 
-    def _account(self, platform: str, api_url: str, path: str, token: str) -> str | None:
+    def _ask(self, owner: str, host: Host, path: str) -> tuple[Future[str | None], float]:
         with self._lock:
-            name, until = self._known.get((api_url, token), (None, 0.0))
+            last = self._asked.get(f"{host.platform} {owner}")
+            if last is not None and not last[0].done():
+                return last
+            asked = self._threads.submit(self._account, host, path), time.monotonic() + _PATIENCE_S
+            self._asked[f"{host.platform} {owner}"] = asked
+            return asked
+
+    def _account(self, host: Host, path: str) -> str | None:
+        url = host.api_url or ""
+        try:
+            token = token_of(host)
+        except TokenError:
+            return None
+        if token is None:
+            return None
+        name, until = self._known.get((url, token), (None, 0.0))
         if time.monotonic() < until:
             return name
-        forge = FORGES[platform](api_url, path, token, _TIMEOUT_S)
         try:
-            name, kept_s = forge.account(), _KEPT_S
+            name, kept_s = FORGES[host.platform](url, path, token, _TIMEOUT_S).account(), _KEPT_S
         except ForgeError:
-            # The commits still identify the service's own pushes.
             name, kept_s = None, _FAILED_KEPT_S
-        with self._lock:
-            self._known[api_url, token] = name, time.monotonic() + kept_s
+        self._known[url, token] = name, time.monotonic() + kept_s
         return name
 
 
@@ -83,7 +96,13 @@ def completed(database: Database, platform: str, event: HookEvent) -> dict[str, 
             for owner, one in repositories.everywhere(connection, platform, event.path)
             if not event.fault and any(rule.mismatch(event) is None for rule in one.triggers)
         ]
-    return {owner: _looked_up(one, connected, event) for owner, one, connected in found}
+    # A GitHub App's token can take longer than code hosts wait.
+    threads = ThreadPoolExecutor(_MOST_THREADS, "pull requests")
+    asked = {owner: threads.submit(_looked_up, one, connected, event) for owner, one, connected in found}
+    threads.shutdown(wait=False)
+    done = wait(asked.values(), _PATIENCE_S).done
+    late = replace(event, fault="the pull request cannot be read: its code host gave no answer in time")
+    return {owner: answer.result() if answer in done else late for owner, answer in asked.items()}
 
 
 def _looked_up(repository: Repository, connected: list[Host], event: HookEvent) -> HookEvent:

@@ -190,6 +190,16 @@ def test_nobody_waits_long_for_a_command_that_hangs(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "\n"
 
 
+def test_a_failed_command_is_the_answer_for_some_seconds(tmp_path: Path) -> None:
+    """It runs once for all who ask meanwhile."""
+    key = PrintedKey("token_command", ["sh", "-c", f"echo >> {tmp_path}/runs; echo down >&2; exit 1"])
+    for _ in range(3):
+        with pytest.raises(NoKeyError, match="printed no token: down"):
+            key.get()
+
+    assert (tmp_path / "runs").read_text() == "\n"
+
+
 def test_a_token_near_its_end_is_replaced(tmp_path: Path, app_host: AppHost, key: RSAKey) -> None:
     """One that lives longer than five minutes is used again."""
     (tmp_path / "mine.pem").write_bytes(key.as_pem(private=True))

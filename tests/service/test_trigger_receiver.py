@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -33,7 +35,7 @@ def tenants(
     database: Database, *slugs: str, active_runs: int = 1000, rules: tuple[TriggerRule, ...] = (), **settings: Any
 ) -> Callable[..., list[str]]:
     """Configure one repository for each organization; return what delivers to all of them."""
-    made = Repository("api", "github", "acme/api", "/srv/api.git", triggers=(FIRST, *rules))
+    made = Repository("api", "github", "acme/api", "https://h/acme/api.git", triggers=(FIRST, *rules))
     for slug in slugs:
         owner = organization(database, slug)
         with database.write() as connection:
@@ -194,6 +196,28 @@ def test_what_the_account_of_a_token_does_is_the_service_s_own(
     assert asked == [("/user", "Bearer t1"), ("/user", "Bearer t2")]
     assert own.of("github", "acme/other") == {}
     assert deliver("d1", sender="Acme-Bot", own=found[0]) == ["own"]
+
+
+def test_a_hanging_token_command_delays_deliveries_once(database: Database, tmp_path: Path) -> None:
+    """And only those of its platform; whoever comes later does not wait."""
+    tenants(database, "acme")
+    own, runs_of_it = OwnAccounts(database), tmp_path / "runs"
+    command = ("sh", "-c", f"echo >> {runs_of_it}; exec sleep 30")
+    for platform in ("forgejo", "github"):
+        made = Host(platform, "h", None, "api", "http://127.0.0.1:9", None, None, token_command=command)
+        with database.write() as connection:
+            owner = present(organizations.by_slug(connection, "acme"))
+            hosts.connect(connection, owner.id, made, now_micros())
+        if platform == "forgejo":
+            assert own.of("github", "acme/api") == {}
+            assert not runs_of_it.exists()
+    found = [own.of("github", "acme/api")]
+    began = time.monotonic()
+    found += [own.of("github", "acme/api") for _ in range(20)]
+
+    assert found == [{owner.id: frozenset()}] * 21
+    assert time.monotonic() - began < 20
+    assert runs_of_it.read_text() == "\n"
 
 
 def test_no_organization_can_claim_a_person_as_its_own_account_for_another(
