@@ -134,9 +134,9 @@ class GitHub:
         """Replace the text of one of the service's reviews."""
         self.http.document("PUT", f"{self.repository}/pulls/{number}/reviews/{review.id}", {"body": body})
 
-    def comments(self, issue: int) -> list[PostedText]:
-        """Return the comments on an issue, oldest first."""
-        return [posted_of(one) for one in self.http.pages(f"{self.repository}/issues/{issue}/comments")]
+    def comments(self, issue: int, since: str = "1970-01-01T00:00:00Z") -> list[PostedText]:
+        """Return the comments on an issue, oldest first; `since`: only those made or changed since then."""
+        return [posted_of(one) for one in self.http.pages(f"{self.repository}/issues/{issue}/comments", since=since)]
 
     def comment(self, issue: int, body: str) -> PostedText:
         """Comment on an issue."""

@@ -1,6 +1,7 @@
 """GitLab: merge requests, commit statuses and discussions with its REST API, version 4."""
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -131,9 +132,9 @@ class GitLab:
         """Replace the text of one of the service's notes."""
         self._http.document("PUT", f"{self._project}/merge_requests/{number}/notes/{review.id}", {"body": body})
 
-    def comments(self, issue: int) -> list[PostedText]:
-        """Return the notes on an issue, oldest first, except GitLab's own."""
-        return self._notes(f"issues/{issue}")
+    def comments(self, issue: int, since: str = "") -> list[PostedText]:
+        """Return the notes on an issue, oldest first, except GitLab's own; `since`: only those made since then."""
+        return self._notes(f"issues/{issue}", since)
 
     def comment(self, issue: int, body: str) -> PostedText:
         """Comment on an issue."""
@@ -149,10 +150,11 @@ class GitLab:
         where = f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
         self._http.document("PUT", where, {"resolved": is_resolved})
 
-    def _notes(self, where: str) -> list[PostedText]:
-        found = self._http.pages(f"{self._project}/{where}/notes", sort="asc", order_by="created_at")
-        own = (one for one in found if not one.get("system") and one.get("type") != "DiffNote")
-        return [self._posted(where, one) for one in own]
+    def _notes(self, where: str, since: str = "") -> list[PostedText]:
+        found = self._http.pages(f"{self._project}/{where}/notes", sort="desc", order_by="created_at")
+        new = takewhile(lambda one: str(one.get("created_at")) >= since, found)
+        own = [one for one in new if not one.get("system") and one.get("type") != "DiffNote"]
+        return [self._posted(where, one) for one in reversed(own)]
 
     def _posted(self, where: str, note: Mapping[str, Any]) -> PostedText:
         url = f"{self._site}/-/{where}#note_{note.get('id')}"

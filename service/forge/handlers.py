@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from service.clock import DAY_MICROS, rfc3339
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, harmless
 from service.forge.forgejo import Forgejo
 from service.forge.github import GitHub
@@ -137,7 +138,9 @@ def post_comment(forge: Forge, subject: Subject) -> Posted:
         parts.append(f"Pull request: {subject.linked.url}")
     body = "\n\n".join(filter(None, [*parts, f"Run {subject.named_run}, turn {turn.number}."]))
     account = own_account(forge)
-    ours = (one for one in forge.comments(issue) if subject.mark in one.body)
+    # Not all comments, which can be thousands; a day earlier, since the forge's clock and time zone may differ.
+    since = f"{rfc3339(subject.run.created_at - DAY_MICROS)[:19]}Z"
+    ours = (one for one in forge.comments(issue, since) if subject.mark in one.body)
     found = next((one for one in ours if account in {None, one.author.lower()}), None)
     if found is None:
         found = forge.comment(issue, body)

@@ -54,6 +54,7 @@ class Note:
     path: str = ""
     line: int = 0
     resolved_by: str | None = None
+    at: str = "9999-01-01T00:00:00Z"
 
 
 class Forge(Server):
@@ -178,9 +179,9 @@ class Forge(Server):
         (self.threads if path else self.reviews).append(made)
         return made
 
-    def comments_of(self, number: str) -> list[Note]:
+    def comments_of(self, number: str, since: str = "") -> list[Note]:
         issue = found([*self.issues], lambda one: str(one) == number)
-        return [one for one in self.comments if one.change == issue]
+        return [one for one in self.comments if one.change == issue and one.at >= since]
 
     def comment(self, number: str, body: str, account: str) -> Note:
         """Comment on an issue, also as a person would do it."""
@@ -232,7 +233,7 @@ class GitHubServer(Forge):
                 )
                 return 201, self._shown(made)
             case ("GET", "issues", number, "comments"):
-                return 200, [_comment(one) for one in self.comments_of(number)]
+                return 200, [_comment(one) for one in self.comments_of(number, request.query["since"])]
             case ("POST", "issues", number, "comments"):
                 return 201, _comment(self.comment(number, text(given, "body"), account))
             case ("PATCH", "issues", "comments", number):
@@ -366,7 +367,7 @@ class GitLabForge(Forge):
                 made = self.opened(account, title, branch, base, given.get("description") or "", draft=is_draft)
                 return 201, self._shown(made)
             case ("GET", "issues", number, "notes"):
-                return 200, [_note(one) for one in self.comments_of(number)]
+                return 200, [_note(one) for one in reversed(self.comments_of(number))]
             case ("POST", "issues", number, "notes"):
                 return 201, _note(self.comment(number, text(given, "body"), account))
             case ("PUT", "issues", number, "notes", note):
@@ -397,7 +398,8 @@ class GitLabForge(Forge):
                 change.body = text(given, "description")
                 return 200, self._shown(change)
             case ("GET", "notes"):
-                return 200, [_note(one) for one in (*self.reviews, *self.threads) if one.change == change.number]
+                notes = [one for one in (*self.reviews, *self.threads) if one.change == change.number]
+                return 200, [_note(one) for one in reversed(notes)]
             case ("POST", "notes"):
                 return 201, _note(self.note(change, text(given, "body"), account))
             case ("PUT", "notes", number):
@@ -549,7 +551,7 @@ class ForgejoServer(Forge):
                 self.statuses.append((sha, given["context"], given))
                 return 201, {}
             case (_, "issues", *place):
-                return self._comments(method, place, given, account)
+                return self._comments(method, place, given | request.query, account)
             case (_, "pulls", number, "reviews", *place):
                 return self._reviews(method, self.change(number), place, given, account)
             case ("POST", "pulls", "comments", comment, "resolve" | "unresolve" as word):
@@ -559,7 +561,7 @@ class ForgejoServer(Forge):
     def _comments(self, method: str, place: list[str], given: dict[str, Any], account: str) -> tuple[int, Any]:
         match (method, *place):
             case ("GET", number, "comments") if int(number) in self.issues:
-                return 200, [_comment(one) for one in self.comments_of(number)]
+                return 200, [_comment(one) for one in self.comments_of(number, given["since"])]
             case ("POST", number, "comments") if int(number) in self.issues:
                 return 201, _comment(self.comment(number, text(given, "body"), account))
             case ("GET", number, "comments"):
@@ -651,6 +653,7 @@ class ForgejoServer(Forge):
 
 def _note(one: Note) -> dict[str, Any]:
     note = {"id": one.id, "body": one.body, "author": {"username": one.author}, "system": False, "type": None}
+    note["created_at"] = one.at
     at = {"type": "DiffNote", "position": {"new_path": one.path, "new_line": one.line}} if one.path else {}
     resolved_by = {"username": one.resolved_by} if one.resolved_by else None
     return note | at | {"resolved": resolved_by is not None, "resolved_by": resolved_by}

@@ -64,6 +64,10 @@ def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
 
     assert [(one.body, one.author) for one in client.comments(7)] == [("Me, too", "ann"), ("Done", "runwarden-bot")]
     assert made.url == client.comments(7)[1].url
+    for _ in range(2001):
+        forge.comment("7", "Long ago", "ann").at = "2020-01-01T00:00:00Z"
+    forge.comments.sort(key=lambda one: one.at)
+    assert [one.body for one in client.comments(7, "2026-01-01T00:00:00Z")] == ["Me, too", "Done"]
     assert str(made.url).endswith(
         f"/acme/web/-/issues/7#note_{made.id}" if isinstance(forge, GitLabForge) else f"#{made.id}"
     )
