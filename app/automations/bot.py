@@ -16,6 +16,7 @@ from typing import Final, Self, get_args
 
 from msgspec import Struct
 
+from app.api.network import Network
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.occurrences import Observer, RunFacts, asked_for
@@ -221,9 +222,10 @@ class Bot:
             ended=self._rang.set,
         )
         files = (self.state, engine.cache, engine.ledger)
-        command_line = engine.settings.command_line
+        add, command_line = self.counts.add, engine.settings.command_line
+        broken, network = self._broken, Network.of(self.profile)
         self._dispatcher = Dispatcher(
-            *files, incidents, notify, name, engine.clock, self.say, self.counts.add, command_line, self._broken
+            *files, incidents, notify, name, engine.clock, self.say, add, command_line, broken, network
         )
         self._rang.set()
 
