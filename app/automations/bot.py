@@ -232,8 +232,13 @@ class Bot:
             ended=self._rang.set,
         )
         files = (self.state, engine.cache, engine.ledger)
-        more = (self.counts.add, engine.settings.command_line, self._broken, host_routes(self._runner.rules))
-        self._dispatcher = Dispatcher(*files, incidents, notify, name, engine.clock, self.say, *more)
+        self._dispatcher = Dispatcher(
+            *(*files, incidents, notify, name, engine.clock, self.say),
+            on_changes=self.counts.add,
+            command_line=engine.settings.command_line,
+            broken=self._broken,
+            host_routes=host_routes(self._runner.rules),
+        )
         self._rang.set()
 
     async def _look(self) -> None:
