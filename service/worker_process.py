@@ -81,7 +81,9 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         worker = build_worker(database, folder, settings, concurrency, tracer)
         worker.start()
         announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(folder.root)})
-        stopping.wait()
+        # Again and again, since Python does not notice a signal that arrives just before a wait begins.
+        while not stopping.wait(1.0):
+            pass
         drain(worker, settings.execution)
     return 0
 

@@ -296,13 +296,13 @@ class Transport:
         said = f": {error.rstrip('.')}." if error else "."
         if begun:
             return UnreachableError(f"The connection was lost before the answer was complete{said}")
+        if "CERTIFICATE_VERIFY_FAILED" in error:
+            said += " If the certificate is from your own authority, name that in ca_file or SSL_CERT_FILE."
         with suppress(ValueError):
             proxy = self.network.proxy_of(self.base_url)
             if proxy is not None:
                 way = f"through the proxy {proxy.url.host}:{proxy.url.port or ''}".rstrip(":")
                 return UnreachableError(f"No connection to {self.base_url} {way}{said}", surely_not_sent=True)
-        if "CERTIFICATE_VERIFY_FAILED" in error:
-            said += " If the certificate is from your own authority, name that in ca_file or SSL_CERT_FILE."
         return UnreachableError(f"No connection to {self.base_url}{said}", surely_not_sent=True)
 
 

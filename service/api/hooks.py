@@ -45,11 +45,13 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
         delivery = await context.parsing.run(partial(_read, context, platform, given, raw, secrets))
         decisions: list[DeliveryDecision] = []
         if delivery is not None:
+            # So that a host that hangs holds up only deliveries of the same owner.
+            share = f"{turns.WEBHOOK}:{platform}:{delivery.event.path.partition('/')[0]}"
             ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
-            delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, turns.WEBHOOK))
+            delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, share))
             if not delivery.event.is_whole:
                 complete = partial(completed, context.database, platform, delivery.event)
-                delivery = replace(delivery, events=await context.outgoing.run(complete, turns.WEBHOOK))
+                delivery = replace(delivery, events=await context.outgoing.run(complete, share))
             receiver = Receiver(context.database, context.settings, context.clock)
             decisions = await run_in_threadpool(receiver.receive, delivery)
     except UnknownRepositoryError as error:

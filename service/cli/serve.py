@@ -56,8 +56,10 @@ def run_process(folder: DataFolder, run: Callable[[Masks], int]) -> NoReturn:
         check(os.environ)
         # In a thread, since it asks the database; a handler may only put into such a queue.
         asked = SimpleQueue[int]()
-        signal.signal(signal.SIGHUP, lambda number, _: asked.put(number))
-        threading.Thread(target=read_again, name="environment", daemon=True).start()
+        # Without a file, closing a terminal ends what runs in it, as usual.
+        if os.environ.get(environment.VARIABLE) or not os.isatty(0):
+            signal.signal(signal.SIGHUP, lambda number, _: asked.put(number))
+            threading.Thread(target=read_again, name="environment", daemon=True).start()
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         # Where even this is forbidden, the limit stays as it is.
         with contextlib.suppress(OSError, ValueError):

@@ -99,6 +99,9 @@ async def test_a_proxy_that_refuses_is_named_without_its_login(service: Server, 
 async def test_an_unknown_authority_names_the_settings(service: Server, tmp_path: Path) -> None:
     """What to set, and which file a setting names in vain."""
     address, missing = f"https://localhost:{service.port}/v1", tmp_path / "missing.pem"
+    async with proxy_to(service) as proxy, client_of(proxy=ADDRESS.format(port=proxy.port)) as client:
+        with pytest.raises(UnreachableError, match=r"through the proxy 127\.0\.0\.1:.*ca_file or SSL_CERT_FILE"):
+            await client.list_runs()
     for way, error, words in (
         ({}, UnreachableError, "ca_file or SSL_CERT_FILE"),
         ({"env": {"SSL_CERT_FILE": str(missing)}}, NotSendableError, r"SSL_CERT_FILE .*missing\.pem"),
