@@ -338,6 +338,8 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
     if not task.runs:
         session.notify(task.nothing, severity="warning")
         return ()
-    form = ManyForm(engine, task, cap=session.settings.console.send_cap, changed=session.batches.put)
+    # The lines of batches are read from the profile on show: another one's progress is in the form alone.
+    follows = {"changed": session.batches.put} if engine is session.engine else {}
+    form = ManyForm(engine, task, cap=session.settings.console.send_cap, **follows)
     await screen.app.push_screen_wait(form)
     return form.confirmed
