@@ -105,7 +105,11 @@ def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
 def extent(view: InsightsView) -> str:
     """The number of runs, their period, and whether all are known: `1,204 runs since 1 May · complete`."""
     runs = "1 run" if view.runs == 1 else f"{view.runs:,} runs"
-    since = day(view.since, view.at) if view.step == "day" else f"{view.since.astimezone():%H:%M} yesterday"
+    if view.step == "day":
+        since = day(view.since, view.at)
+    else:
+        first = view.since.astimezone()
+        since = f"{first:%H:%M} {'today' if first.date() == view.at.astimezone().date() else 'yesterday'}"
     return f"{runs} since {since} · {known(view)}"
 
 

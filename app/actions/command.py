@@ -226,7 +226,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
     if dry_run:
         async with invocation.writer(dry_run=True) as engine:
             engine.actions.check(request_of(action))
-        return print_request(invocation.output, engine.client.base_url, request_of(action))
+        return print_request(invocation, engine.client.base_url, request_of(action))
     text = safe_text(action.subject or action.action_id)
     if confirm is None:
         with asking(invocation):

@@ -17,7 +17,7 @@ from app.cli.context import Invocation
 from app.cli.documents import unsent_document, write_document
 from app.cli.exits import EXIT_BY_KIND, Exit, Failure, failed
 from app.cli.options import FactCommand, as_key, options_of
-from app.cli.output import Column, Document, Output
+from app.cli.output import Column, Document
 from app.cli.progress import RowProgress
 from app.cli.running import go_on
 from app.engine.times import rfc3339
@@ -234,7 +234,7 @@ async def perform(
         existing = await sent_once(rehearsal, request, options.key)
         if existing is not None:
             return partial(print_write, invocation, existing)
-        return partial(print_request, invocation.output, engine.client.base_url, request)
+        return partial(print_request, invocation, engine.client.base_url, request)
     sending = settled(engine.actions.submit(request, key=options.key, again=options.again))
     action = await sent_once(sending, request, options.key)
     if find_out is not None and action.state == "unknown":
@@ -274,9 +274,9 @@ def request_document(base_url: str, request: "WriteRequest") -> dict[str, object
     return {"method": "POST", "url": f"{base_url}{request.path}", "headers": dict(HEADERS), "body": request.body()}
 
 
-def print_request(output: Output, base_url: str, request: "WriteRequest") -> Exit:
+def print_request(invocation: Invocation, base_url: str, request: "WriteRequest") -> Exit:
     """Print the request that a dry run did not send."""
-    sent = request_document(base_url, request)
+    sent, output = request_document(base_url, request), invocation.output
     if output.format is Format.TABLE:
         output.text(f"POST {sent['url']}")
         for name, value in HEADERS.items():
@@ -285,6 +285,7 @@ def print_request(output: Output, base_url: str, request: "WriteRequest") -> Exi
         output.print(output.json(sent["body"]))
         return Exit.DONE
     document = {**unsent_document(request.kind), "base_url": base_url, "dry_run": True, "request": sent}
+    document["warnings"] = list(invocation.warnings)
     output.record(document, [("method", "POST"), ("url", str(sent["url"])), ("body", output.json(sent["body"]))])
     return Exit.DONE
 

@@ -12,6 +12,7 @@ from app.actions.actions import Actions
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
 from app.api.requests import CancelRun, ContinueRun, as_json, request_from
 from app.engine.events import Announce, StateChangedElsewhere
+from app.engine.text import safe_text
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import new_action_id
@@ -175,6 +176,6 @@ class FollowUps:
 
 
 def waiting_words(waiting: Decision) -> str:
-    """The instructions of a follow-up; empty if another version of Runwarden wrote it."""
+    """How a follow-up's instructions begin; empty if another version of Runwarden wrote it."""
     asked = json.loads(waiting.request_json or "{}")
-    return str(asked.get("body", {}).get("instructions", ""))
+    return safe_text(str(asked.get("body", {}).get("instructions", "")).partition("\n")[0], limit=100)

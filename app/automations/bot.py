@@ -20,7 +20,17 @@ from app.api.network import Network
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.occurrences import Observer, RunFacts, asked_for
-from app.automations.rule import DoCommand, DoNotify, OnRun, OnStuck, Rule, filled, filled_argument, fingerprint_of
+from app.automations.rule import (
+    DoCommand,
+    DoNotify,
+    OnHealth,
+    OnRun,
+    OnStuck,
+    Rule,
+    filled,
+    filled_argument,
+    fingerprint_of,
+)
 from app.automations.runner import OpenWork, Runner
 from app.engine.engine import Engine
 from app.engine.events import Event, LinkChanged, StorageFailed
@@ -28,6 +38,7 @@ from app.engine.times import rfc3339
 from app.notify.dispatcher import Dispatcher, Say
 from app.notify.incidents import IncidentReader
 from app.profiles import ConfigError, Profile, Settings
+from app.profiles.settings import DEFAULT_ROUTE
 from app.profiles.token import EnvToken
 from storage.errors import StorageError
 from storage.records.activity import Subject
@@ -222,10 +233,13 @@ class Bot:
             ended=self._rang.set,
         )
         files = (self.state, engine.cache, engine.ledger)
-        add, command_line = self.counts.add, engine.settings.command_line
-        broken, network = self._broken, Network.of(self.profile)
         self._dispatcher = Dispatcher(
-            *files, incidents, notify, name, engine.clock, self.say, add, command_line, broken, network
+            *(*files, incidents, notify, name, engine.clock, self.say),
+            on_changes=self.counts.add,
+            command_line=engine.settings.command_line,
+            broken=self._broken,
+            host_routes=host_routes(self._runner.rules),
+            network=Network.of(self.profile),
         )
         self._rang.set()
 
@@ -322,6 +336,12 @@ class Bot:
 def rules_of(rules: Sequence[Rule], profile: str) -> tuple[Rule, ...]:
     """The rules that apply to a profile."""
     return tuple(rule for rule in rules if rule.profile in {None, profile})
+
+
+def host_routes(rules: Sequence[Rule]) -> tuple[str, ...]:
+    """The routes on which these rules report that a code host is unhealthy or has recovered."""
+    watching = (rule.do for rule in rules if rule.is_on and isinstance(rule.on, OnHealth))
+    return tuple({do.route if isinstance(do, DoNotify) else DEFAULT_ROUTE: None for do in watching})
 
 
 def hidden_variables(settings: Settings) -> frozenset[str]:

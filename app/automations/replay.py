@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from heapq import merge
 from itertools import groupby, repeat, takewhile
 from pathlib import Path
@@ -20,6 +20,7 @@ from app.automations.policy import lasts
 from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
 from app.automations.runner import Runner
 from app.engine.engine import Engine
+from app.engine.times import local_moment
 from app.health.facts import Incident, incidents, longest_gap
 from app.notify.incidents import WHOLE
 from storage.records import HealthSpan
@@ -207,8 +208,9 @@ class ReplayHistory(Struct, frozen=True):
         times = {at for at in self._times(rule) if self.since < at < self.until}
         if rule.quiet is not None and lasts(rule):
             days = range((self.until - self.since).days + 2)
-            nights = (datetime.combine((self.since + timedelta(days=n)).astimezone(), rule.quiet.end) for n in days)
-            times |= {at for night in nights if self.since < (at := night.astimezone(UTC) + _AFTERWARDS) < self.until}
+            nights = ((self.since + timedelta(days=n)).astimezone().date() for n in days)
+            ends = (local_moment(night, rule.quiet.end) + _AFTERWARDS for night in nights)
+            times |= {at for at in ends if self.since < at < self.until}
         yield from sorted(times)
         yield self.until
 

@@ -1,7 +1,7 @@
 """Times and durations as text: `7d`, a date, RFC 3339, `4m ago`."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -65,6 +65,15 @@ def _absolute(text: str, cleaned: str) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(f"{text!r} is outside the calendar.") from error
+
+
+def local_moment(day: date, at: time = time.min) -> datetime:
+    """A time of a local day, in UTC: in a gap of the clock its end, in a fold the first of the two."""
+    wall = datetime.combine(day, at)
+    first = datetime.fromtimestamp(min(wall.timestamp(), wall.replace(fold=1).timestamp()), UTC)
+    while first.astimezone().replace(tzinfo=None) < wall:
+        first += timedelta(minutes=1)
+    return first
 
 
 def rfc3339(moment: datetime | None) -> str | None:

@@ -156,6 +156,14 @@ class Incident(Struct, frozen=True):
         """Whether the platform has not recovered yet."""
         return not self.is_over and self.recovered_at is None
 
+    def failures(self, health_s: float) -> tuple[datetime, datetime | None]:
+        """From when to when failed runs are put down to it; None: it goes on.
+
+        It began at some time after the last healthy sample: up to `health_s`, the seconds between polls, before its
+        start.
+        """
+        return self.start - timedelta(seconds=health_s), None if self.goes_on else self.recovered_at or self.until
+
     @property
     def word(self) -> str:
         """The latest status."""

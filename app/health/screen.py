@@ -77,7 +77,13 @@ class SampleReader(Struct, frozen=True):
     healthy_words: frozenset[str]
     hold: timedelta
     """An incident continues after a shorter recovery."""
-    longest_gap: timedelta
+    health_s: float
+    """Seconds between health polls."""
+
+    @property
+    def longest_gap(self) -> timedelta:
+        """How far apart two samples may be and still cover the time between them."""
+        return longest_gap(self.health_s)
 
     def pasts(
         self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime
@@ -461,10 +467,9 @@ class HealthScreen(BaseScreen):
         for one in view.incidents:
             if key == incident_key(one) and one.platform != OUR_LINK:
                 failed = view.failed.get((one.platform, one.start), FailedRuns())
-                start = one.start + ahead
-                end = (one.recovered_at or one.until) + ahead
-                first = min(start, failed.oldest_at or start)
-                return runs_lead(of_platform(one.platform), first, None if one.goes_on else end)
+                start, end = one.failures(self.session.profile.poll.health_s)
+                first = min(start + ahead, failed.oldest_at or start + ahead)
+                return runs_lead(of_platform(one.platform), first, None if end is None else end + ahead)
         return None
 
     async def _read(self) -> None:
@@ -473,7 +478,7 @@ class HealthScreen(BaseScreen):
             return
         session = self.session
         hold = timedelta(seconds=session.settings.notify.hold_s)
-        reader = SampleReader(session.healthy_words, hold, longest_gap(session.profile.poll.health_s))
+        reader = SampleReader(session.healthy_words, hold, session.profile.poll.health_s)
         self._view = await read_health(engine.cache, reader, session.clock(), self._ahead, self._view)
         self._show(session.clock())
         self.refresh_bindings()
@@ -546,11 +551,11 @@ async def read_health(
     failed: dict[tuple[str, datetime], FailedRuns] = {}
     for one in (each for each in incidents[:MOST] if each.platform != OUR_LINK):
         key = (one.platform, one.start)
-        end = one.recovered_at or one.until
-        if key in before.failed and one in before.incidents and end < now - SETTLED:
+        start, end = one.failures(reader.health_s)
+        if key in before.failed and one in before.incidents and end is not None and end < now - SETTLED:
             failed[key] = before.failed[key]
         else:
-            failed[key] = await cache.failed_between(of_platform(one.platform), one.start + ahead, end + ahead)
+            failed[key] = await cache.failed_between(of_platform(one.platform), start + ahead, (end or now) + ahead)
     return HealthView(
         hosts,
         await cache.links(),

@@ -230,10 +230,9 @@ class Causes:
             named, colon, _ = run.repository.partition(":")
             platform = named if colon else DEFAULT_PLATFORM
             at = _ended(run, ahead)
-            # It began at some time after the last healthy sample.
-            lead = timedelta(seconds=self.engine.profile.poll.health_s)
-            troubles = (one for one in incidents if one.platform == platform and one.start - lead <= at)
-            outage = next((one for one in troubles if one.goes_on or at <= (one.recovered_at or one.until)), None)
+            health_s = self.engine.profile.poll.health_s
+            own = ((one, *one.failures(health_s)) for one in incidents if one.platform == platform)
+            outage = next((one for one, start, end in own if start <= at and (end is None or at <= end)), None)
             group = f"failed:{run.repository}"
             if outage is not None and (cause := outages.get(_outage_key(outage))) is not None:
                 cause.entries.append(_entry(cause.key, run, ahead, f"{run.repository}  {run.branch_name}", group))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -23,7 +23,7 @@ from app.console.sheets import ExportScreen
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.engine.export import FORMATS, exporting
 from app.engine.text import safe_text
-from app.engine.times import rfc3339
+from app.engine.times import local_moment, rfc3339
 from app.runs.screen_views import runs_lead
 from storage.records import RunFilter
 from storage.records.insights import Outcomes
@@ -65,7 +65,7 @@ class InsightSpan(Struct, frozen=True):
             return tuple(last + timedelta(hours=index) for index in range(1 - self.count, 2))
         today = now.astimezone().date()
         days = (today + timedelta(days=index) for index in range(1 - self.count, 2))
-        return tuple(datetime.combine(each, time.min).astimezone().astimezone(UTC) for each in days)
+        return tuple(local_moment(each) for each in days)
 
 
 SPANS: Final = (

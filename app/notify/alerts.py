@@ -91,8 +91,12 @@ def state_alerts(
     stuck: Sequence[StuckRun],
     incidents: Sequence[Incident],
     links: Sequence[LinkState],
+    host_routes: Sequence[str] = (),
 ) -> list[Alert]:
-    """Alerts for the states that the settings ask for: stuck runs, long incidents and their ends, and our links."""
+    """Alerts for the states that the settings ask for: stuck runs, long incidents and their ends, and our links.
+
+    `host_routes` get the alert that the code hosts are unobserved, instead of those that `[notify] on` asks for.
+    """
     hold, states = timedelta(seconds=notify.hold_s), list[Alert]()
     if "stuck" in notify.on:
         states += [_stuck(run, profile) for run in stuck]
@@ -105,11 +109,13 @@ def state_alerts(
         has_held = now - link.failing_since >= hold and link.failures >= _LEAST_FAILURES
         if is_refused or has_held:
             return [*states, _link_down(link, link.failing_since, now, profile, is_refused=is_refused)]
-    if "health" in notify.on and (since := unobserved_since(links, now)) is not None:
+    routes = host_routes or ((DEFAULT_ROUTE,) if "health" in notify.on else ())
+    if routes and (since := unobserved_since(links, now)) is not None:
         title = f"Code hosts unobserved since {clock_time(since, now)}"
         body = f"their health cannot be read · {profile}"
         key, about = f"link:health:{since.isoformat()}", {"status": "unobserved"}
-        states.append(own_alert(key, "link:health", "warning", title, body, since, about, is_lasting=True))
+        alert = own_alert(key, "link:health", "warning", title, body, since, about, is_lasting=True)
+        states += [replace(alert, route=each, key=f"{key}:{each}") for each in routes]
     return states
 
 

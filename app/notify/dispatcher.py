@@ -59,6 +59,8 @@ class Dispatcher:
     """How the commands in messages start."""
     broken: Callable[[], Mapping[str, str]] = dict
     """The jobs of this process that fail, with their reasons."""
+    host_routes: tuple[str, ...] = ()
+    """Routes for the alert that the code hosts are unobserved, if `[notify]` sends none."""
     network: Network = field(default_factory=Network)
     _broken_since: dict[str, datetime] = field(default_factory=dict)
     _since: datetime | None = None
@@ -77,12 +79,15 @@ class Dispatcher:
             asked = repr((sorted(self.notify.on), notifies))
             self._since = (await self.state.begin_rule(OWN, asked, now)).since
         since = max(self._since, now - LATEST)
-        present, alerts, news = await self._read(now, since)
+        reports_hosts = notifies and "health" in self.notify.on
+        present, alerts, news = await self._read(now, since, () if reports_hosts else self.host_routes)
         if notifies:
             alerts += await follow_up_alerts(self.state, since, self.profile)
             if RULES in self.notify.on:
                 alerts += await rule_alerts(self.state, since, self.command_line)
-            await self.state.enter_alerts(alerts, now)
+        else:
+            alerts = [each for each in alerts if each.route != DEFAULT_ROUTE]
+        await self.state.enter_alerts(alerts, now)
         self.on_changes(news.changes if self._watermark is not None else ())
         self._watermark = news.watermark
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
@@ -111,7 +116,9 @@ class Dispatcher:
             self.say("not_told", profile=self.profile, group=group, outcome=outcome, count=count)
         return bool(due.messages)
 
-    async def _read(self, now: datetime, since: datetime) -> tuple[Present, list[Alert], StatusChanges]:
+    async def _read(
+        self, now: datetime, since: datetime, host_routes: Sequence[str]
+    ) -> tuple[Present, list[Alert], StatusChanges]:
         """The current problems, alerts for those that started since then, and the new changes of status."""
         ahead = await self.cache.run_clock_ahead()
         news = await self.cache.following.changes(self._watermark or Watermark(), since=since)
@@ -133,7 +140,8 @@ class Dispatcher:
         )
         moved = await wanted(news.changes, self.notify.on, self.ledger)
         moves = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
-        states = state_alerts(self.notify, self.profile, now, stuck=stuck, incidents=lasting, links=links)
+        facts = (self.notify, self.profile, now)
+        states = state_alerts(*facts, stuck=stuck, incidents=lasting, links=links, host_routes=host_routes)
         # Runs are dated by the service's clock.
         of_runs = [replace(each, at=each.at - ahead) for each in states if each.about.get("run_id")]
         others = [each for each in states if not each.about.get("run_id") and not each.after]

@@ -23,7 +23,7 @@ from app.profiles import Profile
 from app.profiles.engines import ProfileEngines
 from app.profiles.screen_profiles import GENTLE_S, LOOK_S, ProfileOverview
 from app.runs.query import parse
-from app.runs.screen_actions import RUN_BINDINGS, RunActions, hidden, keys_for
+from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, hidden, keys_for
 from app.runs.screen_views import TableQuery, chosen_order, problem_texts
 from storage.cache.merged import MergedCaches
 from storage.records import FIELD_BY_NAME
@@ -49,6 +49,7 @@ class AllProfilesScreen(RunActions):
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
         Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
+        RETRY,
         hidden("escape", "clear", "clear", tooltip="The marks, or the line", id="runs.clear"),
     ]
 

@@ -285,14 +285,22 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
 
 @click.command("cancel", cls=WriteCommand, kind="run.cancel")
 @RUN_ID
+@click.option("--keep-continuation", is_flag=True, help="Send the continuation that waits for its end nevertheless.")
 @write_options
 @async_command
-async def cancel(invocation: Invocation, /, *, run_id: str, **given: Any) -> int:
+async def cancel(invocation: Invocation, /, *, run_id: str, keep_continuation: bool, **given: Any) -> int:
     """End RUN_ID: its agent is stopped, nothing of its turn is pushed, and the run is failed. Twice does no harm."""
     from app.actions.cancelling import look
+    from app.actions.follow_ups import waiting_words
 
     options = WriteOptions(**given)
     async with invocation.writer(dry_run=options.dry_run) as engine:
         run = await RunLookup(engine).to_change(run_id, invocation.output.note)
+        for each in await engine.follow_ups.waiting([run.run_id]):
+            if not keep_continuation:
+                words = f"its waiting continuation is dropped, too: “{waiting_words(each)}”"
+                invocation.warn(f"If the run is cancelled, {words}. --keep-continuation sends it.")
+            elif not options.dry_run:
+                await engine.follow_ups.keep(each)
         report = await perform(invocation, engine, CancelRun(run.run_id), options, look)
     return report()

@@ -251,9 +251,10 @@ def cancel_sheet(
     agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
     facts.append(Content(f"{agents} and nothing of this turn is pushed."))
 
-    for each in waiting[:_NAMED]:
-        words = safe_text(waiting_words(each).partition("\n")[0], limit=100)
-        facts.append(Content(f"A continuation waits for its end: “{words}”. It is dropped, too."))
+    facts += [
+        Content(f"A continuation waits for its end: “{waiting_words(each)}”. It is dropped, too.")
+        for each in waiting[:_NAMED]
+    ]
 
     async def keep(path: "Path") -> str:
         for each in waiting:
@@ -337,6 +338,8 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
     if not task.runs:
         session.notify(task.nothing, severity="warning")
         return ()
-    form = ManyForm(engine, task, cap=session.settings.console.send_cap, changed=session.batches.put)
+    # The lines of batches are read from the profile on show: another one's progress is in the form alone.
+    follows = {"changed": session.batches.put} if engine is session.engine else {}
+    form = ManyForm(engine, task, cap=session.settings.console.send_cap, **follows)
     await screen.app.push_screen_wait(form)
     return form.confirmed

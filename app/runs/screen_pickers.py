@@ -1,7 +1,7 @@
 """The sheets that choose the rows of the table: a view, names, a stretch of time, the order, the columns."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import ClassVar, Final
 
 from textual import on
@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from app.console.sheets import ChoiceSheet, Picked, PickerScreen, SheetNote, fuzzy
 from app.engine.text import safe_text
-from app.engine.times import stamp
+from app.engine.times import INSTANT, local_moment, stamp
 from app.profiles import ViewSettings
 from app.runs.query import parse, written_order
 from app.runs.screen_views import TableQuery, View, chosen_order
@@ -44,11 +44,10 @@ Limits = tuple[str, str]
 
 def limits_of(day: date) -> Limits:
     """Return the limits of a day of the local calendar: its date, if the day begins at midnight UTC."""
-    begin, end = (datetime.combine(each, time.min).astimezone() for each in (day, day + timedelta(days=1)))
-    if begin.astimezone(UTC).time() == time.min and end.astimezone(UTC).time() == time.min:
-        name = f"{begin.astimezone(UTC):%Y-%m-%d}"
-        return name, name
-    return begin.isoformat(timespec="minutes"), (end - timedelta(microseconds=1)).isoformat()
+    begin, end = local_moment(day), local_moment(day + timedelta(days=1))
+    if begin.time() == end.time() == time.min:
+        return f"{begin:%Y-%m-%d}", f"{begin:%Y-%m-%d}"
+    return begin.astimezone().isoformat(timespec="minutes"), (end - INSTANT).astimezone().isoformat()
 
 
 class ValuePicker(PickerScreen[Picked]):

@@ -346,6 +346,9 @@ def this_terminal(environment: Mapping[str, str]) -> str:
     """What tells this terminal, or the pane of a multiplexer, from others; empty: it has no name."""
     named_by = ("TMUX_PANE", "STY", "KITTY_WINDOW_ID", "WEZTERM_PANE", "TERM_SESSION_ID", "WINDOWID")
     found = next((f"{name}={environment[name]}" for name in named_by if environment.get(name)), "")
+    # GNU screen numbers its windows.
+    if found.startswith("STY="):
+        found += f" WINDOW={environment.get('WINDOW', '')}"
     with suppress(OSError, ValueError):
         return found or os.ttyname(sys.__stdin__.fileno() if sys.__stdin__ else -1)
     return found

@@ -145,16 +145,22 @@ TRIGGERS = (
     '{ every = "7m" }',
     '{ action = "unknown", older = "3m" }',
 )
+RESPONSES = (
+    {},
+    {"do": '{ command = ["true"] }'},
+    *({"do": '{ start = "Fix {rule.name}", repository = "acme/api" }', "approval": word} for word in ("false", "true")),
+)
+"""A notification, a program, or a run, with and without approval. What a started run leads to is not replayed."""
 MINUTES = 25
 
 
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(n, marks=pytest.mark.campaign) for n in range(5, 1_000))])
 async def test_a_replay_equals_what_was_done(place: Place, seed: int) -> None:
-    """For random rules with random limits, over a random history of runs, hosts and writes."""
+    """For random rules with random responses and limits, over a random history of runs, hosts and writes."""
     rng = random.Random(seed)
     texts = []
     for number in range(3):
-        keys = {"name": f'"r{number}"', "on": rng.choice(TRIGGERS)}
+        keys = {"name": f'"r{number}"', "on": rng.choice(TRIGGERS)} | rng.choice((*RESPONSES[:2], *RESPONSES[2:] * 3))
         limits = {"per_hour": rng.randint(1, 4), "per_day": rng.randint(1, 6), "per_conversation": rng.randint(1, 2)}
         chosen = rng.sample(sorted(limits.items()), rng.randint(0, 3))
         keys |= {"limit": f"{{ {', '.join(f'{name} = {value}' for name, value in chosen)} }}"} if chosen else {}

@@ -132,6 +132,8 @@ def test_a_file_with_a_mistake_sends_nothing_at_all(faulty: CommandLine, server:
         file.write_bytes(content)
         result = faulty("orgs", "import", str(file), "--json")
         assert (result.code, said in result.json()["error"]["message"]) == (2, True), content
+    missing = faulty("orgs", "import", "missing.csv", "--json")
+    assert (missing.code, "missing.csv" in missing.json()["error"]["message"]) == (2, True)
     assert server.requests == []
 
 

@@ -307,3 +307,21 @@ def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, 
     assert [action["state"] for action in sent] == ["confirmed"]
     assert (at_once["state"], len(server.posts)) == ("confirmed", 2)
     assert faulty(*continued, "--wait").json()["error"]["kind"] == "usage"
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_cancel_names_the_continuation_that_waits(faulty: CommandLine, server: Server, *, kept: bool) -> None:
+    """It is dropped with the run unless the user keeps it; a dry run keeps nothing."""
+    board, accepted = Lab(), Respond(202, {"run_id": "run_1", "status": "failed"})
+    server.otherwise = lambda request: accepted if request.method == "POST" else board.answer(request)
+    board.put("run_1", "working", created=1)
+    faulty("runs", "continue", "run_1", "--when-ended", "Go \x1b[31mon.\nThen test.")
+    cancel, option = ("runs", "cancel", "run_1", "--json"), ("--keep-continuation",) * kept
+    faulty(*cancel, "--dry-run", "--keep-continuation")
+    warned = [each for dry in (["--dry-run"], []) for each in faulty(*cancel, *option, *dry).json()["warnings"]]
+    board.put("run_1", "cancelled", created=1, updated=2)
+    faulty("watch", "--once")
+
+    dropped = "its waiting continuation is dropped, too: “Go ␛[31mon.”. --keep-continuation sends it."
+    assert warned == ([] if kept else [f"If the run is cancelled, {dropped}"] * 2)
+    assert [b"Then test." in body for body in server.posts] == [False, *[True] * kept]

@@ -18,6 +18,7 @@ from msgspec.structs import astuple, replace
 
 from app.api.network import Network
 from app.automations.acting import alert
+from app.automations.bot import host_routes
 from app.automations.rule import DoNotify
 from app.notify.delivery import rendered, send
 from app.notify.dispatcher import BACKOFF, Dispatcher
@@ -53,10 +54,12 @@ class Desk:
 
     def dispatcher(self, text: str = TO_ALL) -> Dispatcher:
         """Another process, with this configuration."""
-        notify = parse(Path("/etc/config.toml"), text).notify
+        settings = parse(Path("/etc/config.toml"), text)
+        notify = settings.notify
         incidents = IncidentReader(self.world.cache, {"ok"}, 30.0, timedelta(seconds=notify.hold_s))
         files = (self.state, self.world.cache, self.ledger)
-        return Dispatcher(*files, incidents, notify, "acme", self.world.clock, self._say)
+        routes = host_routes(settings.automations)
+        return Dispatcher(*files, incidents, notify, "acme", self.world.clock, self._say, host_routes=routes)
 
     async def began(self, text: str = TO_ALL) -> Dispatcher:
         """A process that has looked once, a minute ago."""
@@ -387,9 +390,27 @@ async def test_a_host_that_disappears_while_it_is_down_has_not_recovered(desk: D
     ]
 
 
-async def test_health_that_nobody_can_read_is_an_alert_with_an_end(desk: Desk) -> None:
-    """After 15 minutes, once; it blames no host, and says nothing of its own while the whole link is down."""
-    dispatcher = await desk.began(TO_ALL)
+WATCHING = f'{BY_RULE}[[automations]]\nname = "outage"\non = {{ health = "not ok" }}\ndo = {{ notify = "oncall" }}\n'
+"""Only an automation reports code hosts."""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_reported"),
+    [
+        (TO_ALL, True),
+        (WATCHING, True),
+        (WATCHING.replace("on = []", ""), True),
+        (WATCHING.replace("on = []", "") + '[[notify.rules]]\nroute = "oncall"\n', True),
+        (WATCHING + "enabled = false\n", False),
+        (BY_RULE, False),
+    ],
+)
+async def test_health_that_nobody_can_read_is_an_alert_with_an_end(desk: Desk, text: str, *, is_reported: bool) -> None:
+    """After 15 minutes, once; it blames no host, and says nothing of its own while the whole link is down.
+
+    It is reported where `[notify]` says, otherwise where an automation reports outages.
+    """
+    dispatcher = await desk.began(text)
     await samples(desk, 4, github="ok")
     since = desk.world.now
     for _ in range(16):
@@ -400,9 +421,9 @@ async def test_health_that_nobody_can_read_is_an_alert_with_an_end(desk: Desk) -
     await samples(desk, 1, github="ok")
     await dispatcher.look()
 
-    assert await desk.titles() == [
-        f"Code hosts unobserved since {since.astimezone():%H:%M:%S}",
-        "The health of the code hosts can be read again",
+    assert [(message.route, message.title) for message in await desk.made()] == is_reported * [
+        ("oncall", f"Code hosts unobserved since {since.astimezone():%H:%M:%S}"),
+        ("oncall", "The health of the code hosts can be read again"),
     ]
 
 

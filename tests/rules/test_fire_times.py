@@ -1,16 +1,15 @@
 """Fire times: schedules over gaps and folds of the clock, intervals, jitter, and schedules that cannot be meant."""
 
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
-from zoneinfo import ZoneInfo
+from itertools import islice
 
 import pytest
 
 from app.automations.fire_times import check_schedule, fire_times, interval_times
 from app.automations.occurrences import LOOK_BACK, due
 from app.automations.rule import DoNotify, OnInterval, OnSchedule, Rule
+from tests.clock_changes import ZONES, changes
 
 
 def test_jitter_moves_each_time_later_and_always_by_the_same() -> None:
@@ -57,23 +56,11 @@ def test_a_jitter_by_which_times_would_overtake_each_other_is_refused(cron: str,
         check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes)), at)
 
 
-ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Africa/Cairo", "Asia/Kolkata")
-"""North and south, half an hour, at midnight, and never."""
-
-
-def changes(zone: ZoneInfo) -> Iterator[datetime]:
-    """The hours of 2026 and 2027 in which a zone's clock is changed."""
-    hours = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(2 * 365 * 24))
-    for (before, first), (_, second) in pairwise((hour, hour.astimezone(zone).utcoffset()) for hour in hours):
-        if first != second:
-            yield before
-
-
 @pytest.mark.parametrize("zone", ZONES)
 def test_no_change_of_the_clock_makes_a_schedule_invalid(zone: str) -> None:
     """Checked in every third hour of the day around it; its times only go forward."""
     schedules = [OnSchedule(cron, zone) for cron in ("*/30 * * * *", "0 * * * *", "15,45 1-3 * * *", "30 2 * * *")]
-    for change in changes(ZoneInfo(zone)):
+    for change in changes(zone):
         for on in schedules:
             for hours in (*range(-26, -3, 3), *range(-3, 4)):
                 check_schedule(on, change + timedelta(hours=hours))

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.insights.screen import SPANS
-from widgets.insights import ceiling, share, stacked
+from storage.records.coverage import Coverage
+from storage.records.insights import Outcomes
+from widgets.insights import InsightsView, ceiling, extent, share, stacked
 
 DAY, WEEK, MONTH = SPANS
 
@@ -51,3 +53,13 @@ def test_every_part_of_a_bar_that_is_there_is_seen(values: list[int], rows: int)
 def test_nearly_all_is_not_all(part: float | None, said: str) -> None:
     """One failure in ten thousand is no 100%."""
     assert share(part) == said
+
+
+@pytest.mark.parametrize(("hour", "said"), [(22, "since 23:00 yesterday"), (23, "since 00:00 today")])
+def test_the_last_hour_of_a_day_has_no_yesterday(hour: int, said: str) -> None:
+    """24 hours, this one included, are those of today."""
+    now = datetime(2026, 5, 4, hour, 30, tzinfo=UTC)
+    hours = tuple(Outcomes(*each) for each in pairwise(DAY.edges(now)))
+    view = InsightsView(DAY.title, DAY.step, now, hours, (), Coverage())
+
+    assert said in extent(view)

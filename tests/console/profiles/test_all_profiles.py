@@ -6,6 +6,7 @@ from syrupy.assertion import SnapshotAssertion
 from textual.content import Content
 
 from app.actions.refusals import ActionRefusedError
+from app.actions.screen_many import ManyForm
 from app.actions.screen_writes import ContinueRunForm
 from app.api.requests import CancelRun
 from app.console.base import ALL
@@ -185,3 +186,28 @@ async def test_marks_of_several_profiles_are_not_acted_on(
         cancelled = [request.path for request in staging.requests if request.method == "POST"]
         assert {path.split("/")[-2] for path in cancelled} == {whose(row)[1] for row in scene.table.marks.ids}
         assert board.posts == []
+
+
+async def test_a_failed_run_is_retried_on_the_service_of_its_row(
+    fleet_staged: FleetStaged, writable: Settings, board: Lab, staging: Lab
+) -> None:
+    """The keys offer it, with a warning while that service's code host is down; its progress is in the form alone."""
+    run_id = next(iter(staging.runs))
+    staging.move(run_id, "failed")
+    staging.turns[run_id] = {"turns": [{"number": 1, "instructions": "Do it."}]}
+    staging.health = {"github": {"status": "unreachable"}}
+    async with fleet_staged(WIDE, settings=writable) as scene:
+        await all_shown(scene)
+        await scene.press("slash", *"status:failed", "enter")
+        await on_row_of(scene, "acme-staging")
+        assert "T retry" in scene.lines[-1]
+        await scene.press("T")
+        assert scene.toasts[-1].startswith("Code host github is unreachable")
+        form = scene.app.screen
+        assert isinstance(form, ManyForm)
+        await scene.press("ctrl+s", "ctrl+s")
+        await scene.shows("Open run")
+
+        assert [b"Do it." in body for body in staging.posts] == [True]
+        assert board.posts == []
+        assert scene.app.session.batches.views == ()

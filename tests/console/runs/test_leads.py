@@ -71,12 +71,15 @@ def test_uptime_is_said_only_of_what_was_seen(seen: tuple[float, ...], said: tup
 
 
 async def test_an_incident_says_what_failed_in_it_on_its_platform(tmp_path: Path) -> None:
-    """By when runs ended, not by when they were created; those of another platform are not its doing."""
+    """By when runs ended, not by when they were created; those of another platform are not its doing.
+
+    It began at some time after the last good poll, so a failure shortly before the first bad one counts.
+    """
     async with await Cache.open(tmp_path / "cache.sqlite3") as cache:
         view = await _seen(cache)
 
     (incident,) = view.incidents
-    assert view.failed == {("gitlab", incident.start): FailedRuns(1, NOON - timedelta(minutes=40))}
+    assert view.failed == {("gitlab", incident.start): FailedRuns(2, NOON - timedelta(minutes=40))}
 
 
 async def _seen(cache: Cache) -> HealthView:
@@ -89,9 +92,16 @@ async def _seen(cache: Cache) -> HealthView:
     runs = [
         Run(f"r{n}", status, "main", repository, created, NOON - timedelta(minutes=ended), "{}")
         for n, (status, repository, ended) in enumerate(
-            [("failed", gitlab, 25), ("failed", gitlab, 5), ("completed", gitlab, 25), ("failed", github, 25)]
+            [
+                ("failed", gitlab, 25),
+                ("failed", gitlab, 5),
+                ("completed", gitlab, 25),
+                ("failed", github, 25),
+                ("failed", gitlab, 30.25),
+                ("failed", gitlab, 31),
+            ]
         )
     ]
     await cache.store_runs(runs, asked_at=NOON)
-    reader = SampleReader(frozenset({"ok"}), timedelta(minutes=2), timedelta(minutes=40))
+    reader = SampleReader(frozenset({"ok"}), timedelta(minutes=2), 30)
     return await read_health(cache, reader, NOON, timedelta(0), HealthView())

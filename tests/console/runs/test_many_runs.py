@@ -47,6 +47,21 @@ async def test_a_form_is_shown(staged: Staged) -> None:
             assert isinstance(scene.app.screen, RunsScreen)
 
 
+async def test_a_retry_warns_while_the_code_host_is_down(staged: Staged, board: Lab) -> None:
+    """Only of the hosts that the retried runs are on."""
+    for run_id in board.runs:
+        board.turns[run_id] = {"turns": [{"number": 1, "instructions": "Fix it."}]}
+    async with staged() as scene:
+        for host, is_warned in (("gitlab", False), ("github", True)):
+            board.health = {"github": "ok", "gitlab": "ok"} | {host: "unreachable"}
+            await scene.sync()
+            await scene.press("slash", *"status:failed repo:github:*", "enter", "T")
+            await scene.shows("Retry failed runs")
+            warning = f"Code host {host} is unreachable: what is retried now may fail again."
+            assert (warning in scene.toasts) == is_warned, scene.toasts
+            await scene.press("escape", "escape", "escape")
+
+
 async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab) -> None:
     """The dialog names them and says what its two keys do; enter does nothing. One that has ended is counted."""
     async with staged() as scene:

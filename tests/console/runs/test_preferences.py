@@ -60,14 +60,15 @@ def test_each_terminal_opens_what_it_showed_last(tmp_path: Path) -> None:
     """A terminal that showed nothing yet opens what was shown last anywhere; the oldest ones are forgotten."""
     file = PreferencesFile(tmp_path / "console.json")
     settings = parse(tmp_path / "config.toml", "")
-    panes = {name: this_terminal({"TMUX_PANE": name}) for name in ("%1", "%2", "%3")}
-    for name, view in (("%1", "Failed 24h"), ("%2", "Active")):
+    panes = {name: this_terminal({"TMUX_PANE": name}) for name in ("%1", "%2")}
+    panes |= {f"screen {n}": this_terminal({"STY": "12.pts-0.host", "WINDOW": n}) for n in ("0", "1")}
+    for name, view in (("%1", "Failed 24h"), ("screen 0", "Failed 24h"), ("%2", "Active")):
         file.change(lambda known, name=name, view=view: known.shown(panes[name], LastQuery(view)))
 
     shown = {name: first_query(settings, file.read(), terminal).view.name for name, terminal in panes.items()}
     many = reduce(lambda known, number: known.shown(f"{number}", LastQuery()), range(100), file.read())
 
-    assert shown == {"%1": "Failed 24h", "%2": "Active", "%3": "Active"}
+    assert shown == {"%1": "Failed 24h", "%2": "Active", "screen 0": "Failed 24h", "screen 1": "Active"}
     assert len(many.last) == 20
 
 
