@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from app.api.network import Network
+from app.api.network import REFUSED, TRUST, Network
 from app.profiles import NotifySettings
 from app.profiles.values import is_loopback
 from storage.errors import StorageError
@@ -34,6 +34,7 @@ class Heartbeat:
     watched: Sequence[Watched]
     say: Callable[..., None]
     """Writes one line of the log."""
+    network: Network = field(default_factory=Network)
     counts: Counter[str] = field(default_factory=Counter)
     """The numbers of `taken` and `failed`."""
     _trouble: str | None = None
@@ -56,7 +57,7 @@ class Heartbeat:
             is_well = False  # The bots report this failure themselves.
         if not is_well:
             return
-        trouble = await beat(address)
+        trouble = await beat(address, self.network)
         outcome = "taken" if trouble is None else "failed"
         self.counts[outcome] += 1
         if trouble != self._trouble:
@@ -64,22 +65,26 @@ class Heartbeat:
             self.say(f"heartbeat_{outcome}", message=trouble)
 
 
-async def beat(address: str) -> str | None:
+async def beat(address: str, network: Network) -> str | None:
     """Request the address once. Return the failure, without the address, which may be a secret; or None."""
     try:
         parts = urlsplit(address)
         is_usable = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
         if not is_usable or not parts.hostname:
             return "The heartbeat's address must begin with https:// (http only on loopback)."
-        network = Network()
-        way = network.proxy_of(address)
+    except ValueError:
+        return "The heartbeat's address cannot be read as one."
+    try:
+        way, context = network.proxy_of(address), await asyncio.to_thread(network.context)
+    except ValueError as error:
+        return f"The heartbeat cannot be sent: {error}."
+    try:
         # A redirect leads to another address than the configured one: it counts as a failure.
         async with httpx.AsyncClient(
-            verify=network.context(), proxy=way, trust_env=False, timeout=DEADLINE_S, follow_redirects=False
+            verify=context, proxy=way, trust_env=False, timeout=DEADLINE_S, follow_redirects=False
         ) as client:
             answer = await client.get(address)
-    except ValueError:
-        return "The heartbeat's address, or the proxy's, cannot be read as one."
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        return f"The heartbeat was not taken: {type(error).__name__}."
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
+        cure = f" Its certificate is refused. {TRUST}" if REFUSED in str(error) else ""
+        return f"The heartbeat was not taken{network.through(address)}: {type(error).__name__}.{cure}"
     return None if answer.is_success else f"The heartbeat was answered with {answer.status_code}."

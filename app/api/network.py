@@ -1,24 +1,33 @@
 """How requests leave this machine: through which proxy, and which certificates are trusted and shown."""
 
+import atexit
 import os
 import re
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Final
-from urllib.parse import urlsplit
+from tempfile import NamedTemporaryFile
+from typing import Final, Self
+from urllib.parse import quote, urlsplit
 
 import httpx
 from msgspec import Struct, field
 
+from app.profiles import Profile
 from app.profiles.values import is_loopback
 
 FROM_ENVIRONMENT: Final = "environment"
 NONE: Final = "none"
 _SCHEMES: Final = ("http", "https", "socks5", "socks5h")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
+_LOOPBACK: Final = "localhost,127.0.0.1,::1"
+REFUSED: Final = "CERTIFICATE_VERIFY_FAILED"
+"""What the error of a certificate that is not trusted has in it."""
+TRUST: Final = "If the certificate is from your own authority, name that in ca_file or SSL_CERT_FILE."
 
 
 class Network(Struct, frozen=True):
@@ -32,6 +41,11 @@ class Network(Struct, frozen=True):
     """A client certificate with its key, as PEM."""
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
+    @classmethod
+    def of(cls, profile: Profile) -> Self:
+        """The way that a profile is configured to take."""
+        return cls(profile.proxy, profile.ca_file, profile.client_cert)
+
     def proxy_of(self, url: str) -> httpx.Proxy | None:
         """The proxy for a request; None: the request goes straight there.
 
@@ -40,18 +54,59 @@ class Network(Struct, frozen=True):
         Raises:
             ValueError: The proxy's address cannot be used; the message does not show its login.
         """
+        address = self.address_of(url)
+        return as_proxy(address) if address else None
+
+    def address_of(self, url: str) -> str:
+        """The configured address of that proxy; empty: there is none."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         if self.proxy == NONE or is_loopback(host):
-            return None
+            return ""
         address = self.proxy
         if address == FROM_ENVIRONMENT:
             port = parts.port or _DEFAULT_PORTS[parts.scheme]
             names = (f"{parts.scheme}_proxy", "all_proxy")
             address = next(filter(None, (self._variable(name) for name in names)), "")
             if not address or is_exempt(host, port, self._variable("no_proxy")):
-                return None
-        return as_proxy(address)
+                return ""
+        return address
+
+    def through(self, url: str) -> str:
+        """The words for an error about the way: the proxy without its login; empty without one."""
+        with suppress(ValueError):
+            if proxy := self.proxy_of(url):
+                return f" through the proxy {proxy.url.host}:{proxy.url.port or ''}".rstrip(":")
+        return ""
+
+    def environment(self) -> dict[str, str]:
+        """The variables with which git, or a child that uses `requests`, takes the same way; writes a file.
+
+        Raises:
+            ValueError: The proxy or a file cannot be used; the message does not show a login.
+        """
+        ours = {*_PROXIES, "no_proxy"}
+        env = {name: value for name, value in self.env.items() if name.lower() not in ours}
+        proxies = {name: self._variable(name) for name in _PROXIES}
+        direct = self._variable("no_proxy").replace("*.", ".")  # Which curl knows.
+        if self.proxy == NONE:
+            proxies, direct = {}, "*"
+        elif self.proxy != FROM_ENVIRONMENT:
+            proxies, direct = dict.fromkeys(_PROXIES, _encoded(self.proxy)), ""
+        for name, address in proxies.items():
+            with suppress(ValueError):  # What we refuse, such as socks4, git may take.
+                proxies[name] = _encoded(address)
+        if direct != "*":
+            direct = f"{direct},{_LOOPBACK}".strip(",")
+        for name, value in {**proxies, "no_proxy": direct}.items():
+            env |= {name: value, name.upper(): value} if value else {}
+        given = self.env.get("SSL_CERT_FILE")
+        if self.ca_file is not None or given:
+            bundle = dict.fromkeys(("GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE"), _bundle(self.ca_file, given))
+            env = env | bundle if self.ca_file is not None else bundle | env
+        if self.client_cert is not None:
+            env |= dict.fromkeys(("GIT_SSL_CERT", "GIT_SSL_KEY"), str(self.client_cert))
+        return env
 
     def context(self) -> ssl.SSLContext:
         """The certificates that a TLS connection trusts and presents; reads files.
@@ -79,6 +134,34 @@ class Network(Struct, frozen=True):
 
     def _variable(self, name: str) -> str:
         return (self.env.get(name) or self.env.get(name.upper()) or "").strip()
+
+
+@cache
+def _trusted(ca_file: Path | None, _given: str | None) -> str:
+    """All that is trusted, as PEM in one file: git and requests take one in place of the system's."""
+    context = Network(ca_file=ca_file).context()
+    pems = [ssl.DER_cert_to_PEM_cert(each) for each in context.get_ca_certs(binary_form=True)]
+    # OpenSSL reads this folder only when it needs to.
+    folder = ssl.get_default_verify_paths().capath
+    pems += [each.read_text("latin-1") for each in Path(folder).glob("*.0")] if folder else []
+    file = NamedTemporaryFile("w", prefix="runwarden-", suffix=".pem", encoding="latin-1")  # noqa: SIM115 # until the end
+    atexit.register(file.close)
+    file.write("\n".join(pems))
+    file.flush()
+    return file.name
+
+
+def _bundle(ca_file: Path | None, given: str | None) -> str:
+    if not Path(_trusted(ca_file, given)).exists():
+        _trusted.cache_clear()  # A cleaner of temporary files took it.
+    return _trusted(ca_file, given)
+
+
+def _encoded(address: str) -> str:
+    """A proxy's address with its login in the one spelling that every program reads alike."""
+    proxy = as_proxy(address)
+    login = ":".join(quote(part, safe="") for part in proxy.auth or ())
+    return str(proxy.url).replace("://", f"://{login}@", 1) if login else str(proxy.url)
 
 
 def as_proxy(address: str) -> httpx.Proxy:

@@ -8,7 +8,7 @@ import ssl
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -36,7 +36,7 @@ from app.api.errors import (
     UnreachableError,
     UnusableAnswerError,
 )
-from app.api.network import Network
+from app.api.network import REFUSED, TRUST, Network
 from app.api.timestamps import retry_after_s
 from app.engine.text import shortened
 from app.profiles.token import Token, TokenError
@@ -296,14 +296,9 @@ class Transport:
         said = f": {error.rstrip('.')}." if error else "."
         if begun:
             return UnreachableError(f"The connection was lost before the answer was complete{said}")
-        if "CERTIFICATE_VERIFY_FAILED" in error:
-            said += " If the certificate is from your own authority, name that in ca_file or SSL_CERT_FILE."
-        with suppress(ValueError):
-            proxy = self.network.proxy_of(self.base_url)
-            if proxy is not None:
-                way = f"through the proxy {proxy.url.host}:{proxy.url.port or ''}".rstrip(":")
-                return UnreachableError(f"No connection to {self.base_url} {way}{said}", surely_not_sent=True)
-        return UnreachableError(f"No connection to {self.base_url}{said}", surely_not_sent=True)
+        said += f" {TRUST}" if REFUSED in error else ""
+        way = self.network.through(self.base_url)
+        return UnreachableError(f"No connection to {self.base_url}{way}{said}", surely_not_sent=True)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Final, Self, get_args
 
 from msgspec import Struct
 
+from app.api.network import Network
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
 from app.automations.occurrences import Observer, RunFacts, asked_for
@@ -238,6 +239,7 @@ class Bot:
             command_line=engine.settings.command_line,
             broken=self._broken,
             host_routes=host_routes(self._runner.rules),
+            network=Network.of(self.profile),
         )
         self._rang.set()
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from app.api.heartbeat import Heartbeat
+from app.api.network import Network
 from app.automations.bot import Bot, reload_on_hangup
 from app.automations.metrics import Snapshot, serve
 from app.cli.context import Invocation
@@ -69,7 +70,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
         for profile in profiles:
             bot = await Bot.open(settings, profile, say)
             bots.append(bot)
-        heartbeat = Heartbeat(lambda: bots[0].settings.notify, os.environ, bots, say)
+        heartbeat = Heartbeat(lambda: bots[0].settings.notify, os.environ, bots, say, Network.of(bots[0].profile))
         if once:
             problems = [problem for bot in bots if (problem := await bot.once()) is not None]
             for problem in problems:

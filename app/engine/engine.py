@@ -102,7 +102,7 @@ class Engine(Struct, frozen=True):
                 token = await asyncio.to_thread(profile.token.read, os.environ)
             except TokenError as error:
                 token = error
-            network = Network(profile.proxy, profile.ca_file, profile.client_cert)
+            network = Network.of(profile)
             deadline_s, budget = profile.poll.deadline_s, Budget(files.cache)
             client = Client(profile.base_url, token, deadline_s=deadline_s, budget=budget, network=network)
             stack.push_async_callback(client.aclose)

@@ -1,6 +1,5 @@
 """`runwarden inbox` and `runwarden notify`: open items, and the notifications sent about them."""
 
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -9,6 +8,7 @@ from typing import Any, Final
 import click
 
 from app.actions.command_retry import retry_options, retry_runs
+from app.api.network import Network
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, reading
@@ -179,8 +179,8 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
         raise failed("not_found", f"There is no route {route!r}. There are: {', '.join(names)}.")
     now, text = datetime.now(UTC), "Sent by `runwarden notify test`"
     message = Message(route, "test:rule", "new", "warning", "Runwarden: this is a test", text, ())
-    profile = invocation.profile(settings).name
-    trouble = await send(settings.notify, Delivery(0, message, now), profile, os.environ)
+    profile = invocation.profile(settings)
+    trouble = await send(settings.notify, Delivery(0, message, now), profile.name, Network.of(profile))
     if trouble is not None:
         raise failed("not_delivered", trouble, route=route)
     invocation.output.record({"route": route, "delivered": True}, [("delivered", route)])

@@ -14,6 +14,7 @@ from html import escape
 from importlib.util import find_spec
 from typing import Final
 
+from app.api.network import Network
 from app.engine.processes import end_group, within
 from app.engine.text import safe_text
 from app.notify.channels import FACTS, Channels, Text, fill
@@ -42,7 +43,7 @@ class RouteError(RunwardenError):
 
 
 async def send(
-    notify: NotifySettings, delivery: Delivery, profile: str, env: Mapping[str, str], command_line: str = "runwarden"
+    notify: NotifySettings, delivery: Delivery, profile: str, network: Network, command_line: str = "runwarden"
 ) -> str | None:
     """Send a message over all channels of its route. Returns the problem and its fix, or None."""
     route = notify.route(delivery.message.route)
@@ -50,23 +51,33 @@ async def send(
         return OFF
     title, body = rendered(delivery, route, profile, command_line=command_line)
     text = Text(safe_text(title), safe_text(body, limit=_LONGEST), delivery.message.level, values_of(delivery, profile))
-    troubles = [*await Channels(route.desktop, route.command, env).deliver([text])]
+    troubles = [*await Channels(route.desktop, route.command, network.env).deliver([text])]
     if route.urls_env or route.urls_file:
         title, body = rendered(delivery, route, profile, route.markup, command_line)
-        trouble = await relayed(route, title, body, delivery.message.level, env)
+        trouble = await relayed(route, title, body, delivery.message.level, network)
         troubles += [trouble] if trouble is not None else []
     return "; ".join(troubles) or None
 
 
-async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Mapping[str, str]) -> str | None:
+async def relayed(route: NotifyRoute, title: str, body: str, level: str, network: Network) -> str | None:
     """Deliver one text in the route's markup to all of its addresses. Returns the problem, or None."""
     if find_spec("apprise") is None:
         return f"Apprise is not installed. Install it with: pip install '{DISTRIBUTION}[notify]'."
     try:
-        urls = addresses(route, env)
+        urls = addresses(route, network.env)
+        env = await asyncio.to_thread(network.environment)
     except RouteError as error:
         return str(error)
-    order = {"urls": urls, "title": title, "body": body, "type": _TYPES[level], "markup": route.markup}
+    except ValueError as error:
+        return f"Route {route.name}: {error}."
+    order: dict[str, object] = {
+        "urls": urls,
+        "title": title,
+        "body": body,
+        "type": _TYPES[level],
+        "markup": route.markup,
+    }
+    order["client_cert"] = network.client_cert and str(network.client_cert)
     # -P: ignore a folder called `app` in the current directory.
     try:
         process = await asyncio.create_subprocess_exec(
@@ -75,6 +86,7 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, env: Ma
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
+            env=env,
         )
     except OSError as error:
         return f"Route {route.name}: no process can be started ({error.strerror})."

@@ -1,7 +1,6 @@
 """The dispatcher: turns each change into one message, and delivers it at least once, under one number."""
 
 import asyncio
-import os
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from app.api.network import Network
 from app.engine.text import plural
 from app.notify.alerts import follow_up_alerts, move_alert, own_alert, state_alerts, wanted
 from app.notify.delivery import send
@@ -61,6 +61,7 @@ class Dispatcher:
     """The jobs of this process that fail, with their reasons."""
     host_routes: tuple[str, ...] = ()
     """Routes for the alert that the code hosts are unobserved, if `[notify]` sends none."""
+    network: Network = field(default_factory=Network)
     _broken_since: dict[str, datetime] = field(default_factory=dict)
     _since: datetime | None = None
     """When `[notify] on` was last changed."""
@@ -176,7 +177,7 @@ class Dispatcher:
             elif not await self.state.claim_delivery(delivery, now, now + CLAIMED_FOR):
                 continue
             else:
-                trouble = await send(self.notify, delivery, self.profile, os.environ, self.command_line) or ""
+                trouble = await send(self.notify, delivery, self.profile, self.network, self.command_line) or ""
                 if trouble and delivery.attempts < len(BACKOFF):
                     outcome = "delivery_failed"
                     due = self.clock() + BACKOFF[delivery.attempts]

@@ -5,7 +5,10 @@ import logging
 import sys
 from typing import Any, Final
 
+from app.api.network import REFUSED, TRUST, Network
+
 CONNECTION: Final = "no connection"
+CERTIFICATE: Final = "a certificate that is not trusted"
 CURES: Final = {
     "401": "Renew the login or token in its address.",
     "403": "Renew the login or token in its address, or allow it to post there.",
@@ -14,6 +17,7 @@ CURES: Final = {
     "429": "It takes fewer messages: raise group_interval.",
     "5": "It may pass by itself; see whether its own service works.",
     "3": "Write the address that it redirects to.",
+    CERTIFICATE: TRUST,
     CONNECTION: "Check the host's name and port, the network and the proxy.",
 }
 """What to do about an answer, by its beginning."""
@@ -30,17 +34,21 @@ def main() -> int:
     send = requests.Session.send
 
     def once(self: Any, request: Any, **options: Any) -> Any:
+        # requests reads NO_PROXY in its own way.
+        proxies = dict.fromkeys(("http", "https"), network.address_of(request.url))
+        ours = {"allow_redirects": False, "proxies": proxies, "cert": order["client_cert"]}
         try:
-            answer = send(self, request, **{**options, "allow_redirects": False})
+            answer = send(self, request, **{**options, **ours})
         except requests.RequestException as error:
-            answers.append(CONNECTION if isinstance(error, requests.ConnectionError) else type(error).__name__)
+            no_connection = CERTIFICATE if REFUSED in str(error) else CONNECTION + network.through(request.url)
+            answers.append(no_connection if isinstance(error, requests.ConnectionError) else type(error).__name__)
             raise
         if not answer.ok or answer.is_redirect:
             answers.append(f"{answer.status_code} {answer.reason or ''}".strip())
         return answer
 
     requests.Session.send = once  # type: ignore[method-assign] # its own process, and nothing else runs in it
-    order = json.load(sys.stdin)
+    order, network = json.load(sys.stdin), Network()
     failed = 0
     answers = list[str]()
     for url in order["urls"]:

@@ -171,7 +171,7 @@ async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git 
     Raises:
         GitError: The folder exists, or the branch cannot be fetched or checked out.
     """
-    git, address = git or Git(), history.mirror.address
+    git, address = git or history.mirror.git, history.mirror.address
     beside = None
     with suppress(GitError):
         beside = await _top_level(folder, git)

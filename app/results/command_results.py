@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 
 from app.actions.command_writes import WriteCommand, WriteOptions, perform, write_options
 from app.api.errors import ApiError
+from app.api.network import Network
 from app.api.requests import CancelRun
 from app.cli import Format
 from app.cli.context import Invocation
@@ -62,7 +63,7 @@ async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Re
 
     async with invocation.engine(needs_token=False) as engine:
         detail = await _found(invocation, engine, run_id)
-        yield Results(engine.settings, engine.extension), detail
+        yield Results(engine.settings, engine.extension, Network.of(engine.profile)), detail
 
 
 def require(answer: T | Unavailable) -> T:
@@ -164,7 +165,8 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         view = about.view
         if is_table and view.detail and not cached:
             with suppress(ApiError):
-                run_turns = await Results(engine.settings, engine.extension).turns(view.detail)
+                network = Network.of(engine.profile)
+                run_turns = await Results(engine.settings, engine.extension, network).turns(view.detail)
     # If the service did not show the run just now, the facts are those of the last time it did.
     is_live = view.presence == "lost" or (view.detail is not None and view.detail.last_seen_at >= asked_at)
     turns = [(action, as_received(action.body_json).get("instructions")) for action in about.sent]
@@ -198,7 +200,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     async with invocation.engine(needs_token=False) as engine:
         detail = await _found(invocation, engine, run_id)
         about = await _About.read(engine, detail.run)
-        answer = await Results(engine.settings, engine.extension).turns(detail)
+        answer = await Results(engine.settings, engine.extension, Network.of(engine.profile)).turns(detail)
     if isinstance(answer, Unavailable) and output.format is Format.TABLE:
         about.tell(output, answer)
     run_turns = require(answer)

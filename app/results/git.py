@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from app.api.network import TRUST, Network
 from app.engine.processes import end_group, signal_group
 from app.engine.text import safe_text
 from storage.base_error import RunwardenError
@@ -52,6 +53,8 @@ _OLDEST: Final = (2, 31)
 _GRACE_S: Final = 2.0
 """The time that git gets to remove its lock files after SIGTERM."""
 _SHOWN: Final = 300
+_LOGIN: Final = re.compile(r"(//|(?:host|proxy|to):? )[^\s/']*@")
+"""git and curl end a login at its first `@`, and show the rest as part of the host."""
 _CHUNK: Final = 65_536
 
 
@@ -75,8 +78,7 @@ class Git(Struct, frozen=True):
     """Seconds without output after which a server counts as silent."""
     deadline_s: float = 900.0
     most_bytes: int = 256 << 20
-    env: Mapping[str, str] | None = None
-    """None: this process's own."""
+    network: Network = Network()
 
     async def read(self, git_dir: Path, *arguments: str, given: bytes = b"", most: int | None = None) -> bytes:
         """Run a command that only reads one of our mirrors, without configuration, network, or attributes.
@@ -85,7 +87,9 @@ class Git(Struct, frozen=True):
             GitError: It failed; `TooLargeError`: its output is larger than `most` bytes.
         """
         argv = ["git", *_NEITHER, f"--git-dir={git_dir}", *arguments]
-        return await self._run(argv, reading(self.env), git_dir, given, self.most_bytes if most is None else most)
+        return await self._run(
+            argv, reading(self.network.env), git_dir, given, self.most_bytes if most is None else most
+        )
 
     async def fetch(self, git_dir: Path, *arguments: str, given: bytes = b"") -> bytes:
         """Run a command that reaches a remote repository, with the person's configuration, but without any question.
@@ -93,7 +97,7 @@ class Git(Struct, frozen=True):
         Raises:
             GitError: It failed, or the server was silent for too long.
         """
-        environment = fetching(self.env)
+        environment = await asyncio.to_thread(fetching, self.network)
         if "GIT_SSH" not in environment:
             asked = ["git", f"--git-dir={git_dir}", "config", "--default", "ssh", "--get", "core.sshCommand"]
             own = environment.get("GIT_SSH_COMMAND")
@@ -109,13 +113,18 @@ class Git(Struct, frozen=True):
         Raises:
             GitError: It failed.
         """
-        version = (await self._run(["git", "version"], reading(self.env), folder, b"", _CHUNK)).decode(errors="replace")
+        version = (await self._run(["git", "version"], reading(self.network.env), folder, b"", _CHUNK)).decode(
+            errors="replace"
+        )
         parts = re.search(r"(\d+)\.(\d+)", version)
         if parts and (int(parts[1]), int(parts[2])) < _OLDEST:
             raise GitError(
                 f"{safe_text(version.strip())} would run filters of the checkout: git 2.31 or newer is needed."
             )
-        environment = fetching(self.env) | {"GIT_LFS_SKIP_SMUDGE": "1", "GIT_OPTIONAL_LOCKS": "0"}
+        environment = await asyncio.to_thread(fetching, self.network) | {
+            "GIT_LFS_SKIP_SMUDGE": "1",
+            "GIT_OPTIONAL_LOCKS": "0",
+        }
         start = ["git", *_FETCHING, "-C", str(folder)]
         # Fails where there is none.
         with suppress(GitError):
@@ -160,9 +169,10 @@ class Git(Struct, frozen=True):
             # The last words of git, as a line: many may be the server's.
             lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
             errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
-            text = "; ".join(filter(None, errors))[-_SHOWN:] or f"exit code {process.returncode}"
+            text = _LOGIN.sub(r"\1", "; ".join(filter(None, errors)))[-_SHOWN:] or f"exit code {process.returncode}"
             moved = " The repository has moved: configure its new address." if "returned error: 30" in text else ""
-            raise GitError(f"git: {safe_text(text)}.{moved}".replace("..", "."))
+            refused = f" {TRUST}" if "certificate verif" in text else ""
+            raise GitError(f"git: {safe_text(text)}.{moved}{refused}".replace("..", "."))
         return out
 
 
@@ -210,9 +220,16 @@ async def _talk(process: asyncio.subprocess.Process, given: bytes, quiet_s: floa
     return bytes(out), err
 
 
-def fetching(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The person's environment, with everything turned off that would ask a question."""
-    own = os.environ if env is None else env
+def fetching(network: Network) -> dict[str, str]:
+    """The person's environment, with everything turned off that would ask a question.
+
+    Raises:
+        GitError: The profile's proxy, or a file of certificates, cannot be used.
+    """
+    try:
+        own = network.environment()
+    except ValueError as error:
+        raise GitError(f"git cannot be started: {error}.") from error
     kept = {name: value for name, value in own.items() if name not in _FOREIGN and not name.startswith("GIT_TRACE")}
     return kept | {
         "LC_ALL": "C.UTF-8",
@@ -225,9 +242,8 @@ def fetching(env: Mapping[str, str] | None = None) -> dict[str, str]:
     }
 
 
-def reading(env: Mapping[str, str] | None = None) -> dict[str, str]:
+def reading(own: Mapping[str, str]) -> dict[str, str]:
     """An environment in which git knows no configuration but the repository's own, and reaches nothing."""
-    own = os.environ if env is None else env
     return {name: own[name] for name in _PASSED_ON if name in own} | {
         "HOME": os.devnull,
         "XDG_CONFIG_HOME": os.devnull,

@@ -68,7 +68,7 @@ class Mirror:
         self.git_dir = folder / f"{name}.git"
         self._lock_file = folder / f"{name}.lock"
         self.address = address
-        self._git = git
+        self.git = git
         self._is_local = address.startswith("/")
 
     async def update(self, branch: str) -> Heads:
@@ -83,8 +83,8 @@ class Mirror:
         async with self._alone():
             if not (self.git_dir / "default-branch").exists():
                 self.git_dir.mkdir(mode=0o700, exist_ok=True)
-                await self._git.read(self.git_dir, "init", "--quiet", "--bare", "--template=")
-                await self._git.read(self.git_dir, "config", "remote.origin.url", self.address)
+                await self.git.read(self.git_dir, "init", "--quiet", "--bare", "--template=")
+                await self.git.read(self.git_dir, "config", "remote.origin.url", self.address)
             try:
                 name = await self._fetch(branch, ref)
                 problem = ""
@@ -107,14 +107,14 @@ class Mirror:
         source = next((each for each in (*refs, f"refs/heads/{branch}") if each in listed), None)
         if source is None:
             with suppress(GitError):
-                await self._git.read(self.git_dir, "update-ref", "-d", ref)
+                await self.git.read(self.git_dir, "update-ref", "-d", ref)
         wanted = [f"+{source}:{ref}"] if source else []
         wanted += [f"+{default}:{_DEFAULT}"] if default else []
         if wanted:
             await self._bring(*wanted)
         if len(list((self.git_dir / "objects/pack").glob("*.pack"))) > _MOST_PACKS:
             with suppress(GitError):
-                await self._git.read(self.git_dir, *_PROMISOR, "repack", "-a", "-d", "--quiet")
+                await self.git.read(self.git_dir, *_PROMISOR, "repack", "-a", "-d", "--quiet")
         name = default.removeprefix("refs/heads/").removeprefix("refs/remotes/origin/") if default else ""
         (self.git_dir / "default-branch").write_text(name, encoding="utf-8")
         return name
@@ -146,19 +146,19 @@ class Mirror:
         """Keep a turn's commit, even if its branch is deleted or rewritten."""
         if (await self.pinned(run_id)).get(turn) != commit:
             async with self._alone():
-                await self._git.read(self.git_dir, "update-ref", f"{_pins(run_id)}{turn}", commit)
+                await self.git.read(self.git_dir, "update-ref", f"{_pins(run_id)}{turn}", commit)
 
     async def pinned(self, run_id: str) -> dict[int, str]:
         """The commits of a run's turns that were kept."""
         form = "--format=%(objectname) %(refname:lstrip=3)"
-        listed = await self._git.read(self.git_dir, "for-each-ref", form, _pins(run_id))
+        listed = await self.git.read(self.git_dir, "for-each-ref", form, _pins(run_id))
         pairs = (line.split() for line in listed.decode().splitlines())
         return {int(number): commit for commit, number in pairs if number.isdecimal()}
 
     async def commits(self, head: str, without: str | None) -> list[Commit]:
         """The commits of a branch, oldest first, without those that another one has; at most the last 2,000."""
         arguments = ["log", "-z", f"--format={_FIELDS}", "--no-show-signature", f"--max-count={_MOST_COMMITS}", head]
-        out = await self._git.read(self.git_dir, *arguments, *([f"^{without}"] if without else []), "--")
+        out = await self.git.read(self.git_dir, *arguments, *([f"^{without}"] if without else []), "--")
         fields = out.decode(errors="replace").split("\0")
         commits = []
         for begin in range(0, len(fields) - 4, 5):
@@ -171,7 +171,7 @@ class Mirror:
     async def merge_base(self, one: str, other: str) -> str | None:
         """The last commit that both have in common."""
         try:
-            return (await self._git.read(self.git_dir, "merge-base", one, other, "--")).decode().split()[0]
+            return (await self.git.read(self.git_dir, "merge-base", one, other, "--")).decode().split()[0]
         except (GitError, IndexError):
             return None
 
@@ -183,7 +183,7 @@ class Mirror:
         """
         ends = (base or EMPTY_TREE, head)
         # The contents of both sides at once: git would fetch them one by one, or not at all.
-        listed = await self._git.read(self.git_dir, "diff", "--raw", "-z", "--no-abbrev", "--no-renames", *ends, "--")
+        listed = await self.git.read(self.git_dir, "diff", "--raw", "-z", "--no-abbrev", "--no-renames", *ends, "--")
         ids: dict[bytes, None] = {}
         for old_mode, new_mode, old, new in _BLOB.findall(listed):
             sides = ((old_mode, old), (new_mode, new))
@@ -192,7 +192,7 @@ class Mirror:
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")
         note = ""
         try:
-            patch = await self._git.read(self.git_dir, "diff", *_DIFF, *form, *ends, "--", most=_MOST_PATCH)
+            patch = await self.git.read(self.git_dir, "diff", *_DIFF, *form, *ends, "--", most=_MOST_PATCH)
         except TooLargeError as error:
             patch = error.data
             note = f"The change is larger than {_MOST_PATCH >> 20} MB: this is its beginning."
@@ -208,7 +208,7 @@ class Mirror:
         name, output = safe_text(path, limit=200), b""
         if path.isprintable() and path:  # A patch cannot contain such a name.
             with suppress(GitError):
-                output = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{commit}:{path}")
+                output = await self.git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{commit}:{path}")
         if not output:
             raise GitError(f"Commit {commit[:10]} has no file {name}.")
         blob = output.decode().strip()
@@ -230,11 +230,11 @@ class Mirror:
         """
         if not _COMMIT.fullmatch(blob):
             raise GitError("This is not the id of a file's content.")
-        return await self._git.read(self.git_dir, "cat-file", "blob", blob, most=most)
+        return await self.git.read(self.git_dir, "cat-file", "blob", blob, most=most)
 
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
         check = ("cat-file", "--batch-check=%(objectname)")
-        held = await self._git.read(self.git_dir, *check, given=b"".join(each + b"\n" for each in ids))
+        held = await self.git.read(self.git_dir, *check, given=b"".join(each + b"\n" for each in ids))
         missing = [line.split()[0] for line in held.splitlines() if line.endswith(b" missing")]
         if missing:
             async with self._alone():
@@ -245,11 +245,11 @@ class Mirror:
         quietly = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--filter=blob:none")
         options = (*_PROMISOR, *(("-c", "fetch.negotiationAlgorithm=noop") if given else ()))
         wanted = ("--stdin", "--", "origin") if given else ("--", "origin", *refs)
-        await self._git.fetch(self.git_dir, *options, "fetch", *quietly, *wanted, given=given)
+        await self.git.fetch(self.git_dir, *options, "fetch", *quietly, *wanted, given=given)
 
     async def _listed(self, *patterns: str) -> dict[str, str]:
         """Refs with their commits, and `HEAD` with the name of its branch, if git gives it."""
-        out = await self._git.fetch(self.git_dir, "ls-remote", "--symref", "--", "origin", *patterns)
+        out = await self.git.fetch(self.git_dir, "ls-remote", "--symref", "--", "origin", *patterns)
         listed: dict[str, str] = {}
         for line in out.decode(errors="replace").splitlines():
             value, _, ref = line.partition("\t")
@@ -258,7 +258,7 @@ class Mirror:
 
     async def _commit(self, name: str) -> str | None:
         with suppress(GitError):
-            output = await self._git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", "--")
+            output = await self.git.read(self.git_dir, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", "--")
             return output.decode().split()[0]
         return None
 

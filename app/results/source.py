@@ -7,6 +7,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from app.api.errors import ApiError
+from app.api.network import Network
 from app.engine.text import safe_text
 from app.profiles import Settings, mirrors_folder
 from app.results.diff import Patch, new_side
@@ -23,9 +24,15 @@ T = TypeVar("T")
 class Results:
     """The results of one profile's runs. Nothing missing is raised: the reason is the answer."""
 
-    def __init__(self, settings: Settings, service: ServiceExtension | None = None, git: Git | None = None) -> None:
+    def __init__(
+        self, settings: Settings, service: ServiceExtension | None = None, network: Network | None = None
+    ) -> None:
+        git = Git(network=network or Network())
         self.repositories = RunRepositories(
-            mirrors_folder(settings), settings.repositories, most_mb=settings.results.mirrors_mb, git=git
+            mirrors_folder(settings),
+            settings.repositories,
+            most_mb=settings.results.mirrors_mb,
+            git=git,
         )
         self._reviews = settings.results.reviews
         self._service = service

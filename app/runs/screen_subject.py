@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
 
+from app.api.network import Network
 from app.engine.text import safe_text
 from app.results.source import Results
 from storage.records.results import RunTurns
@@ -63,7 +64,8 @@ class RunSubject:
     def results(self) -> Results:
         """The run's results, from git and, once the engine is open, from the service."""
         if self.known_results is None and self.session.engine is not None:
-            self.known_results = Results(self.session.settings, self.session.engine.extension)
+            engine = self.session.engine
+            self.known_results = Results(engine.settings, engine.extension, Network.of(engine.profile))
         return self.known_results or Results(self.session.settings)
 
     @property

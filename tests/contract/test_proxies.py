@@ -6,12 +6,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotSendableError, UnreachableError
+from app.api.heartbeat import beat
 from app.api.network import Network, as_proxy, is_exempt
+from app.notify.delivery import relayed
+from app.profiles import NotifyRoute
 from app.profiles.load import parse
 from app.profiles.token import Token
+from app.results.git import Git, GitError
 from tests.contract.conftest import ORGANIZATION
 from tests.contract.conftest import create as fails_to_create
 from tests.lab import ORGANIZATION as CREATED
@@ -170,3 +175,71 @@ def test_a_profile_has_its_own_way(tmp_path: Path) -> None:
     (profile,) = parse(tmp_path / "config.toml", text).profiles
 
     assert (profile.proxy, profile.ca_file, profile.client_cert) == ("none", tmp_path / "ca.pem", Path("/me.pem"))
+
+
+async def reached(network: Network, folder: Path) -> list[str]:
+    """What git, a route and the heartbeat say about the service."""
+    with pytest.raises(GitError) as of_git:
+        await Git(network=network).fetch(folder, "ls-remote", SERVICE.replace("/v1", "/git"))
+    network = replace(network, env={**network.env, "URLS": SERVICE.replace("https", "jsons")})
+    of_route = await relayed(NotifyRoute("r", urls_env="URLS"), "title", "body", "error", network)
+    return [str(of_git.value), of_route or "", await beat(SERVICE, network) or ""]
+
+
+@pytest.mark.parametrize("source", ["profile", "environment"])
+async def test_git_routes_and_the_heartbeat_take_the_same_way(
+    service: Server, certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Through the proxy, whose login may hold an @; NO_PROXY exempts no name that only ends alike."""
+    service.otherwise = lambda request: Respond(404 if "git" in request.path else 200, b"{}")
+    monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    async with proxy_to(service) as proxy:
+        address = f"http://user:p@w@127.0.0.1:{proxy.port}"
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1" if source == "profile" else address)
+        monkeypatch.setenv("NO_PROXY", "views.example.test" if source == "environment" else "*")
+        if source == "environment":
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
+        network = Network(address, certificate.file) if source == "profile" else Network()
+        of_git, *others = await reached(network, tmp_path)
+
+    assert "not found" in of_git
+    assert others == ["", ""]
+    assert [request.path for request in service.requests] == ["/git/info/refs", "/v1", "/v1"]
+    assert {each.rpartition(" ")[0] for each in proxy.asked} == {"CONNECT reviews.example.test:443"}
+
+
+async def test_git_routes_and_the_heartbeat_name_what_refused(service: Server, tmp_path: Path) -> None:
+    """The certificate with its settings, or the proxy without its login."""
+    async with proxy_to(service) as proxy:
+        refused = await reached(Network(ADDRESS.format(port=proxy.port)), tmp_path)
+        unasked = await reached(Network(f"http://user:wr@ng@127.0.0.1:{proxy.port}"), tmp_path)
+    missing = await reached(Network(ca_file=tmp_path / "missing.pem"), tmp_path)
+
+    assert ["ca_file or SSL_CERT_FILE" in each for each in refused] == [True] * 3, refused
+    assert [f"through the proxy 127.0.0.1:{proxy.port}" in each for each in unasked[1:]] == [True] * 2, unasked
+    assert "ng@" not in str(unasked)
+    assert ["missing.pem holds no certificates" in each for each in missing] == [True] * 3, missing
+    assert service.requests == []
+
+
+async def test_git_repeats_no_part_of_a_login(tmp_path: Path) -> None:
+    """Of an address with an @ in its password, git and curl show the rest as the host."""
+    with pytest.raises(GitError, match="localhost") as caught:
+        await Git(network=Network("none")).fetch(tmp_path, "ls-remote", "https://me:first@second@localhost:1/r")
+
+    assert "second" not in str(caught.value)
+
+
+def test_children_get_the_profiles_way_as_variables() -> None:
+    """Without the environment's own, in both cases of letters; loopback needs no proxy."""
+    env = {"https_proxy": "http://old:1", "ALL_PROXY": "socks4://old:2", "NO_PROXY": "*.a.test", "KEPT": "x"}
+    loopback = "localhost,127.0.0.1,::1"
+
+    assert Network("none", env=env).environment() == {"KEPT": "x", "no_proxy": "*", "NO_PROXY": "*"}
+    own = Network("proxy.test:3128", client_cert=Path("/me.pem"), env=env).environment()
+    assert {own[name] for name in ("http_proxy", "HTTPS_PROXY", "all_proxy")} == {"http://proxy.test:3128"}
+    assert (own["no_proxy"], own["GIT_SSL_CERT"], own["GIT_SSL_KEY"]) == (loopback, "/me.pem", "/me.pem")
+    given = Network(env=env).environment()
+    assert (given["HTTPS_PROXY"], given["all_proxy"]) == ("http://old:1", "socks4://old:2")
+    assert given["no_proxy"] == f".a.test,{loopback}"

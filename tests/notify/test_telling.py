@@ -5,7 +5,6 @@ Real sinks receive it at least once, and nothing foreign becomes markup.
 
 import asyncio
 import json
-import os
 import re
 import sys
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from urllib.parse import parse_qs
 import pytest
 from msgspec.structs import astuple, replace
 
+from app.api.network import Network
 from app.automations.acting import alert
 from app.automations.bot import host_routes
 from app.automations.rule import DoNotify
@@ -455,9 +455,9 @@ MESSAGE = Message(
 DELIVERY = Delivery(7, MESSAGE, NOW)
 
 
-async def tell(route: NotifyRoute) -> str | None:
-    """A failed run, told over this route."""
-    return await send(NotifySettings(routes=(route,)), DELIVERY, "acme", os.environ)
+async def tell(route: NotifyRoute, **network: Any) -> str | None:
+    """A failed run, told over this route by a profile with this network."""
+    return await send(NotifySettings(routes=(route,)), DELIVERY, "acme", Network(**network))
 
 
 def route(folder: Path, *urls: str, **more: Any) -> NotifyRoute:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from app.api.network import Network
 from app.results.checkout import AnotherRepositoryError, apply, check_out, check_remotes
 from app.results.diff import Patch
 from app.results.git import Git, GitError
@@ -159,7 +160,7 @@ async def test_a_folder_without_a_checkout_or_an_old_git_is_told(tmp_path: Path)
     with pytest.raises(GitError, match="not whole"):
         await apply(replace(change, is_whole=False), tmp_path)
     with pytest.raises(GitError, match=r"git version 2\.30\.2 .* 2\.31 or newer"):
-        await apply(change, tmp_path, Git(env={"PATH": str(tmp_path)}))
+        await apply(change, tmp_path, Git(network=Network(env={"PATH": str(tmp_path)})))
 
 
 async def test_nothing_that_a_configuration_or_a_change_names_is_executed(

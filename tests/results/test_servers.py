@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from app.api.network import Network
 from app.results.git import GitError
 from tests.results.repository import Origin, git, repositories, run_detail
 from tests.waiting import eventually
@@ -163,8 +164,9 @@ async def test_ssh_asks_no_questions_and_keeps_the_persons_own_command(tmp_path:
     git(tmp_path, "config", "--file", str(tmp_path / "gitconfig"), "core.sshCommand", f"{ssh} -F mine")
     own = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     for env in ({"GIT_SSH_COMMAND": f"{ssh} -F mine"}, {"GIT_CONFIG_GLOBAL": str(tmp_path / "gitconfig")}):
+        found = repositories(tmp_path / "data", "git@127.0.0.1:x.git", network=Network(env=own | env))
         with pytest.raises(GitError):
-            await repositories(tmp_path / "data", "git@127.0.0.1:x.git", env=own | env).change(run_detail())
+            await found.change(run_detail())
 
         assert told.read_text().startswith("-F mine -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=15")
         told.unlink()
