@@ -86,7 +86,7 @@ class RunningService:
             database.migrate()
             self._folder.note_database(None if database.is_sqlite else database.shown)
             mask_known(database, masks)
-            rotation.use(database)
+            locks.enter_context(rotation.used(database))
             tracer.instrument_database(database)
             worker = None
             if self._options.executes:

@@ -69,6 +69,7 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         contextlib.closing(open_tracer(settings.traces, os.environ)) as tracer,
         contextlib.closing(Database(database_url or folder.database_url)) as database,
         one_worker(database, folder),
+        rotation.used(database),
     ):
         database.wait_until_there(stopping)
         if stopping.is_set():
@@ -76,7 +77,6 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         database.migrate()
         folder.note_database(None if database.is_sqlite else database.shown)
         mask_known(database, masks)
-        rotation.use(database)
         tracer.instrument_database(database)
         worker = build_worker(database, folder, settings, concurrency, tracer)
         worker.start()

@@ -89,17 +89,17 @@ def check(admin: AdminContext, slug: str) -> None:
 
     The tokens are read from this command's environment, which may differ from that of the service.
     """
-    with admin.database() as database, database.read() as connection:
-        rotation.use(database)
-        organization = find_organization(connection, slug)
-        connected = hosts.of(connection, organization.id)
-        known = repositories.of(connection, organization.id)
-    if not connected:
-        raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
-    # The table says what a service would log.
-    logging.getLogger("service").addHandler(logging.NullHandler())
-    with closing(HealthProbes(admin.folder.settings().probing)) as probes:
-        found = probes.ask(connected, known)
+    with admin.database() as database, rotation.used(database):
+        with database.read() as connection:
+            organization = find_organization(connection, slug)
+            connected = hosts.of(connection, organization.id)
+            known = repositories.of(connection, organization.id)
+        if not connected:
+            raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
+        # The table says what a service would log.
+        logging.getLogger("service").addHandler(logging.NullHandler())
+        with closing(HealthProbes(admin.folder.settings().probing)) as probes:
+            found = probes.ask(connected, known)
     documents = [
         {"platform": one.platform, "host": one.host, "status": verdict.status, "reason": verdict.reason}
         for one, verdict in ((one, found[one.platform]) for one in connected)

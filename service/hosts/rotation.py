@@ -7,7 +7,8 @@ asks only after it has noted that it will, and nobody repeats a request of which
 import hashlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from http import HTTPStatus
@@ -30,7 +31,7 @@ _EARLY_DAYS: Final = 7
 _LONGEST_DAYS: Final = 365
 _logger = logging.getLogger(__name__)
 _open: list[Database] = []
-"""The database of this process, in which tokens are looked up."""
+"""The databases that are in use; tokens are looked up in the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,14 @@ class RotatedToken:
     """Whether there is no valid token any more."""
 
 
-def use(database: Database) -> None:
-    """Look tokens up in a database from now on."""
-    _open[:] = [database]
+@contextmanager
+def used(database: Database) -> Iterator[None]:
+    """Look tokens up in a database meanwhile."""
+    _open.append(database)
+    try:
+        yield
+    finally:
+        _open.remove(database)
 
 
 def successor_of(token: str) -> str:
@@ -62,7 +68,7 @@ def successor_of(token: str) -> str:
     """
     if not _open:
         return token
-    with _open[0].read() as connection:
+    with _open[-1].read() as connection:
         return _token(token, first(connection, RotatedToken, host_tokens, host_tokens.c.digest == _digest(token)))
 
 

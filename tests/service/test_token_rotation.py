@@ -63,7 +63,6 @@ class Setting:
     def __init__(self, database: Database) -> None:
         self.now = NOW
         self.database = database
-        rotation.use(database)
         ends = (EPOCH + NOW * MICROSECOND).date() + timedelta(days=10)
         self.gitlab = GitLabTokens(ends=ends, now=lambda: self.now).start()
         entry = HostEntry(
@@ -88,7 +87,7 @@ class Setting:
 def setting(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting]:
     monkeypatch.setenv("GITLAB_TOKEN", "glpat-token-1")
     made = Setting(database)
-    with closing(made.gitlab):
+    with closing(made.gitlab), rotation.used(database):
         yield made
 
 
