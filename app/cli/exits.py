@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
-from app.version import DISTRIBUTION
+from app.version import how_to_add
 from storage.base_error import RunwardenError
 from storage.records.error_kinds import ERROR_KINDS
 
@@ -85,11 +85,9 @@ def require_extra(extra: str) -> None:
     """
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
-        wanted = f"'{DISTRIBUTION}[{extra}]'"
         raise failed(
             "missing_extra",
-            f"The {extra} extra is not installed ({', '.join(missing)} missing). "
-            f"Install it with: pipx install --force {wanted}, or pip install {wanted}.",
+            f"The {extra} extra is not installed ({', '.join(missing)} missing). Install it {how_to_add(extra)}.",
             missing=list(missing),
         )
 

@@ -196,7 +196,7 @@ def test_without_its_extra_a_command_says_the_cure(wheel: Path, tmp_path: Path) 
     ):
         done = installation.run(command)
         assert (done.returncode, done.stdout) == (2, ""), done.stderr
-        assert f"pipx install --force 'runwarden-console[{extra}]'" in done.stderr
+        assert f"pipx install --force '.[{extra}]'" in done.stderr
         assert "Traceback" not in done.stderr
 
 
@@ -207,7 +207,7 @@ def test_the_demo_works_as_people_install_it(version: str, wheel: Path, tmp_path
     installation = Installation(python := python_of(version, with_libraries=False), tmp_path)
     installation.pip(str(wheel))
     bare = installation.run("demo", "--no-console")
-    assert (bare.returncode, "pipx install --force 'runwarden-console[service]'" in bare.stderr) == (2, True), bare
+    assert (bare.returncode, "pipx install --force '.[service]'" in bare.stderr) == (2, True), bare
 
     begun = time.monotonic()
     installation.pip(f"{wheel}[service]")
