@@ -117,6 +117,21 @@ def test_every_variable_exists() -> None:
     assert sorted(named - read) == []
 
 
+def test_the_way_to_a_setting_is_in_the_page_s_own_words() -> None:
+    """Such as "Settings, API tokens", which the console tells who needs a token."""
+    files = [*DOCUMENTS, *(ROOT / "app" / "profiles").glob("*.py")]
+    named = [
+        name
+        for file in files
+        for name in re.findall(r"Settings, ([A-Z]\w+(?: tokens)?)[.\")]", file.read_text("utf-8"))
+    ]
+    parts = (ROOT / "service" / "page" / "templates" / "parts.html").read_text("utf-8")
+    tabs = re.findall(r"\"([^\"]+)\"\)", parts.partition("macro settings_nav")[2].partition("]")[0])
+
+    assert len(named) >= 3
+    assert {*named} <= {*tabs}
+
+
 def known_metrics() -> set[str]:
     """The names of all metrics, without the suffixes that Prometheus adds."""
     of_bot = {f"runwarden_{name}" for name in FIGURES} | {DURATIONS}
