@@ -66,14 +66,24 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
 
 
 async def test_the_agent_that_works_on_a_run_is_named(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it was started from here, or as the service says; in a column, beside the table and in full."""
+    """As it was started from here, or as the service says; in a column, beside the table and in full.
+
+    So is the service's reason why a run failed, as safe text, with the number of its turns.
+    """
+    last = Turn(2, "failed", reason="The agent ended with \x1b[2J exit code 3.")
 
     async def turns(_: ServiceExtension, run_id: str) -> RunTurns:
         agent = None if run_id == "run_01JX00007F3KQ9ZT2M0000" else "told \x1b[2J by the service"
-        return RunTurns(run_id, (Turn(1, "failed"),), agent=agent)
+        return RunTurns(run_id, (Turn(1, "failed"), last), agent=agent)
 
     monkeypatch.setattr(ServiceExtension, "turns", turns)
     async with staged((140, 40)) as scene:
+        await scene.tick(seconds=1)
+        await scene.press("j", "j", "j")
+        await scene.tick(seconds=1)
+        await scene.shows("reason The agent ended with ␛[2J exit", "in 2 turns")
+        assert "\x1b" not in scene.text
+        await scene.press("home")
         run_id = scene.table.row.run_id if scene.table.row else ""
         await confirmed(scene, StartAgent("a/b \u202eevil", "acme/web"), run_id)
         scene.table.set_columns(ColumnChoice(("status", "agent", "run")))
@@ -89,22 +99,3 @@ async def test_the_agent_that_works_on_a_run_is_named(staged: Staged, monkeypatc
 
     assert "a/b \ufffdevil" in listed
     assert "told ␛[2J by" in told
-
-
-async def test_the_service_says_why_the_run_under_the_cursor_failed(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beside the table, as safe text, with the number of its turns."""
-    last = Turn(2, "failed", reason="The agent ended with \x1b[2J exit code 3.")
-
-    async def turns(_: ServiceExtension, run_id: str) -> RunTurns:
-        return RunTurns(run_id, (Turn(1, "failed"), last))
-
-    monkeypatch.setattr(ServiceExtension, "turns", turns)
-    async with staged() as scene:
-        await scene.press("j", "j", "j")
-        assert scene.table.row is not None
-        assert scene.table.row.status == "failed"
-        await scene.tick(seconds=1)
-        await scene.shows("reason The agent ended with ␛[2J exit", "in 2 turns")
-        assert "\x1b" not in scene.text

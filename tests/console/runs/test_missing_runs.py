@@ -1,22 +1,21 @@
-"""Runs that are not here: they are said to be missing, and fetched when a person asks."""
+"""Runs that are not here: they are said to be missing, and fetched when a person asks; gaps stand in their place."""
 
 import asyncio
 from datetime import datetime, timedelta
 
 import pytest
-from msgspec.structs import replace
 
 from app.api.errors import RateLimitedError
-from app.engine.events import BackfillMoved, RunsChanged
-from storage.records import RunChanges, RunWindow, WindowRequest
+from app.engine.events import BackfillMoved
 from storage.records.coverage import BackfillProgress
-from tests.console.conftest import SMALL, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.quiet import strips
 from tests.console.runs.conftest import HELD, cursor_line
 from tests.lab import Lab
 from tests.waiting import until
 from widgets.kit import NO_KEY
 from widgets.kit.cursor_view import HEADER
+from widgets.runs.table import RunTable
 
 TAIL = "runs before 19:36:42 are not fetched · enter fetch them"
 
@@ -42,8 +41,16 @@ async def pressed(scene: Scene, *keys: str, shows: str) -> None:
 
 
 async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Lab) -> None:
-    """Enter on it brings the runs in its place, and then nothing is said to be missing; new runs above leave it."""
-    async with begun(SMALL) as scene:
+    """Enter on it brings the runs in its place, and then nothing is said to be missing; new runs above leave it.
+
+    What is missing is still said after a restart, before anything is asked of the service.
+    """
+    async with begun():
+        pass
+    async with begun(SMALL, synced=False) as scene:
+        await scene.tick(minutes=5)
+        assert "from 19:36:42 to 22:00:00" in scene.text
+        await scene.sync()
         assert "since 19:36:42" in scene.text
         await scene.press("G")
         assert TAIL in cursor_line(scene)
@@ -63,55 +70,11 @@ async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Lab) ->
         assert scene.table.row.run_id.startswith("run_01JX0059")
 
 
-async def test_what_is_missing_is_still_said_after_a_restart(begun: Staged) -> None:
-    """Before anything is asked of the service; and up to when the rest is complete."""
-    async with begun():
-        pass
-    async with begun(synced=False) as scene:
-        await scene.tick(minutes=5)
-        assert "from 19:36:42 to 22:00:00" in scene.text
-
-        await scene.press("G", "enter")
-
-        assert scene.table.count == 60
-
-
-async def test_an_empty_result_says_where_it_looked_and_asks_for_more(begun: Staged) -> None:
-    """A run id that is not here is found by one key."""
-    async with begun() as scene:
-        await scene.press("slash", *"jx0045", "enter")
-        await scene.shows("Searched only the 20 runs that are here;", "No run matches here")
-
-        await scene.press("enter")
-
-        assert scene.table.row is not None
-        assert scene.table.row.run_id.startswith("run_01JX0045")
-
-
-async def test_older_runs_of_a_status_are_asked_for_with_it(begun: Staged, board: Lab) -> None:
-    """Not the whole history: a few pages each time, and once the service has no more, nothing is said to be missing."""
-    failed = [f"run_old{number:03}" for number in range(30)]
-    for number in range(900):
-        created = -10.0 * number - 1_000
-        status = "failed" if number < 30 else "completed"
-        board.put(f"run_old{number:03}", status, created=created, updated=created + 4)
-    async with begun() as scene:
-        await scene.press("slash", *"status:failed", "enter")
-        asked, held = len(board.list_queries), scene.table.count
-        await scene.press("runs.older")
-        first = scene.table.count
-        await scene.press("runs.older", "runs.older", "runs.older")
-
-        assert held < first <= held + HELD
-        assert scene.table.count >= len(failed)
-        assert len(board.list_queries) - asked < 24
-        assert "not fetched" not in scene.text
-        await scene.press("escape", "G")
-        assert TAIL in cursor_line(scene)
-
-
 async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, hanging: list[datetime | None]) -> None:
-    """A query within what is held offers nothing; escape stops the fetching before anything else."""
+    """A query within what is held offers nothing; escape stops the fetching before anything else.
+
+    An empty result says where it looked, and asks for more.
+    """
     async with begun() as scene:
         await scene.press("slash", *"since:1h", "enter")
         assert "not fetched" not in scene.text
@@ -123,6 +86,7 @@ async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, h
         assert TAIL in scene.text
 
         await scene.press("escape", "slash", *"nowhere", "enter")
+        await scene.shows("Searched only the 20 runs that are here;", "No run matches here")
         await pressed(scene, "runs.older", shows="esc stop")
         assert "0 so far" in scene.text
         await scene.press("escape")
@@ -182,44 +146,6 @@ async def test_the_backfill_is_paused_and_resumed_from_the_palette(begun: Staged
         assert "fetching" not in scene.text
 
 
-async def test_what_fills_in_the_background_is_read_once_a_second(
-    begun: Staged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However many pages come; a run that changed is read at once."""
-    monkeypatch.setattr("app.console.base.TICK_S", 3_600.0)
-    async with begun() as scene:
-        await scene.ring(moved(scene, RUNNING))
-        read: list[int] = []
-        cache, window = scene.engine.cache, scene.engine.cache.window
-
-        async def counted(request: WindowRequest) -> RunWindow:
-            read.append(1)
-            return await window(request)
-
-        monkeypatch.setattr(cache, "window", counted)
-        for number in range(10):
-            await scene.ring(moved(scene, replace(RUNNING, done_runs=3_000 + 100 * number)))
-            await scene.ring(RunsChanged(RunChanges(new=(f"run_{number}",))))
-        assert (len(read), "30%" in scene.text) == (0, True)
-
-        await scene.tick(seconds=1)
-        assert (len(read), "39%" in scene.text) == (1, True)
-
-        await scene.ring(RunsChanged(RunChanges(updated=("run_x",))))
-        assert len(read) == 2
-
-
-async def test_a_poll_that_finds_nothing_new_keeps_what_is_complete_current(staged: Staged) -> None:
-    """The line is as young as the last answer, not as the last change."""
-    async with staged() as scene:
-        await scene.tick(minutes=5)
-        assert "complete until 22:00:00" in scene.text
-        await scene.sync()
-
-        assert "complete" not in scene.lines[3]
-        assert "until" not in scene.text
-
-
 async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(begun: Staged) -> None:
     """Its status is drawn quietly, and the detail says since when; the runs that a poll shows again are live."""
     async with begun(SMALL) as scene:
@@ -241,3 +167,58 @@ def status_colour(scene: Scene) -> object:
     """That of the word under the cursor."""
     strip = next(strip for strip in strips(scene.app) if strip and strip[0].text.startswith("▌"))
     return next(segment.style.color for segment in strip if "completed" in segment.text and segment.style)
+
+
+async def with_a_gap(scene: Scene, board: Lab, new: int = 50) -> None:
+    """So many new runs since the last poll, which reads the newest 20 of them."""
+    for number in range(new):
+        board.put(f"run_new{number:03}", "completed" if number % 2 else "failed", created=601.0 + number)
+    await scene.tick(minutes=new + 30)
+    await scene.sync()
+
+
+async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Lab) -> None:
+    """Enter on it fetches what is missing there, and then it is gone; the cursor is on the first of those runs.
+
+    Where runs stand in another order than that of time there is none; oldest first has it in its place.
+    """
+    async with begun(SMALL) as scene:
+        await with_a_gap(scene, board)
+        found = []
+        for column in ("branch", "started", "started"):
+            scene.table.post_message(RunTable.SortRequested(column))
+            await scene.settle()
+            found.append(len(scene.table.gaps))
+        assert found == [0, 1, 1]
+        assert (scene.table.count, scene.table.total) == (2 * HELD, 2 * HELD + 2)
+
+        await scene.press("g", *["down"] * HELD)
+        assert "runs from" in cursor_line(scene)
+        assert "are not fetched · enter fetch them" in cursor_line(scene)
+        assert "Not here: runs from" in scene.text
+        await scene.press("enter")
+
+        assert not scene.table.gaps
+        assert scene.table.count >= 50 + HELD
+        assert scene.table.row is not None
+        assert scene.table.row.run_id == "run_new029"
+        await scene.press("G")
+        assert "runs before" in cursor_line(scene)
+
+
+async def test_the_cursor_stays_on_a_gap(begun: Staged, board: Lab) -> None:
+    """Where runs arrive above it; a range of marks stops there; a click fetches."""
+    async with begun(WIDE) as scene:
+        await with_a_gap(scene, board)
+        await scene.press("g", *["down"] * (HELD - 1), "J")
+        assert not scene.table.marks.ids
+        await scene.press("down")
+        board.put("run_newest", "queued", created=660.0)
+        await scene.sync()
+        assert "runs from" in cursor_line(scene)
+
+        line = next(y for y, line in enumerate(scene.lines) if "are not fetched" in line and "before" not in line)
+        await scene.pilot.click(offset=(30, line))
+        await scene.settle()
+        assert not scene.table.gaps
+        assert scene.table.count >= 51 + HELD
