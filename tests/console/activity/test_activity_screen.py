@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,13 +18,13 @@ from app.api.requests import (
     StartAgent,
     StartRun,
     WriteRequest,
-    as_json,
 )
 from app.engine.files import login
 from app.engine.times import stamp
 from app.runs.screen_run import RunScreen
 from storage.records import ActionFailure, ActionState, PollOutcome, Repository, RunFilter, RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.scenes import enter
 from tests.lab import Lab
 from tests.waiting import until
 from widgets.actions.activity import ActivityEntry
@@ -31,6 +32,8 @@ from widgets.kit.line_table import LineTable
 
 HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
 API = Repository.parse("acme/api")
+NO_ADDRESS = ActionFailure("rejected", "Not an address.", 400, "invalid_email")
+REFUSED = ActionFailure("unreachable", "Connection refused.")
 
 
 @pytest.fixture
@@ -39,55 +42,31 @@ def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secrets.randbits", lambda bits: 7)
 
 
-async def enter(
-    scene: Scene,
-    request: WriteRequest,
-    state: ActionState,
-    ago_m: float,
-    *,
-    actor: str = "console:ann",
-    made: str = "org_1",
-) -> None:
-    """One write of the past, moved through the ledger as the program moves it."""
-    ledger, now = scene.engine.ledger, scene.clock.now
+async def past(scene: Scene, request: WriteRequest, state: ActionState, ago_m: float, **how: Any) -> None:
+    """One write of so many minutes ago."""
+    now = scene.clock.now
     scene.clock.now = now - timedelta(minutes=ago_m)
-    action = await ledger.prepare(
-        action_id=None,
-        kind=request.kind,
-        subject=request.subject,
-        key=f"{request.kind} {ago_m}",
-        path=request.path,
-        body_json=as_json(request),
-        actor=actor,
-    )
-    scene.clock.move(seconds=1)
-    if state == "not_sent":
-        await ledger.not_sent(action.action_id, ActionFailure("unreachable", "Connection refused."))
-    if state not in {"not_sent", "prepared"}:
-        await ledger.sending(action.action_id)
-    scene.clock.move(seconds=2)
-    if state == "confirmed":
-        await ledger.confirm(action.action_id, result_id=made, response_json=None)
-    if state == "rejected":
-        await ledger.reject(action.action_id, ActionFailure("rejected", "Not an address.", 400, "invalid_email"))
-    if state == "unknown":
-        await ledger.unknown(action.action_id, ActionFailure("timed_out", "No answer within 20 s."))
+    await enter(scene.engine.ledger, request, state, key=f"{request.kind} {ago_m}", **how)
     scene.clock.now = now
 
 
 async def a_history(scene: Scene, polls_m: int) -> None:
     """Writes of every kind and outcome; of so many minutes polls, with a link that was down and a refusal."""
     (row,) = await scene.engine.cache.rows(RunFilter(), RunSort(), offset=3, limit=1)
-    await enter(scene, CreateOrganization("old@globex.example"), "confirmed", 400)
-    await enter(scene, StartAgent("nightly", "acme/api"), "confirmed", 300, actor="bot:nightly", made="exe_1")
-    await enter(scene, StartRun("Fix the flaky\nretry test.", API), "confirmed", 200, made=row.run_id)
-    await enter(scene, CreateOrganization("noone@nowhere"), "rejected", 120)
-    await enter(scene, ContinueRun(row.run_id, HOSTILE, API), "unknown", 60)
-    await enter(scene, OnboardProject("acme/tools"), "not_sent", 30)
-    refused = PollOutcome("runs", scene.clock.now, "unreachable", "Connection refused: [/b] \x1b[31m")
+    await past(scene, CreateOrganization("old@globex.example"), "confirmed", 400)
+    await past(scene, StartAgent("nightly", "acme/api"), "confirmed", 300, actor="bot:nightly", made="exe_1")
+    await past(scene, StartRun("Fix the flaky\nretry test.", API), "confirmed", 200, made=row.run_id)
+    await past(scene, CreateOrganization("noone@nowhere"), "rejected", 120, error=NO_ADDRESS)
+    await past(scene, ContinueRun(row.run_id, HOSTILE, API), "unknown", 60)
+    await past(scene, OnboardProject("acme/tools"), "not_sent", 30, error=REFUSED)
     for minutes in range(polls_m, 0, -5):
-        poll = refused if 90 < minutes < 115 else PollOutcome("runs", scene.clock.now)
-        await scene.engine.cache.record_poll(replace(poll, at=scene.clock.now - timedelta(minutes=minutes)))
+        runs = health = PollOutcome("runs", scene.clock.now - timedelta(minutes=minutes))
+        if 90 < minutes < 115:
+            runs = replace(runs, error_kind="unreachable", error_message="Connection refused: [/b] \x1b[31m")
+        if minutes > 500:
+            health = replace(health, error_kind="forbidden", error_message="May not.", http_status=403)
+        await scene.engine.cache.record_poll(runs)
+        await scene.engine.cache.record_poll(replace(health, subject="health"))
 
 
 @asynccontextmanager
@@ -126,7 +105,7 @@ async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_h
         # Alike polls are one line, with what became of them, under Health alone.
         await scene.pilot.resize_terminal(200, 80)
         await scene.press("2")
-        await scene.shows("service unreachable", "4 times in 15m", "Connection refused", "98 times in")
+        await scene.shows("service unreachable", "4 times in 15m", "Connection refused", "100 times in")
         shown = scene.text
         assert "\x1b" not in shown
         assert "✗ failed" in shown
@@ -206,13 +185,10 @@ async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypa
     """A page at a time; the line of the cursor stays."""
     monkeypatch.setattr("app.actions.screen.PAGE", 2)
     async with room(staged) as scene:
-        first = table(scene).total
+        _, last = table(scene).items
         await scene.press("G")
-        held = table(scene).item
 
-        assert (first, table(scene).total) == (3, 5)
-        assert held is not None
-        assert held.source.kind == "organization.create"
+        assert (table(scene).total, table(scene).item) == (4, last)
 
 
 async def test_picture(staged: Staged, picture: SnapshotAssertion, same_ids: None) -> None:
@@ -234,7 +210,8 @@ async def test_a_continuation_of_an_active_run_waits_for_its_end(staged: Staged,
         await scene.shows("Later w", "Send ^s")
         await scene.press("w")
         assert scene.toasts[-1] == "Will be sent when the run finishes. Activity lists and cancels it."
-        await enter(scene, CreateOrganization("noone@nowhere"), "unknown", 1)
+        assert not any(toast.startswith("Sent.") for toast in scene.toasts)
+        await past(scene, CreateOrganization("noone@nowhere"), "unknown", 1)
         await scene.press("6")
         first, second = table(scene).items[:2]
         assert (first.unknown is not None, second.waits is not None) == (True, True)

@@ -1,7 +1,5 @@
 """Followed runs: the strip, the list, and what their ends notify, once and by the chosen ways."""
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 
 from app.profiles import NotifySettings
@@ -11,19 +9,13 @@ from tests.lab import START, Lab, Respond, stamp
 from widgets.runs.follow import FollowStrip
 
 SOLO = {"platform": "github", "data": {"owner": "acme", "repo": "solo"}}
-Mover = Callable[..., Awaitable[None]]
 
 
-@pytest.fixture
-def move(board: Lab) -> Mover:
-    """Has a run change its status now, and the console poll."""
-
-    async def change(scene: Scene, run_id: str, status: str) -> None:
-        minute = (scene.clock() - START).total_seconds() / 60
-        board.runs[run_id] |= {"status": status, "updated_at": stamp(minute)}
-        await scene.sync()
-
-    return change
+async def move(scene: Scene, board: Lab, run_id: str, status: str) -> None:
+    """A run changes its status now, and the console polls."""
+    minute = (scene.clock() - START).total_seconds() / 60
+    board.runs[run_id] |= {"status": status, "updated_at": stamp(minute)}
+    await scene.sync()
 
 
 @pytest.fixture(autouse=True)
@@ -31,14 +23,10 @@ def busy(board: Lab) -> None:
     """Six runs that go on, on `acme/solo`, whose runs took 2 to 12 minutes."""
     for number in range(20):
         end = MINUTES_INTO_THE_DAY - 100 - number
-        took = 2.0 + number / 2
-        board.put(f"run_old{number:02}", "completed", created=end - took, updated=end, repository=SOLO)
+        board.put(f"run_old{number:02}", created=end - 2.0 - number / 2, updated=end, repository=SOLO)
     for number in range(6):
         created = MINUTES_INTO_THE_DAY - 0.5 - number * 3
-        branch = f"agent/topic-{number}"
-        board.put(
-            f"run_go{number}", "working", created=created, updated=created + 0.2, branch_name=branch, repository=SOLO
-        )
+        board.put(f"run_go{number}", "working", created=created, updated=created + 0.2, repository=SOLO)
 
 
 def strip(scene: Scene) -> list[str]:
@@ -55,7 +43,7 @@ async def followed(scene: Scene, *run_ids: str) -> None:
     await scene.settle()
 
 
-async def test_f_follows_the_run_under_the_cursor(staged: Staged, move: Mover) -> None:
+async def test_f_follows_the_run_under_the_cursor(staged: Staged, board: Lab) -> None:
     """A line appears above the keys; f again takes it away.
 
     At its end, a toast says how long it took; the strip keeps it until a person saw that. It is listed until f
@@ -76,7 +64,7 @@ async def test_f_follows_the_run_under_the_cursor(staged: Staged, move: Mover) -
 
         await followed(scene, "run_go1")
         scene.clock.move(minutes=2)
-        await move(scene, "run_go1", "completed")
+        await move(scene, board, "run_go1", "completed")
 
         assert "Run completed after 5m30s: acme/solo" in scene.titles
         (line,) = strip(scene)
@@ -125,22 +113,10 @@ async def test_the_strip_is_in_every_room_and_a_click_on_a_run_opens_it(staged: 
 
 
 async def test_what_was_followed_is_followed_after_a_restart(staged: Staged, board: Lab) -> None:
-    """From the cache; what had ended by then is listed alone."""
-    async with staged(WIDE) as scene:
-        await followed(scene, "run_go1", "run_go2")
-        board.runs["run_go1"] |= {"status": "completed", "updated_at": stamp(MINUTES_INTO_THE_DAY)}
-        await scene.sync()
-        assert strip(scene)[0].endswith("+1 F")
-    async with staged(WIDE) as scene:
-        assert {pin.run_id for pin in scene.app.session.pins} == {"run_go1", "run_go2"}
-        shown, _ = scene.app.session.followed
-        assert [pin.run_id for pin in shown] == ["run_go2"], "the end of the other one is in the inbox"
-        await scene.press("F")
-        assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1", "run_go2"]
+    """From the cache; what had ended by then is listed alone. What a colleague cancelled is told as cancelled.
 
-
-async def test_a_run_that_a_colleague_cancelled_is_told_as_cancelled(staged: Staged, board: Lab) -> None:
-    """Of two that end at once: the first is never seen as a failure, by no screen; the other one is."""
+    Of two that end at once, the cancelled one is never seen as a failure, by no screen; the other one is.
+    """
     told = {"questions": [], "cancelled": ["run_go1"]}
     board.otherwise = lambda asked: Respond(200, told) if asked.path.endswith("questions") else board.answer(asked)
     async with staged(WIDE) as scene:
@@ -148,19 +124,25 @@ async def test_a_run_that_a_colleague_cancelled_is_told_as_cancelled(staged: Sta
         for run_id in ("run_go1", "run_go2"):
             board.runs[run_id] |= {"status": "failed", "updated_at": stamp(MINUTES_INTO_THE_DAY)}
         await scene.sync()
-
         assert strip(scene)[0].startswith("⊘ cancelled")
         assert scene.titles[-2:] == ["Run cancelled after 3m30s: acme/solo", "Run failed after 6m30s: acme/solo"]
         await scene.press("slash", *"status:cancelled", "enter")
         assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1"]
+        await followed(scene, "run_go3")
+    async with staged(WIDE) as scene:
+        assert {pin.run_id for pin in scene.app.session.pins} == {"run_go1", "run_go3"}
+        shown, _ = scene.app.session.followed
+        assert [pin.run_id for pin in shown] == ["run_go3"], "the end of the other one is in the inbox"
+        await scene.press("F")
+        assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1", "run_go3"]
 
 
-async def test_a_command_that_fails_is_said_once(staged: Staged, move: Mover) -> None:
+async def test_a_command_that_fails_is_said_once(staged: Staged, board: Lab) -> None:
     """With what went wrong and where to correct it; the second failure says nothing new."""
     notify = NotifySettings(on=("failed",), command=("/nowhere/tell", "{title}"))
     async with staged(changed={"notify": notify}) as scene:
         for run_id in ("run_go2", "run_go3"):
-            await move(scene, run_id, "failed")
+            await move(scene, board, run_id, "failed")
             await scene.settle()
 
         (said,) = [said for said in scene.toasts if said.startswith("A notification was not delivered.")]

@@ -80,22 +80,6 @@ async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engin
     assert [action.state for action in await engine.ledger.actions()] == ["not_sent"]
 
 
-async def test_a_lost_answer_is_shown_as_unknown_and_never_sent_again(stage: Any, engine: Engine, post: Any) -> None:
-    """The keys that sent it now do nothing; the draft stays and says that it was sent."""
-    post.next(Drop())
-    app = stage(NewRunForm)
-    async with opened(app, FILLED, "ctrl+s", "ctrl+s") as pilot:
-        assert "The outcome is unknown" in words(app)
-        assert "runwarden actions resolve act_" in words(app)
-        await press(pilot, "ctrl+s", "ctrl+s", "escape")
-    again = stage(NewRunForm)
-    async with opened(again):
-        assert "the outcome is unknown: check before you send it again" in words(again)
-
-    assert len(post.requests) == 1
-    assert app.outcome.state == "unknown"
-
-
 async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: Any, post: Any) -> None:
     """One request, however often the key is pressed."""
     post.next(Respond(201, CREATED), Respond(201, CREATED))

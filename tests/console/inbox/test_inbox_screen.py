@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from app.api.requests import StartRun
 from app.engine.events import RunsChanged, StateChangedElsewhere
 from app.inbox.inbox import Inbox
 from app.inbox.screen import snoozes
 from app.profiles.load import parse
 from app.runs.screen_run import RunScreen
 from storage.errors import DatabaseDamagedError
-from storage.records import RunChanges
+from storage.records import Repository, RunChanges
 from storage.records.decision import Occurrence, Verdict
 from storage.records.inbox import InboxItem, Mark
 from storage.records.results import FailureFacts, OpenQuestion
 from storage.state import DAMAGE_CURE, State
 from tests.automations.conftest import rule
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
-from tests.console.scenes import engine_on
+from tests.console.scenes import engine_on, enter
 from tests.lab import Lab
 from widgets.frame.bars import TabBar
 from widgets.kit.line_table import LineTable
@@ -48,7 +49,7 @@ async def inbox(
 ) -> AsyncIterator[Scene]:
     """The tab, with something of each kind."""
     async with staged(size, changed={"automations": RULES} if automated else {}, **options) as scene:
-        await unknown_outcome(scene)
+        await enter(scene.engine.ledger, StartRun("Fix it.", Repository.parse("acme/api")), "unknown")
         if automated:
             for each in RULES:
                 await state_of(scene).begin_rule(each.name, "as it is", scene.clock())
@@ -58,14 +59,6 @@ async def inbox(
         await scene.ring(StateChangedElsewhere())
         await scene.press("7")
         yield scene
-
-
-async def unknown_outcome(scene: Scene) -> None:
-    ledger = scene.engine.ledger
-    given = {"kind": "run.start", "subject": "acme/api", "key": "k", "path": "/runs", "body_json": "{}"}
-    action = await ledger.prepare(action_id=None, actor="console:ann", **given)
-    await ledger.sending(action.action_id)
-    await ledger.unknown(action.action_id, None)  # type: ignore[arg-type]
 
 
 def items(scene: Scene) -> tuple[InboxItem, ...]:
@@ -149,6 +142,7 @@ async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(st
 
 async def test_an_item_leads_to_its_runs_and_comes_back_after_it_was_done(staged: Staged, board: Lab) -> None:
     """One run is opened at once, and of several it asks which, the newest first. Only what is new is counted then."""
+    board.turns["run_new"] = {"turns": [{"number": 1, "instructions": "Fix it."}]}
     async with inbox(staged, automated=False) as scene:
         seek(scene, "failed:acme/web")
         await scene.press("enter")
@@ -160,7 +154,7 @@ async def test_an_item_leads_to_its_runs_and_comes_back_after_it_was_done(staged
         await scene.shows("T retry failed")
         await scene.press("T")
         await scene.shows("Retry failed runs")
-        await scene.press("escape", "enter", "1")
+        await scene.press("escape", "escape", "enter", "1")
         assert isinstance(scene.app.screen, RunScreen)
         assert scene.app.screen.focused_run_id == "run_new"
         await scene.press("backspace", "enter", "end", "enter")

@@ -34,8 +34,8 @@ NAMES = (
 )
 
 
-async def a_month(scene: Scene) -> None:
-    """Runs of 40 days, three a day and more on some."""
+async def show_a_month(scene: Scene) -> None:
+    """The room with runs of 40 days, three a day and more on some."""
     runs = []
     for number in range(240):
         created = scene.clock() - timedelta(hours=4.03 * number)
@@ -49,12 +49,7 @@ async def a_month(scene: Scene) -> None:
         runs.append(Run(f"run_{number:05}", status, "main", repository, created, created + took, "{}"))
     await scene.engine.cache.store_runs(runs, asked_at=scene.clock())
     await scene.engine.cache.extend_coverage(runs[-1].created_at, scene.clock())
-
-
-async def show(scene: Scene, *keys: str) -> None:
-    """The room with a month in it."""
-    await a_month(scene)
-    await scene.press("4", *keys)
+    await scene.press("4")
 
 
 def count_of(glyph: str, scene: Scene, widget: Widget) -> int:
@@ -73,7 +68,7 @@ def empty_board(board: Lab) -> Lab:
 async def test_picture(staged: Staged, picture: SnapshotAssertion, empty_board: Lab) -> None:
     """A week, as charts and as numbers."""
     async with staged(SMALL) as scene:
-        await show(scene)
+        await show_a_month(scene)
         assert scene.app.export_screenshot() == picture(name="80x24")
         await scene.press("=")
         assert scene.app.export_screenshot() == picture(name="tables")
@@ -85,7 +80,7 @@ async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empt
     A figure leads to the runs that it counts: a repository's row, and a day's bar or row. Back is where one was.
     """
     async with staged(WIDE) as scene:
-        await show(scene)
+        await show_a_month(scene)
         await exported(scene, tmp_path)
         await scene.press("enter")
         assert "repo:acme/api since:2026-04-25" in scene.text
@@ -121,7 +116,7 @@ async def test_a_key_or_a_click_chooses_the_stretch_of_time(staged: Staged, empt
 
 
 async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board: Lab) -> None:
-    """A month of which ten days are held. No runs in a stretch says where to look, and nothing can be exported."""
+    """A month of which ten days are held."""
     async with staged(WIDE, synced=False) as scene:
         created = scene.clock() - timedelta(days=10)
         run = Run("run_1", "failed", "main", Repository.parse("acme/api"), created, created, "{}")
@@ -134,7 +129,13 @@ async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board:
         await scene.press("equals_sign", "g")
         assert "(partial)" in scene.text
 
-        await scene.press("equals_sign", "t")
+
+async def test_no_runs_in_a_stretch_says_where_to_look(staged: Staged) -> None:
+    """And nothing can be exported."""
+    async with staged(SMALL) as scene:
+        scene.clock.move(days=5)
+        await scene.sync()
+        await scene.press("4", "t", "t")
         assert "No run was created in the last 24 hours" in scene.text
         assert "Press t for the last 7 days." in scene.text
         assert not scene.app.screen.check_action("export", ())

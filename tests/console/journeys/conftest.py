@@ -14,10 +14,8 @@ NEW_RUN: Final = "run_01JYSTARTED"
 
 @dataclass(kw_only=True, eq=False)
 class Service(Lab):
-    """The lab, which refuses and loses what it is told to; the first run that is started has a name of its own."""
+    """The lab, which rejects and loses what it is told to; the first run that is started has a name of its own."""
 
-    refuses: Step | None = None
-    """What every reading request is answered with."""
     rejects: Step | None = None
     """What every write is answered with."""
     rejects_at: str = ""
@@ -28,7 +26,7 @@ class Service(Lab):
     def answer(self, request: Received) -> Step:
         """As the lab, but for what is refused or lost."""
         if request.method != "POST":
-            return self.refuses or super().answer(request)
+            return super().answer(request)
         body = request.json()
         if self.rejects is not None:
             return self.rejects

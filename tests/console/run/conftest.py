@@ -5,13 +5,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
 
 from app.results.diff import Patch
 from app.results.git import GitError
-from storage.records import Repository, RunDetail
+from storage.records import RunDetail
 from storage.records.results import Change, Finding, LogChunk, LogStep, Review, RunTurns, Turn, Unavailable
 from tests.console.conftest import Scene, Staged
 from tests.lab import START
@@ -96,17 +97,10 @@ def two_turns() -> tuple[Turn, ...]:
     return failed, replace(completed, **found)
 
 
-class NoRepositories:
+def no_repositories() -> Mock:
     """As where nothing is configured."""
-
-    def mirror(self, repository: Repository) -> Any:
-        raise GitError(NOTHING)
-
-    def address(self, _: Repository) -> str | None:
-        return None
-
-    def is_configured(self, _: Repository) -> bool:
-        return False
+    no = Mock(return_value=None)
+    return Mock(mirror=Mock(side_effect=GitError(NOTHING)), address=no, is_configured=no)
 
 
 @dataclass
@@ -119,7 +113,7 @@ class ScriptedResults:
     log_: bytes | Unavailable = LOG
     steps_: tuple[LogStep, ...] | None = None
     """The log as steps, of ten bytes each."""
-    repositories: Any = field(default_factory=NoRepositories)
+    repositories: Any = field(default_factory=no_repositories)
     ended: bool = True
     files: dict[str, Change] = field(default_factory=dict)
     """Those that the run did not change."""

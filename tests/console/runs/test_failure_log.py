@@ -33,8 +33,7 @@ def logs_asked(board: Lab) -> list[str]:
 
 
 async def to_the_failure(scene: Scene) -> None:
-    """Put the cursor on the first failed run, once the service told of the runs."""
-    await scene.tick(seconds=1)
+    """Put the cursor on the first failed run."""
     await scene.press("home", "j", "j", "j")
     assert scene.table.row is not None
     assert scene.table.row.status == "failed"
@@ -43,6 +42,7 @@ async def to_the_failure(scene: Scene) -> None:
 async def test_the_end_of_a_failed_runs_log_is_beside_the_list(staged: Staged, failing: Lab) -> None:
     """Of its last turn, requested once however often the cursor comes back; in two lines, the line that explains."""
     async with staged(SMALL) as scene:
+        await scene.tick(seconds=1)
         await to_the_failure(scene)
         await scene.shows("exit code 1", "Error: no space left on device")
         assert "l log" in scene.lines[-1]

@@ -1,33 +1,21 @@
 """One run: its conversation, its neighbours, its JSON, and what can be done with it."""
 
-import json
-
 import pytest
 
-from app.api.requests import ContinueRun, StartAgent, StartRun
+from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest
 from app.results.service import ServiceExtension
 from storage.records import Repository
 from storage.records.results import RunTurns, Turn
 from tests.console.conftest import Scene, Staged
+from tests.console.scenes import enter
 from widgets.runs.columns import ColumnChoice
 
 WEB = Repository.parse("acme/web")
 
 
-async def confirmed(scene: Scene, request: StartRun | ContinueRun | StartAgent, run_id: str) -> None:
+async def confirmed(scene: Scene, request: WriteRequest, run_id: str) -> None:
     """The ledger as it is after this was sent from here, and this run came of it."""
-    ledger = scene.engine.ledger
-    action = await ledger.prepare(
-        action_id=None,
-        kind=request.kind,
-        subject=request.subject,
-        key=run_id,
-        path=request.path,
-        body_json=json.dumps(request.body()),
-        actor="ada",
-    )
-    await ledger.sending(action.action_id)
-    await ledger.confirm(action.action_id, result_id=run_id, response_json="{}")
+    await enter(scene.engine.ledger, request, "confirmed", key=run_id, actor="ada", made=run_id)
 
 
 async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Staged) -> None:
@@ -68,7 +56,7 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
 async def test_the_agent_that_works_on_a_run_is_named(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was started from here, or as the service says; in a column, beside the table and in full.
 
-    So is the service's reason why a run failed, as safe text, with the number of its turns.
+    So is the service's reason why a run failed, as safe text.
     """
     last = Turn(2, "failed", reason="The agent ended with \x1b[2J exit code 3.")
 
@@ -78,12 +66,6 @@ async def test_the_agent_that_works_on_a_run_is_named(staged: Staged, monkeypatc
 
     monkeypatch.setattr(ServiceExtension, "turns", turns)
     async with staged((140, 40)) as scene:
-        await scene.tick(seconds=1)
-        await scene.press("j", "j", "j")
-        await scene.tick(seconds=1)
-        await scene.shows("reason The agent ended with ␛[2J exit", "in 2 turns")
-        assert "\x1b" not in scene.text
-        await scene.press("home")
         run_id = scene.table.row.run_id if scene.table.row else ""
         await confirmed(scene, StartAgent("a/b \u202eevil", "acme/web"), run_id)
         scene.table.set_columns(ColumnChoice(("status", "agent", "run")))
@@ -96,6 +78,10 @@ async def test_the_agent_that_works_on_a_run_is_named(staged: Staged, monkeypatc
         told = "\n".join(scene.rows)
         await scene.press("enter")
         await scene.shows("agent told ␛[2J by the service")
+        await scene.press("escape", "home", "j", "j", "j")
+        await scene.tick(seconds=1)
+        await scene.shows("reason The agent ended with ␛[2J exit")
+        assert "\x1b" not in scene.text
 
     assert "a/b \ufffdevil" in listed
     assert "told ␛[2J by" in told
