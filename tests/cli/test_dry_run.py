@@ -58,10 +58,14 @@ def test_it_prints_what_the_command_then_sends(faulty: CommandLine, server: Serv
 
 
 def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine, server: Server) -> None:
-    """With the same exit code: invalid, read-only, blocked, done before, under a key that was used."""
+    """With the same exit code: invalid, read-only, blocked, done before, under a key that was used.
+
+    Sending what is unknown again is rehearsed without a confirmation, by what was sent the first time.
+    """
     server.script(Drop(), Respond(201, ORGANIZATION), Respond(201, RUN))
-    faulty(*CREATE)
-    faulty("orgs", "create", "done@example.com")
+    unknown = faulty(*CREATE).json()["action_id"]
+    done = faulty("orgs", "create", "done@example.com", "--json").json()["action_id"]
+    again = ("actions", "resolve", unknown, "--send-again", "--dry-run", "--json")
     start = ("runs", "start", "-R", "acme/api", "Go", "--key", "k", "--json")
     started = faulty(*start)
     before, count = ledger(faulty.home), len(server.requests)
@@ -78,6 +82,10 @@ def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine,
         assert dry.out == real.out
     assert faulty("orgs", "create", "done@example.com", "--again", "--dry-run").code == 0
     assert faulty(*start, "--dry-run").out == started.out
+    assert faulty(*again).json()["request"]["body"] == server.requests[0].json()
+    for misused, kind in (((*again[:2], done, *again[3:]), "wrong_state"), ((*again, "--not-created"), "usage")):
+        refused = faulty(*misused)
+        assert (refused.code, refused.json()["error"]["kind"]) == (2, kind)
     assert (ledger(faulty.home), len(server.requests)) == (before, count)
 
 
@@ -88,7 +96,7 @@ def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: Se
 
     rehearse = ("orgs", "import", "-", "--dry-run")
 
-    dry = faulty(*rehearse, "--json", stdin="email,offer_code\na@example.com,\nb@example.com,X\n")
+    dry = faulty(*rehearse, "--json", stdin="email,offer_code\na@example.com,\nb@example.com,X\n", RUNWARDEN_TOKEN="")
     table = faulty(*rehearse, stdin="email\nb@example.com\n")
 
     first, second = dry.json()["rows"]
@@ -97,21 +105,3 @@ def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: Se
     assert second["request"]["body"] == {"email": "b@example.com", "offer_code": "X"}
     assert f'POST {faulty.base_url}/external/organizations {{"email": "b@example.com"}}' in table.out
     assert len(server.requests) == 1
-
-
-def test_sending_again_is_rehearsed_without_a_confirmation(faulty: CommandLine, server: Server) -> None:
-    """It prints what was sent the first time; what is not unknown is refused."""
-    server.script(Drop(), Respond(201, ORGANIZATION))
-    unknown = faulty(*CREATE).json()["action_id"]
-    done = faulty("orgs", "create", "done@example.com", "--json").json()["action_id"]
-    before = ledger(faulty.home)
-
-    dry, refused = (
-        faulty("actions", "resolve", action_id, "--send-again", "--dry-run", "--json") for action_id in (unknown, done)
-    )
-    misused = faulty("actions", "resolve", unknown, "--not-created", "--dry-run", "--json")
-
-    assert (dry.code, dry.json()["request"]["body"]) == (0, server.requests[0].json())
-    assert (refused.code, refused.json()["error"]["kind"]) == (2, "wrong_state")
-    assert (misused.code, misused.json()["error"]["kind"]) == (2, "usage")
-    assert (ledger(faulty.home), len(server.requests)) == (before, 2)

@@ -74,8 +74,10 @@ def test_advice_names_the_file_and_the_profile_that_were_given(two: CommandLine,
     assert (blocked.code, again in blocked.json()["error"]["message"]) == (6, True)
 
 
-@pytest.mark.parametrize("source", ["", 'token_env = "RUNWARDEN_TOKEN"\n'])
-@pytest.mark.parametrize(("options", "variables"), [(NAMED, {}), ((), {"RUNWARDEN_PROFILE": "two"})])
+@pytest.mark.parametrize(
+    ("source", "options", "variables"),
+    [("", NAMED, {}), ('token_env = "RUNWARDEN_TOKEN"\n', (), {"RUNWARDEN_PROFILE": "two"})],
+)
 def test_the_token_of_one_service_never_goes_to_another(
     two: CommandLine, server: Server, other: Server, source: str, options: tuple[str, ...],
     variables: dict[str, str],
@@ -101,7 +103,6 @@ def test_the_token_of_one_service_never_goes_to_another(
 @pytest.mark.parametrize(
     ("source", "address", "variables", "code"),
     [
-        ("", "https://b.example", {}, 2),
         ("", "https://b.example", {"RUNWARDEN_PROFILE": "two"}, 2),
         ('token_env = "RUNWARDEN_TOKEN"\n', "https://b.example", {}, 0),
         ("", "", {}, 0),

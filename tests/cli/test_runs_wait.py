@@ -36,12 +36,15 @@ def test_waiting_ends_as_the_runs_do(
     assert document.get("error", {}).get("kind") == kind
 
 
-def test_waiting_sees_a_run_end_and_outlasts_a_service_that_is_busy(boarded: CommandLine, board: Lab) -> None:
-    """The run goes on while a command waits; a 429 on the way is told, and waited out."""
-    board.put("run_1", "working", created=0)
-    board.limit = lambda: 0.0 if len(board.list_queries) > 2 else None
+def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boarded: CommandLine, board: Lab) -> None:
+    """A 429 on the way is told, and waited out; why a run stays queued is said once for each reason."""
+    board.put("run_1", "queued", created=0)
+    reason = "waiting for git.example since 01:02"
+    board.turns["run_1"] = {"turns": [{"number": 1, "state": "queued", "reason": reason}]}
     process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
     assert process.stderr is not None
+    assert any("waiting for git.example" in line for line in iter(process.stderr.readline, ""))
+    board.limit = lambda: 0.0
     assert any("Slow down" in line for line in iter(process.stderr.readline, ""))
 
     board.put("run_1", "completed", created=0, updated=1)
@@ -49,22 +52,7 @@ def test_waiting_sees_a_run_end_and_outlasts_a_service_that_is_busy(boarded: Com
     out, err = process.communicate(timeout=120)
 
     assert (process.returncode, "completed" in out, "completed" in err) == (0, True, True)
-
-
-def test_a_run_that_stays_queued_says_what_it_waits_for(boarded: CommandLine, board: Lab) -> None:
-    """Once for each reason."""
-    board.put("run_1", "queued", created=0)
-    board.turns["run_1"] = {
-        "turns": [{"number": 1, "state": "queued", "reason": "waiting for git.example since 01:02"}]
-    }
-    process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
-    assert process.stderr is not None
-    assert any("waiting for git.example" in line for line in iter(process.stderr.readline, ""))
-
-    board.put("run_1", "completed", created=0, updated=1)
-    _, err = process.communicate(timeout=120)
-
-    assert (process.returncode, "waiting for git.example" in err) == (0, False)
+    assert "waiting for git.example" not in err
 
 
 @pytest.mark.parametrize("words", ["continue", "start"])
@@ -123,9 +111,10 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
 
 
 def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine, server: Server) -> None:
-    """It appears later than the execution, and its end is the command's."""
+    """It appears later than the execution, and its end is the command's; no other run is taken for its own."""
     listed = {**RUN, "run_id": "exe_1", "status": "failed"}
     pages = [{"runs": runs, "page_size": 100, "next_token": None, "total_count": len(runs)} for runs in ([], [listed])]
+    pages[0] |= {"runs": [RUN], "total_count": 1}
     reads: list[Received] = []
 
     def answer(request: Received) -> Respond:
@@ -135,28 +124,20 @@ def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine,
         return Respond(200, pages[len(reads) > 3])
 
     server.otherwise = answer
+    start = ("agents", "start", "nightly", "-R", "acme/api", "--wait")
 
-    result = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait", "--json")
+    result = faulty(*start, "--json")
     reads.clear()
-    shown = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait")
+    shown = faulty(*start)
+    server.otherwise = lambda request: Respond(201, EXECUTION) if request.method == "POST" else Respond(200, pages[0])
+    late = faulty(*start, "--timeout", "0.5", "--json", RUNWARDEN_DATA_DIR=str(faulty.home / "other"))
 
-    document = result.json()
+    document, error = result.json(), late.json()["error"]
+    assert (late.code, late.json()["state"], error["kind"]) == (3, "confirmed", "waited_too_long")
+    assert ("no run with the id exe_1 is listed" in error["message"], "run" in late.json()) == (True, False)
     assert (result.code, document["state"]) == (1, "confirmed")
     assert (document["execution"], document["run"]) == (EXECUTION, listed)
     assert [line.split() for line in shown.out.splitlines() if line.startswith(("status", "branch_name"))] == [
         ["status", "failed"],
         ["branch_name", RUN["branch_name"]],
     ]
-
-
-def test_an_execution_without_a_listed_run_is_said_to_be_one(faulty: CommandLine, server: Server) -> None:
-    """Exit code 3; that it was accepted is certain, and no other run is taken for its own."""
-    page = {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}
-    server.otherwise = lambda request: Respond(201, EXECUTION) if request.method == "POST" else Respond(200, page)
-
-    result = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait", "--timeout", "0.5", "--json")
-
-    document = result.json()
-    assert (result.code, document["state"], document["error"]["kind"]) == (3, "confirmed", "waited_too_long")
-    assert "no run with the id exe_1 is listed" in document["error"]["message"]
-    assert "run" not in document

@@ -5,7 +5,6 @@ import pytest
 
 from service.cli import main
 from tests.cli.conftest import CommandLine
-from tests.service_process import command
 
 
 @pytest.fixture
@@ -20,32 +19,21 @@ def become(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("become")
-def test_a_data_folder_may_be_named_before_the_command_too(lone: CommandLine, tmp_path: Path) -> None:
-    """It is the service's then; behind the command's name it goes first. Nothing lands in the default folder."""
-    before, behind = str(tmp_path / "before"), str(tmp_path / "behind")
-
-    assert lone("--data-dir", before, "service", "org", "create", "One", "--json").code == 0
+def test_the_services_commands_take_options_before_and_after_their_name(lone: CommandLine, tmp_path: Path) -> None:
+    """A data folder behind the command's name goes first; every format is printed as by the other commands."""
+    folders = before, behind = [str(tmp_path / name) for name in ("before", "behind")]
+    assert lone("--data-dir", before, "service", "org", "create", "=One", "--json").code == 0
     assert lone("--data-dir", before, "service", "org", "create", "Two", "--data-dir", behind).code == 0
+    org = ("service", "org", "list", "--data-dir", before)
 
-    assert lone("service", "--data-dir", before, "org", "list", "--json").json()["organizations"]
-    assert "--port" in lone("serve", "--help").out
-    for folder, slug in ((before, "one"), (behind, "two")):
-        assert [each["slug"] for each in command(Path(folder), "org", "list")["organizations"]] == [slug]
-
-
-@pytest.mark.usefixtures("become")
-def test_the_services_commands_print_every_format(lone: CommandLine, tmp_path: Path) -> None:
-    """As the other commands do, with the option before or after the name."""
-    org = ("service", "org", "list", "--data-dir", str(tmp_path))
-    for name in ("=One", "Two"):
-        command(tmp_path, "org", "create", name)
-
-    json_first, ndjson = lone("--json", *org), lone(*org, "-o", "ndjson")
-    assert [each["name"] for each in json_first.json()["organizations"]] == ["=One", "Two"]
-    assert [json.loads(line) for line in ndjson.out.splitlines()] == json_first.json()["organizations"]
-    heading, first, _ = lone("service", "-o", "csv", *org[1:]).out.splitlines()
-    assert heading.split(",")[:2] == list(json_first.json()["organizations"][0])[:2]
+    listed = [lone("service", "--data-dir", each, "org", "list", "--json").json()["organizations"] for each in folders]
+    assert [[one["slug"] for one in each] for each in listed] == [["one"], ["two"]]
+    assert lone("--json", *org).json()["organizations"] == listed[0]
+    assert [json.loads(line) for line in lone(*org, "-o", "ndjson").out.splitlines()] == listed[0]
+    heading, first = lone("service", "-o", "csv", *org[1:]).out.splitlines()
+    assert heading.split(",")[:2] == list(listed[0][0])[:2]
     assert "'=One" in first
+    assert "--port" in lone("serve", "--help").out
     contradiction = lone("--json", *org, "-o", "csv")
     assert (contradiction.code, contradiction.json()["error"]["kind"]) == (2, "usage")
     read_only = lone("--read-only", "service", "org", "create", "One", "--data-dir", str(tmp_path / "made"))

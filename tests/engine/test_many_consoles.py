@@ -15,16 +15,16 @@ from app.sync.polling import Polling
 from tests.limiters import KINDS, Limiter
 from tests.virtual_time import Jobs, in_virtual_time
 
-CONSOLES = 100
+CONSOLES = 50
 NO_CACHE = SimpleNamespace(process="one")
-PER_MINUTE = 60
+PER_MINUTE = 30
 OUTAGE_S = (1200.0, 1500.0)
 END_S = 3600.0
 
 
 @dataclass
 class Service:
-    """Allows 60 requests a minute, in one of the usual ways, and is down for five minutes."""
+    """Allows 30 requests a minute, in one of the usual ways, and is down for five minutes."""
 
     kind: Literal["bucket", "bucket without a wait", "fixed window", "sliding window"]
     statuses: list[tuple[float, int]] = field(default_factory=list)
@@ -78,7 +78,7 @@ class NoOrphans:
 
 
 async def hour(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Sync]:
-    """An hour of a hundred consoles; what each one's runs were asked for."""
+    """An hour of fifty consoles; what each one's runs were asked for."""
     loop = asyncio.get_running_loop()
     random.seed(1)
     monkeypatch.setattr("app.sync.polling.time", SimpleNamespace(monotonic=loop.time))

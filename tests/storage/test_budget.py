@@ -30,7 +30,6 @@ async def test_what_one_process_learned_every_other_knows(cache: Cache, cache_pa
         assert await other.budget() == BudgetState(paused_at_s=1.0, paused_until_s=61.5)
         before = await other.data_version()
         await cache.change_budget(lambda state: state)
-
         assert await other.data_version() == before
 
 

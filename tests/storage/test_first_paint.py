@@ -10,11 +10,8 @@ from storage.cache.first_paint import FirstPaint, peek
 from storage.records import HealthSample, PollOutcome, RunFilter, RunSort
 from tests.storage.conftest import NOON, make_run
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-@pytest.mark.parametrize("wanted", [RunFilter(), RunFilter(search="job-1"), RunFilter(active=True)])
-@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize(("wanted", "is_open"), [(RunFilter(search="job-1"), True), (RunFilter(active=True), False)])
 async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: RunFilter, *, is_open: bool) -> None:
     """Row by row, beside a cache that is open elsewhere or not."""
     cache = await Cache.open(cache_path)

@@ -100,23 +100,11 @@ def test_a_grouped_window_moves_with_its_anchor(database: Connections) -> None:
 
 
 def test_more_groups_than_are_told_apart_are_one_line(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says how many they are, and has no runs to unfold."""
+    """It says how many they are, and has no runs to unfold. A grouping is read as it is written."""
+    for text, by in (("repository", Grouping("repository")), ("branch unfolded", Grouping("branch", is_folded=False))):
+        assert (Grouping.read(text), str(by)) == (by, text)
+    assert Grouping.read("") is Grouping.read("colour") is None
     monkeypatch.setattr(windows, "MOST_GROUPS", 2)
     last = ask(database, Grouping("repository", is_folded=False)).heads[-1][1]
 
     assert (last.others, last.runs, last.rows) == (2, 18, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "grouping"),
-    [
-        ("repository", Grouping("repository")),
-        ("branch unfolded", Grouping("branch", is_folded=False)),
-        ("", None),
-        ("colour", None),
-    ],
-)
-def test_a_grouping_is_read_as_it_is_written(text: str, grouping: Grouping | None) -> None:
-    """What is not known is no grouping."""
-    assert Grouping.read(text) == grouping
-    assert grouping is None or str(grouping) == text

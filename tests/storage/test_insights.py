@@ -27,28 +27,11 @@ async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Ca
     assert (first.start, first.end, second.end) == (NOON, second.start, NOON + timedelta(hours=2))
 
 
-async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(cache: Cache) -> None:
-    """A repository whose runs are all older is left out, and so are the older runs of the others."""
-    old = NOON - timedelta(days=1)
-    runs = [
-        make_run(1, "completed", repository="acme/quiet"),
-        make_run(2, "completed", repository="acme/busy"),
-        make_run(3, "working", repository="acme/busy"),
-        make_run(4, "failed", repository="acme/busy", created_at=old),
-        make_run(5, "failed", repository="acme/gone", created_at=old),
-    ]
-    await cache.store_runs(runs, asked_at=NOON)
-
-    figures = await cache.repository_figures(NOON)
-
-    assert [(each.repository, each.total, each.failed) for each in figures] == [
-        ("acme/busy", 2, 0),
-        ("acme/quiet", 1, 0),
-    ]
-
-
 async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> None:
-    """By the nearest rank; what has not finished has no duration."""
+    """By the nearest rank; what has not finished has no duration.
+
+    The busiest repository comes first. One whose runs are all older is left out, and so are older runs of the others.
+    """
     took = (60, 10, 20, 30, 40, 50)
     runs = [
         make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=NOON + timedelta(seconds=seconds))
@@ -56,8 +39,14 @@ async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> Non
     ]
     await cache.store_runs([*runs, make_run(99, "working")], asked_at=NOON)
 
-    (figures,) = await cache.repository_figures(NOON)
+    old, hour = NOON - timedelta(days=1), timedelta(hours=1)
+    others = [make_run(81, "completed", repository="acme/quiet"), make_run(82, "failed", created_at=old)]
+    others += [make_run(n, "failed", created_at=old, repository="acme/gone") for n in range(83, 93)]
+    await cache.store_runs(others, asked_at=NOON + hour)
 
+    figures, quiet = await cache.repository_figures(NOON)
+
+    assert (figures.repository, figures.total, quiet.repository, quiet.total) == ("acme/api", 7, "acme/quiet", 1)
     assert (figures.p50_s, figures.p95_s, figures.timed) == (30.0, 60.0, 6)
     assert (figures.completed, figures.failed, figures.unfinished) == (5, 1, 1)
     assert figures.success == pytest.approx(5 / 6)

@@ -45,8 +45,11 @@ async def test_actions_are_listed_newest_first(ledger: Ledger, prepare: Prepare)
     assert [a.action_id for a in await ledger.actions(limit=1)] == [ids[3]]
 
 
-async def test_a_runs_conversation(ledger: Ledger, prepare: Prepare) -> None:
-    """What made it, an agent's start too, and everything meant for it, oldest first; nothing of other runs."""
+async def test_a_runs_conversation_and_every_organization(ledger: Ledger, prepare: Prepare) -> None:
+    """What made it, an agent's start too, and everything meant for it, oldest first; nothing of other runs.
+
+    Organizations come newest first, whatever became of them.
+    """
     start = await prepare("1", subject="", kind="run.start")
     await ledger.sending(start.action_id)
     start = await ledger.confirm(start.action_id, result_id="run_1", response_json="{}")
@@ -55,15 +58,8 @@ async def test_a_runs_conversation(ledger: Ledger, prepare: Prepare) -> None:
     other = await prepare("4", subject="", kind="agent.start")
     await ledger.sending(other.action_id)
     other = await ledger.confirm(other.action_id, result_id="run_4", response_json="{}")
+    organizations = [await prepare(str(n), subject=f"{n}@acme.test") for n in (5, 6)]
 
     assert await ledger.for_run("run_1") == (start, turn)
     assert await ledger.for_run("run_4") == (other,)
-
-
-async def test_organizations_are_every_attempt(ledger: Ledger, prepare: Prepare) -> None:
-    """Newest first, whatever became of them."""
-    first = await prepare("1", subject="a@acme.test")
-    await prepare("2", subject="", kind="run.start")
-    second = await prepare("3", subject="b@acme.test")
-
-    assert await ledger.organizations() == (second, first)
+    assert await ledger.organizations() == tuple(reversed(organizations))

@@ -4,7 +4,6 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -55,12 +54,14 @@ async def everything(two: Two, condition: RunFilter, sort: RunSort) -> list[str]
     return [row.run_id for row in found.rows]
 
 
-@pytest.mark.parametrize("column", [field.name for field in SORTABLE])
-async def test_each_window_is_a_part_of_one_order(two: Two, column: str) -> None:
+CONDITIONS = (RunFilter(), RunFilter(statuses=("failed",)), RunFilter(active=True), RunFilter(search="lab"))
+
+
+@pytest.mark.parametrize(("number", "column"), enumerate(field.name for field in SORTABLE))
+async def test_each_window_is_a_part_of_one_order(two: Two, number: int, column: str) -> None:
     """From both ends and in the middle; each cache's runs stand in the order that its own list has."""
-    conditions = (RunFilter(), RunFilter(statuses=("failed",)), RunFilter(active=True), RunFilter(search="lab"))
-    for condition, descending in product(conditions, (True, False)):
-        await check_windows(two, condition, RunSort(column, descending))
+    for descending in (True, False):
+        await check_windows(two, CONDITIONS[number % 4], RunSort(column, descending))
 
 
 async def check_windows(two: Two, condition: RunFilter, sort: RunSort) -> None:

@@ -37,6 +37,12 @@ def database(tmp_path: Path) -> Iterator[Connections]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
+    with connected(tmp_path_factory.mktemp("gaps"), [run(number) for number in range(RUNS)]) as opened:
+        yield opened
+
+
 def ask(reader: Connection, request: WindowRequest) -> RunWindow:
     return window(reader, request, Remembered())
 
@@ -56,47 +62,33 @@ def test_a_window_moves_with_its_anchor(database: Connections) -> None:
     assert after.total == before.total + 2
 
 
-@pytest.mark.parametrize(
-    ("request_", "found"),
-    [
+def test_a_window_without_anything_to_follow_stays(database: Connections) -> None:
+    """Where it was, as far as there are rows."""
+    hidden = RunFilter(statuses=("failed",))
+    for request, found in (
         # What the filter hides has no row, and moves nothing.
-        (WindowRequest(RunFilter(statuses=("failed",)), NEWEST_FIRST, 3, 4, "run_048", 7, "run_048"), (0, 3, None)),
+        (WindowRequest(hidden, NEWEST_FIRST, 3, 4, "run_048", 7, "run_048"), (0, 3, None)),
         # Beyond the end there is nothing to show: the last rows are.
         (WindowRequest(RunFilter(), NEWEST_FIRST, 58, 10), (0, RUNS - 10, None)),
         # Nothing changed since the last read: anchor and cursor are not looked for.
-        (
-            WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047", 12, is_fresh=False),
-            (0, 10, 12),
-        ),
-    ],
-    ids=["anchor gone", "end of the order", "unchanged"],
-)
-def test_a_window_without_anything_to_follow_stays(
-    database: Connections, request_: WindowRequest, found: tuple[int, int, int | None]
-) -> None:
-    """Where it was, as far as there are rows."""
-    window = ask(database[1], request_)
-
-    assert (window.shift, window.offset, window.cursor_index) == found
+        (WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047", 12, is_fresh=False), (0, 10, 12)),
+    ):
+        shown = ask(database[1], request)
+        assert (shown.shift, shown.offset, shown.cursor_index) == found
 
 
 def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
-    """Without any time it is some of the first rows, perhaps none, and the connection serves on without a limit."""
+    """Without any time it is some of the first rows, perhaps none, and the connection serves on without a limit.
+
+    Only the end of its time makes less of it; an interruption is reported.
+    """
     writer, reader = database
     store(writer, [run(number) for number in range(RUNS, 4_000)])
     wanted = RunFilter(search="run_000")
 
-    found = first_rows(reader, wanted, NEWEST_FIRST, limit=5, patience_s=0)
-
-    assert found == ()
+    assert first_rows(reader, wanted, NEWEST_FIRST, limit=5, patience_s=0) == ()
     assert [row.run_id for row in rows(reader, wanted, NEWEST_FIRST, 0, 5, Remembered())] == ["run_000"]
-
-
-def test_a_search_that_is_interrupted_says_so(database: Connections) -> None:
-    """Only the end of its time makes less of it; an interruption is reported."""
-    reader = database[1]
     reader.create_function("instr", 2, lambda *_: reader.interrupt())
-
     with pytest.raises(OperationalError, match="interrupted"):
         first_rows(reader, RunFilter(search="run"), NEWEST_FIRST, limit=5, patience_s=60)
 
@@ -137,7 +129,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
         yield opened
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(wanted=filters, sort=orders, journey=journeys)
 def test_a_journey_finds_the_same_rows(
     crowded: Connections, wanted: RunFilter, sort: RunSort, journey: list[tuple[int, int]]
@@ -172,13 +164,8 @@ def test_a_change_of_the_cache_moves_them_all(crowded: Connections, monkeypatch:
     limit=st.integers(1, 12),
     descending=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
 def test_gaps_are_rows_where_coverage_has_holes(
-    gap_database: Connections,
-    ends: list[int],
-    offset: int,
-    limit: int,
-    descending: bool,
+    gap_database: Connections, ends: list[int], offset: int, limit: int, *, descending: bool
 ) -> None:
     """Between two runs, in their place; every other row is the run that it would be without them."""
     writer, reader = gap_database
@@ -203,9 +190,3 @@ def test_gaps_are_rows_where_coverage_has_holes(
     assert shown == expected[found.offset : end]
     assert found.cursor_index == expected.index("run_030")
     assert found.holds(found.offset, end - 1)
-
-
-@pytest.fixture(scope="module")
-def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
-    with connected(tmp_path_factory.mktemp("gaps"), [run(number) for number in range(RUNS)]) as opened:
-        yield opened

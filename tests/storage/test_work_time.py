@@ -25,7 +25,11 @@ async def took(cache: Cache, run_id: str = "run_0001") -> WorkTime:
 
 
 async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
-    """A run of ten minutes that is continued a day later and ends after five more took fifteen."""
+    """A run of ten minutes that is continued a day later and ends after five more took fifteen.
+
+    The median that pins and stuck runs are held against, and that of Insights, are of what runs took. Of a run that
+    was continued and ended between two polls it is not known how long it worked: the rest is not counted as work.
+    """
     await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
     assert await took(cache) == WorkTime(seconds=600)
 
@@ -38,24 +42,13 @@ async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
     detail = present(await cache.detail("run_0001"))
     assert detail.turns == 2
 
-
-async def test_all_figures_count_the_same_time(cache: Cache) -> None:
-    """The median that pins and stuck runs are held against, and that of Insights, are of what runs took."""
-    await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
-    await seen(cache, make_run(1, "working", updated_at=NOON + DAY))
-    await seen(cache, make_run(1, "completed", updated_at=NOON + DAY + 5 * MINUTE), make_run(2))
+    await seen(cache, make_run(2))
     await cache.following.pin("run_0002", NOON)
-
     (pinned,) = await cache.following.pins()
     (figures,) = await cache.repository_figures(NOON - DAY)
+    durations = present(pinned.durations)
+    assert durations.median_s == durations.p95_s == figures.p50_s == figures.p95_s == 900
 
-    assert pinned.durations is not None
-    assert pinned.durations.median_s == pinned.durations.p95_s == figures.p50_s == figures.p95_s == 900
-
-
-async def test_a_turn_that_was_not_seen_adds_nothing(cache: Cache) -> None:
-    """Continued and ended between two polls: how long it worked is not known, and the rest is not counted as work."""
-    await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
-    await seen(cache, make_run(1, "failed", updated_at=NOON + DAY))
-
-    assert await took(cache) == WorkTime(seconds=600)
+    await seen(cache, make_run(3, "completed", updated_at=NOON + 10 * MINUTE))
+    await seen(cache, make_run(3, "failed", updated_at=NOON + DAY))
+    assert await took(cache, "run_0003") == WorkTime(seconds=600)

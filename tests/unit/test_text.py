@@ -16,28 +16,26 @@ ANY = st.text(st.characters(codec=None, categories=None), max_size=700)
 
 @given(ANY, st.integers(1, 600))
 def test_nothing_unprintable_leaves(text: str, limit: int) -> None:
-    """No character that a terminal would obey or hide, at most `limit` of them, and twice is as good as once."""
-    safe = safe_text(text, limit=limit)
+    """No character that a terminal would obey or hide, at most `limit` of them, and twice is as good as once.
+
+    Nothing disappears but surplus marks: a hostile name still looks its length. The lines of a block are safe, too.
+    """
+    safe, whole = safe_text(text, limit=limit), safe_text(text, limit=1_000)
+    marks = sum(category(character).startswith("M") for character in text)
 
     assert isinstance(safe, SafeText)
     assert not {category(character) for character in JOINED.sub("", safe)} & UNPRINTABLE
     assert len(safe) <= limit
     assert safe_text(safe, limit=limit) == safe
-
-
-@given(ANY)
-def test_no_character_disappears_but_surplus_marks(text: str) -> None:
-    """Placeholders stand one for one, so that a hostile name still looks its length."""
-    safe = safe_text(text, limit=1_000)
-    marks = sum(category(character).startswith("M") for character in text)
-
-    assert len(text) - marks <= len(safe) <= len(text)
+    assert len(text) - marks <= len(whole) <= len(text)
+    for line in safe_block(text):
+        assert isinstance(line, SafeText)
+        assert not {category(character) for character in JOINED.sub("", line)} & UNPRINTABLE
 
 
 @pytest.mark.parametrize(
     ("text", "safe"),
     [
-        ("plain", "plain"),
         ("grüße ✓ 日本 😀", "grüße ✓ 日本 😀"),
         ("\x1b[2Jgone", "␛[2Jgone"),
         ("a\x00b\x7fc\x9bd", "a␀b␡c\N{REPLACEMENT CHARACTER}d"),
@@ -55,22 +53,13 @@ def test_foreign_text_is_shown_and_not_obeyed(text: str, safe: str) -> None:
     assert safe_text(text) == safe
 
 
-@given(ANY)
-def test_every_code_point_of_a_block_is_printable(text: str) -> None:
-    """Lines are safe one by one."""
-    for line in safe_block(text):
-        assert isinstance(line, SafeText)
-        assert not {category(character) for character in JOINED.sub("", line)} & UNPRINTABLE
+def test_a_cut_is_visible_and_a_block_is_bounded() -> None:
+    """The last character says that there was more; neither a long text nor many lines get through.
 
-
-def test_a_block_keeps_its_lines() -> None:
-    """All three line ends divide, tabs keep columns, and nothing else makes a line."""
+    All three line ends divide a block, tabs keep columns, and nothing else makes a line.
+    """
     assert safe_block("a\r\nb\rc\n\td\u2028e") == ("a", "b", "c", "    d\N{REPLACEMENT CHARACTER}e")
     assert safe_block("") == ("",)
-
-
-def test_a_cut_is_visible_and_a_block_is_bounded() -> None:
-    """The last character says that there was more; neither a long text nor many lines get through."""
     assert (safe_text("abcdef", limit=4), safe_text("abcd", limit=4)) == ("abc…", "abcd")
     assert len(safe_text("x" * 10_000_000)) == 500
     assert safe_block("a\n" * 50, lines=3) == ("a", "a", "…")
