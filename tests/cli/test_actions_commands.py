@@ -4,7 +4,6 @@ import csv
 import json
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
 from io import StringIO
 
 import pytest
@@ -99,23 +98,6 @@ def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server
     assert len(set(server.posts)) == 1
     shown = faulty("actions", "show", first, "--json").json()["action"]
     assert (shown["resolution"], shown["superseded_by"]) == ("sent_again", second.json()["action_id"])
-
-
-def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: Server) -> None:
-    """Asked for once, they are shown without asking again; what a colleague may have started is never certain."""
-    now = datetime.now(UTC).isoformat()
-    run = {**RUN, "run_id": "run_made1", "branch_name": "agent/x", "created_at": now, "updated_at": now}
-    server.otherwise = lambda asked: Drop() if asked.method == "POST" else Respond(200, {"runs": [run]})
-    action_id = faulty("runs", "start", "-R", "acme/api", "--branch", "agent/x", "go", "--json").json()["action_id"]
-
-    asked = faulty("actions", "show", action_id, "--candidates", "--json").json()
-    sent = len(server.requests)
-    shown = faulty("actions", "show", action_id, "--json").json()
-
-    assert asked == shown
-    assert len(server.requests) == sent
-    assert ([each["run_id"] for each in shown["candidates"]], shown["certain"]) == (["run_made1"], False)
-    assert "candidate  run_made1  " in faulty("actions", "show", action_id).out
 
 
 def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(

@@ -11,14 +11,14 @@ from tests.lab import Received, Respond, Server
 
 
 def by_its_clock(server: Server, ahead: timedelta) -> None:
-    """The server answers, each time dated by that clock; its one run was made five minutes ago."""
+    """The server answers, each time dated by that clock; its one run was made more than five minutes ago."""
 
     def answer(request: Received) -> Respond:
         now = datetime.now(UTC) + ahead
         dated = {"Date": format_datetime(now, usegmt=True)}
         if "health" in request.path:
             return Respond(200, {"code_hosting": {"github": {"status": "ok"}}}, dated)
-        made = (now - timedelta(minutes=5)).isoformat()
+        made = (now - timedelta(minutes=5.5)).isoformat()
         run = {"run_id": "run_1", "status": "working", "branch_name": "main", "created_at": made, "updated_at": made}
         run["repository"] = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
         return Respond(200, {"runs": [run], "page_size": 10, "next_token": None, "total_count": 1}, dated)

@@ -70,11 +70,3 @@ def test_no_line_is_wider_than_the_terminal_nor_commands_it(rows: list[tuple[str
         assert line.isprintable() or "\u3000" in line or "\xa0" in line or not re.search(r"[\x00-\x1f\x7f-\x9f]", line)
 
     assert not {"\x1b", "\u202e"} & set("".join(fields([("branch", "x\x1b[2J\u202ey")])))
-
-
-def test_colour_is_only_around_the_words() -> None:
-    """Without its escape codes a coloured table is the plain one."""
-    plain, coloured = ("\n".join(Table(TABLE, 80, colour=each).lines([("failed", "main")])) for each in (False, True))
-
-    assert "\x1b[31m" in coloured
-    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain

@@ -12,7 +12,7 @@ from service.store import turns, usage
 from service.store.database import Database
 from storage.records.results import LogStep
 from tests.cli.conftest import CommandLine
-from tests.lab import RUN, Drop, Received, Respond, Server
+from tests.lab import RUN, Drop, Lab, Received, Respond, Server
 from tests.pty.terminal import Terminal
 from tests.service_process import RunningService
 from tests.waiting import eventually
@@ -88,45 +88,29 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     assert "timeline, as observed" in viewed.out
 
 
-TALKATIVE = """
-import json, pathlib
-LONG = "x" * 200_000
-def say(**item): print(json.dumps({"type": "item.completed", "item": item}))
-say(type="agent_message", text="I look.\\x1b[2J\\n" + LONG)
-say(type="command_execution", id="c1", aggregated_output="\\n".join(map(str, range(500))), status="failed")
-print(LONG)
-pathlib.Path("made.txt").write_text("made")
-"""
-LONG = "x" * 200_000
-
-
-def test_a_preset_s_log_is_a_conversation(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
+def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> None:
     """Long outputs are shown by their beginning and end; --all and --json cut nothing, --raw gives the bytes."""
-    add_agent(service, tmp_path, "talkative", TALKATIVE)
-    run_id = start(real, "talkative", "--wait")
-    lines, document = real("runs", "log", run_id, "--all"), real("runs", "log", run_id, "--json", "--all").json()
-    raw = real("runs", "log", run_id, "--all", "--raw").out
-    service.admin("agent", "add", "talkative", "--preset", "codex", "--elsewhere", "--env", "CODEX_API_KEY")
-    # The end of a log is its last 64 KiB, and at least a line.
-    end, whole = real("runs", "log", run_id), real("runs", "log", run_id, "--all")
-    told, followed = real("runs", "log", run_id, "--all", "--json").json(), real("runs", "log", run_id, "-f", "--all")
-    result = [line for line in whole.out.splitlines() if line.endswith((" 0", " 499"))]
+    long = "x" * 200_000
+    board.put("run_1", "completed")
+    board.turns["run_1"] = {"turns": [{"number": 1, "state": "completed"}]}
+    board.logs["run_1", 1] = f"{long}\nends\x07\n".encode()
+    log = ("runs", "log", "run_1")
+    end, lines = boarded(*log), boarded(*log, "--all")
+    said, result = {"kind": "said", "text": f"I look.\x1b[2J\n{long}"}, "\n".join(map(str, range(500)))
+    board.steps["run_1", 1] = [said, {"kind": "result", "text": result, "failed": True}]
+    shown, whole = boarded(*log), boarded(*log, "--all")
+    told, raw = boarded(*log, "--all", "--json").json(), boarded(*log, "--all", "--raw")
 
-    assert (document["steps"], document["text"].splitlines()) == (None, lines.out.splitlines())
-    assert LONG in lines.out.splitlines()
-    assert '{"type": "item.completed"' in raw
-    assert "\nsaid      I look.␛[2J\n" in whole.out
-    assert f"\n          {LONG}\n" in whole.out
-    assert result == ["FAILED    0", "          499"]
-    assert whole.out.count(LONG) == 2
-    assert followed.out == whole.out
-    assert told["text"] == document["text"]
-    assert [step["kind"] for step in told["steps"]] == [*["log"] * 3, "said", "result", "printed", "log", "log"]
-    said = {"kind": "said", "text": f"I look.\x1b[2J\n{LONG}", "failed": False}
-    assert told["steps"][3] == dict.fromkeys(("at", "call", "seconds", "tokens")) | said
-    assert "earlier bytes are left out" in end.err
-    assert "completed" in end.out
-    assert LONG[:4_001] not in end.out
+    # The end of a log is its last 64 KiB.
+    assert ("earlier bytes are left out" in end.err, "ends␇" in end.out, len(end.out) < 70_000) == (True, True, True)
+    assert lines.out == raw.out.replace("\x07", "␇") == f"{long}\nends␇\n"
+    assert "\nsaid      I look.␛[2J\n" in f"\n{whole.out}"
+    assert f"\n          {long}\n" in whole.out
+    results = [line for line in whole.out.splitlines() if line.endswith((" 0", " 499"))]
+    assert (results, long in shown.out) == (["FAILED    0", "          499"], False)
+    assert told["text"].splitlines() == lines.out.splitlines()
+    assert [step["kind"] for step in told["steps"]] == ["said", "result"]
+    assert told["steps"][0] == dict.fromkeys(("at", "call", "seconds", "tokens")) | said | {"failed": False}
 
 
 def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
@@ -218,21 +202,11 @@ def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: Server)
     assert "for the run run_1: pull request: not posted yet · GitHub is away." in later.err
 
 
-def test_a_service_without_results_says_so(faulty: CommandLine, server: Server) -> None:
-    """Asked once a day, not at every command; cancelling is refused for certain."""
-    refusal = Respond(405, {"message": "GET no"})
-    server.otherwise = listing(refusal, refusal)
-    first, second = faulty("runs", "log", "run_1"), faulty("runs", "log", "run_1")
-    cancelled = faulty("runs", "cancel", "run_1", "--json")
+def test_a_log_is_followed_through_faults_but_not_where_there_is_none(faulty: CommandLine, server: Server) -> None:
+    """A broken connection is waited out; a log that became shorter is read on from its end, with a remark.
 
-    assert (first.code, second.code, cancelled.code) == (7, 7, 7)
-    assert "This service does not report results of runs" in first.err
-    assert (cancelled.json()["state"], cancelled.json()["error"]["kind"]) == ("rejected", "not_offered")
-    assert len([request for request in server.requests if request.path.endswith("/run_1")]) == 1
-
-
-def test_a_log_is_followed_through_a_fault_and_a_replacement(faulty: CommandLine, server: Server) -> None:
-    """A broken connection is waited out; a log that became shorter is read on from its end, with a remark."""
+    A service without results is asked once a day, not at every command; cancelling is refused for certain.
+    """
 
     def piece(data: bytes, offset: int, size: int, *, ended: bool = False) -> Respond:
         places = {"Offset": offset, "Next": offset + len(data), "Size": size, "Ended": str(ended).lower()}
@@ -246,3 +220,14 @@ def test_a_log_is_followed_through_a_fault_and_a_replacement(faulty: CommandLine
     assert (done.code, done.out) == (1, "one\ntwo\n")
     assert "Still following" in done.err
     assert "replaced by a shorter one" in done.err
+
+    server.requests.clear()
+    refusal = Respond(405, {"message": "GET no"})
+    server.otherwise = listing(refusal, refusal)
+    first, second = (faulty("runs", "log", "run_1", RUNWARDEN_DATA_DIR=str(faulty.home / "new")) for _ in range(2))
+    cancelled = faulty("runs", "cancel", "run_1", "--json", RUNWARDEN_DATA_DIR=str(faulty.home / "new"))
+
+    assert (first.code, second.code, cancelled.code) == (7, 7, 7)
+    assert "This service does not report results of runs" in first.err
+    assert (cancelled.json()["state"], cancelled.json()["error"]["kind"]) == ("rejected", "not_offered")
+    assert len([request for request in server.requests if request.path.endswith("/run_1")]) == 1

@@ -95,7 +95,7 @@ def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: S
     result = faulty(*RETRY, "run_0", "run_1", "run_2", "run_8", "run_9")
 
     assert "Code host github is down: what is retried now may fail again." in result.err
-    assert re.search(r"retried as +run_3", faulty("runs", "view", "run_0").out)
+    assert re.search(r"retried as +run_4", faulty("runs", "view", "run_0").out)
     problems = {row["run_id"]: row["problem"] for row in result.json()["rows"]}
     assert (result.code, result.json()["outcomes"]) == (2, {"sent": 1, "refused": 4})
     said = {"run_1": "completed", "run_2": "not ended", "run_8": "not sent from this machine", "run_9": "has no run"}
@@ -184,42 +184,34 @@ def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: Ser
 def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
     faulty: CommandLine, server: Server, works: Works
 ) -> None:
-    """As the service tells it: tests/actions/test_asked.py shows each kind."""
-    given = {"depth": 2, "instructions": "Look"}
-    works.board.turns = {
-        "run_0": {"turns": [{"number": 1, "instructions": "Fix it", "caller": "ann"}]},
-        "run_1": {"agent": "audit", "turns": [{"number": 1, "instructions": "Look (2)", "inputs": given}]},
-        "run_2": {"turns": [{"number": 1}]},
-    }
-    for run_id in works.board.turns:
-        works.end(run_id, "failed", updated=60)
+    """As the service tells it: tests/actions/test_asked.py shows each kind. Not what this machine sent before.
 
-    result = faulty("runs", "retry", "--json", "--dry-run", *works.board.turns)
-
-    rows = {row["run_id"]: row for row in result.json()["rows"]}
-    sent = {run_id: row["request"] and row["request"]["body"] for run_id, row in rows.items()}
-    assert [row["asked_by"] for row in rows.values()] == ["ann", None, None]
-    assert (sent["run_0"]["instructions"], "run_id" in sent["run_0"]) == ("Fix it", False)
-    assert sent["run_1"] == {"repository": "acme/api", "branch_name": sent["run_1"]["branch_name"], "inputs": given}
-    assert rows["run_1"]["request"]["url"].endswith("/external/agents/audit/runs")
-    assert "does not have it either" in rows["run_2"]["problem"]
-
-
-def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, server: Server, works: Works) -> None:
-    """Not what this machine sent before; a service that cannot be asked is reported, and nothing is sent."""
+    A service that cannot be asked is reported, and nothing is sent.
+    """
     faulty("runs", "start", "-R", "acme/api", "Mine")
     for updated, status in enumerate(("completed", "working", "failed"), 60):
         works.end("run_0", status, updated=updated)
         faulty("runs", "list")
-    mine, theirs = {"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x"}
-    works.board.turns = {"run_0": {"turns": [mine, theirs]}}
-    retry = ("runs", "retry", "--json", "--dry-run", "run_0")
+    given = {"depth": 2, "instructions": "Look"}
+    mine, theirs = {"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x", "caller": "ann"}
+    works.board.turns = {
+        "run_0": {"turns": [mine, theirs]},
+        "run_1": {"agent": "audit", "turns": [{"number": 1, "instructions": "Look (2)", "inputs": given}]},
+        "run_2": {"turns": [{"number": 1}]},
+    }
+    for run_id in ("run_1", "run_2"):
+        works.end(run_id, "failed", updated=60)
+    retry, answer = ("runs", "retry", "--json", "--dry-run"), works.board.answer
 
-    told = faulty(*retry).json()["rows"]
-    answer = works.board.answer
+    result = faulty(*retry, *works.board.turns)
     works.board.answer = lambda request: Drop() if "run_0" in request.path else answer(request)  # type: ignore[method-assign]
-    lost = faulty(*retry).json()["rows"]
+    (lost,) = faulty(*retry, "run_0").json()["rows"]
 
-    assert [row["request"]["body"]["instructions"] for row in told] == ["x"]
-    assert [row["outcome"] for row in lost] == ["refused"]
-    assert "could not be asked" in lost[0]["problem"]
+    rows = {row["run_id"]: row for row in result.json()["rows"]}
+    sent = {run_id: row["request"] and row["request"]["body"] for run_id, row in rows.items()}
+    assert [row["asked_by"] for row in rows.values()] == ["ann", None, None]
+    assert (sent["run_0"]["instructions"], sent["run_0"]["run_id"]) == ("x", "run_0")
+    assert sent["run_1"] == {"repository": "acme/api", "branch_name": sent["run_1"]["branch_name"], "inputs": given}
+    assert rows["run_1"]["request"]["url"].endswith("/external/agents/audit/runs")
+    assert "does not have it either" in rows["run_2"]["problem"]
+    assert (lost["outcome"], "could not be asked" in lost["problem"]) == ("refused", True)

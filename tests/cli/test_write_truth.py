@@ -1,8 +1,9 @@
-"""A write's exit code and document never contradict the ledger, whatever else fails."""
+"""A write's exit code and document never contradict the ledger, whatever else fails, streams included."""
 
 import os
 import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from storage import database
 from tests.cli.conftest import CommandLine
-from tests.lab import ORGANIZATION, RUN, Drop, Hang, Received, Respond, Server
+from tests.lab import ORGANIZATION, RUN, Drop, Hang, Lab, Received, Respond, Server
 from tests.program import CREATE, LONGEST_S, Program
 from tests.waiting import eventually
 
@@ -94,22 +95,6 @@ def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine
     assert shown["state"] == "unknown"
 
 
-def test_a_close_that_fails_does_not_hide_the_result(
-    faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The write is done: what comes after it is a warning."""
-    server.script(Respond(201, ORGANIZATION))
-
-    async def close(_: object) -> None:
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr("app.engine.engine.Cache.close", close)
-    result = faulty(*CREATE)
-
-    assert (result.code, result.json()["state"]) == (0, "confirmed")
-    assert "the disk is gone" in result.json()["warnings"][0]
-
-
 def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: CommandLine, server: Server) -> None:
     """Not even of a write whose outcome the ledger cannot take yet; the next command finds it unknown."""
     faulty("actions", "list")
@@ -138,27 +123,42 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
 
 
 @pytest.mark.parametrize(
-    ("place", "words"),
-    [("app.actions.command_writes.print_write", ["confirmed", "interrupted"]), ("app.cli.output.Output.record", [])],
+    ("place", "error", "code", "words"),
+    [
+        ("app.engine.engine.Cache.close", OSError("the disk is gone"), 0, ["confirmed", "the disk is gone"]),
+        ("app.actions.command_writes.print_write", KeyboardInterrupt(), 130, ["confirmed", "interrupted"]),
+        ("app.cli.output.Output.record", KeyboardInterrupt(), 130, []),
+    ],
 )
-def test_an_interruption_after_a_write_does_not_call_it_unsent(
-    faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch, place: str, words: list[str]
+def test_what_fails_after_a_write_does_not_call_it_unsent(
+    faulty: CommandLine,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    error: BaseException,
+    code: int,
+    words: list[str],
 ) -> None:
-    """Before the document is printed, the outcome comes with the error; during the printing nothing is added."""
+    """A close that fails is a warning. Interrupted before its document is printed, the outcome comes with the error."""
     server.script(Respond(201, ORGANIZATION))
 
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+    def broken(*_: object, **__: object) -> None:
+        raise error
 
-    monkeypatch.setattr(place, interrupted)
+    monkeypatch.setattr(place, broken)
     result = faulty(*CREATE)
 
-    assert result.code == 130
-    assert [word for word in ("confirmed", "not_sent", "interrupted") if word in result.out] == words
+    assert result.code == code
+    assert [
+        word for word in ("confirmed", "not_sent", "interrupted", "the disk is gone") if word in result.out
+    ] == words
 
 
-def test_the_ledger_is_read_though_the_cache_cannot_be_opened(faulty: CommandLine, server: Server) -> None:
-    """On a full disk the cache has no room for the files next to it; what was sent can be looked up."""
+def test_the_ledger_is_read_though_the_cache_cannot_be_used(faulty: CommandLine, server: Server) -> None:
+    """On a full disk the cache has no room for the files next to it; what was sent can be looked up.
+
+    A cache of another version is replaced, and told once on stderr: the answer is as ever, even without a token.
+    """
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
     (cache,) = (faulty.home / "data").rglob("cache.sqlite3")
@@ -167,6 +167,12 @@ def test_the_ledger_is_read_though_the_cache_cannot_be_opened(faulty: CommandLin
 
     found = [faulty(*command, "--json") for command in (("actions", "list"), ("actions", "export"), ("orgs", "list"))]
     assert [(each.code, action_id in each.out) for each in found] == [(0, True)] * 3
+    cache.rmdir()
+    with closing(sqlite3.connect(cache)) as connection:
+        connection.execute("CREATE TABLE runs (id INTEGER)")
+    first, again = (faulty("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="") for _ in range(2))
+    assert (first.code, again.code, first.json()["runs"], again.err) == (0, 0, [], "")
+    assert "made by another version" in first.err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -219,15 +225,43 @@ def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     assert len(server.posts) == 1
 
 
-def test_a_cache_of_another_version_is_replaced_and_told_once(lone: CommandLine) -> None:
-    """On stderr: the answer is as ever, even without a token."""
-    folder = Path(lone("config", "check", "--json").json()["data_folder"])
-    folder.mkdir(parents=True)
-    with closing(sqlite3.connect(folder / "cache.sqlite3")) as connection:
-        connection.execute("CREATE TABLE runs (id INTEGER)")
+def redirected(process: CommandLine, redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = " ".join(f"'{word}'" for word in process.argv(*arguments))
+    return subprocess.run(
+        ["bash", "-c", f"{command} {redirection}"],
+        env=process.environment,
+        cwd=process.home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-    first, again = (lone("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="") for _ in range(2))
 
-    assert (first.code, again.code, first.json()["runs"]) == (0, 0, [])
-    assert "made by another version" in first.err
-    assert again.err == ""
+def test_a_process_without_streams_does_what_it_is_asked_for(lone: CommandLine) -> None:
+    """A job started with its streams closed has the exit code of its work; what is meant for stdout is in no file."""
+    done = redirected(lone, "<&- >&- 2>&-", "runs", "list", "--cached", "--json")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    files = [path for path in (lone.home / "data").rglob("*.sqlite3") if path.stat().st_size]
+    assert files
+    assert all(path.read_bytes().startswith(b"SQLite format 3\0") for path in files)
+    assert lone("runs", "list", "--cached", "--json").json()["count"] == 0
+
+
+def test_a_reader_that_has_seen_enough_ends_a_long_output(boarded: CommandLine, board: Lab) -> None:
+    """More than a pipe holds: 141, as of any program that SIGPIPE ends, and nothing on stderr."""
+    for number in range(300):
+        board.put(f"run_{number}", "completed", created=number)
+
+    done = redirected(boarded, "| head -c 1 > /dev/null; echo ${PIPESTATUS[0]}", "runs", "list", "--all", "--json")
+
+    assert (done.stdout.strip(), done.stderr) == ("141", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_output_that_has_no_room_is_a_failure_of_its_own(lone: CommandLine) -> None:
+    """Neither success nor any other code of the contract: 74, with the reason, and no traceback."""
+    done = redirected(lone, ">/dev/full", "config", "check")
+
+    assert (done.returncode, "Traceback" in done.stderr) == (74, False)
+    assert "No space left on device" in done.stderr

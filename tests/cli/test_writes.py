@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.cli.conftest import CommandLine, Inside
-from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Lab, Raw, Respond, Server
+from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Lab, Raw, Received, Respond, Server, Step
 from tests.program import CREATE
 from tests.service_process import RunningService
 
@@ -112,7 +112,7 @@ def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: Command
         (Respond(429, {"message": "slow down"}, {"Retry-After": "3"}), 5, "rejected", "rate_limited"),
         (Respond(401, {"message": "who?"}), 4, "rejected", "not_authorized"),
         (Respond(404, {"message": "gone"}), 7, "rejected", "not_found"),
-        (Respond(409, {"message": "The run is at work.", "error_code": "run_active"}), 2, "rejected", "conflict"),
+        (Respond(409, {"message": "The run is at work.", "error_code": "run_active"}), 2, "rejected", "rejected"),
         (Respond(500, {"message": "half done"}), 6, "unknown", "server_failed"),
         (Respond(201, {}), 6, "unknown", "unusable_answer"),
         (Raw(b"HTTP/1.1 201 Created\r\nContent-Length: 500\r\n\r\n{", "reset"), 6, "unknown", "unreachable"),
@@ -176,22 +176,6 @@ def test_a_repository_without_a_known_run_is_pointed_out(real: CommandLine) -> N
     assert (bad.code, bad.json()["state"], bad.json()["project"]["success"]) == (1, "confirmed", False)
 
 
-def test_the_token_may_come_on_stdin(faulty: CommandLine, server: Server) -> None:
-    """Its first line; the instructions may follow it."""
-    server.script(Respond(201, RUN))
-
-    result = faulty(
-        *("--token-stdin", "runs", "start", "-R", "acme/api", "-", "--json"),
-        stdin="secret-token\nDo this,\nthen that.\n",
-        RUNWARDEN_TOKEN="",
-    )
-
-    assert result.code == 0
-    assert server.requests[0].headers["authorization"] == "Bearer secret-token"
-    assert json.loads(server.requests[0].body)["instructions"] == "Do this,\nthen that."
-    assert "secret-token" not in result.out + result.err
-
-
 def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: Server) -> None:
     """Scripts read the same fields from every outcome, whatever kept the request from being sent."""
     server.script(Drop())
@@ -220,41 +204,37 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
 
 
 def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, server: Server) -> None:
-    """A bot sends it; of a run that has ended it is sent at once. The same one waits once."""
+    """A bot sends it; of a run that has ended it is sent at once. The same one waits once.
+
+    A cancellation names it: it is dropped with the run unless the user keeps it; a dry run keeps nothing.
+    """
     board = Lab()
-    server.otherwise = lambda request: (
-        Respond(201, board.runs["run_1"]) if request.method == "POST" else board.answer(request)
-    )
     board.put("run_1", "working", created=1)
-    continued = ("runs", "continue", "run_1", "--when-ended", "--json", "Go on.")
+
+    def answer(request: Received) -> Step:
+        if request.method == "GET":
+            return board.answer(request)
+        return Respond(202 if request.path.endswith("/cancel") else 201, board.runs["run_1"])
+
+    server.otherwise = answer
+    continued = ("runs", "continue", "run_1", "--when-ended", "--json", "Go \x1b[31mon.\nThen test.")
+    cancel, keep = ("runs", "cancel", "run_1", "--json"), "--keep-continuation"
 
     waiting, again = faulty(*continued), faulty(*continued)
+    faulty(*cancel, keep, "--dry-run")
+    (dropped,) = faulty(*cancel, "--dry-run").json()["warnings"]
     assert (waiting.code, waiting.json()["state"], waiting.json()["waiting"]["run_id"]) == (0, "waiting", "run_1")
-    assert again.json() == waiting.json()
-    assert server.posts == []
-    board.put("run_1", "completed", created=1, updated=2)
+    assert (again.json(), server.posts) == (waiting.json(), [])
+    assert dropped.startswith("If the run is cancelled, its waiting continuation is dropped, too: “Go ␛[31mon.”. ")
+    assert faulty(*cancel, keep).json()["warnings"] == []
+    board.put("run_1", "cancelled", created=1, updated=2)
     faulty("watch", "--once")
     sent = faulty("actions", "list", "--json").json()["actions"]
     at_once = faulty(*continued).json()
 
-    assert [action["state"] for action in sent] == ["confirmed"]
-    assert (at_once["state"], len(server.posts)) == ("confirmed", 2)
+    assert [(action["kind"], action["state"]) for action in sent] == [
+        ("run.continue", "confirmed"),
+        ("run.cancel", "confirmed"),
+    ]
+    assert (at_once["state"], [b"Then test." in body for body in server.posts]) == ("confirmed", [False, True, True])
     assert faulty(*continued, "--wait").json()["error"]["kind"] == "usage"
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_cancel_names_the_continuation_that_waits(faulty: CommandLine, server: Server, *, kept: bool) -> None:
-    """It is dropped with the run unless the user keeps it; a dry run keeps nothing."""
-    board, accepted = Lab(), Respond(202, {"run_id": "run_1", "status": "failed"})
-    server.otherwise = lambda request: accepted if request.method == "POST" else board.answer(request)
-    board.put("run_1", "working", created=1)
-    faulty("runs", "continue", "run_1", "--when-ended", "Go \x1b[31mon.\nThen test.")
-    cancel, option = ("runs", "cancel", "run_1", "--json"), ("--keep-continuation",) * kept
-    faulty(*cancel, "--dry-run", "--keep-continuation")
-    warned = [each for dry in (["--dry-run"], []) for each in faulty(*cancel, *option, *dry).json()["warnings"]]
-    board.put("run_1", "cancelled", created=1, updated=2)
-    faulty("watch", "--once")
-
-    dropped = "its waiting continuation is dropped, too: “Go ␛[31mon.”. --keep-continuation sends it."
-    assert warned == ([] if kept else [f"If the run is cancelled, {dropped}"] * 2)
-    assert [b"Then test." in body for body in server.posts] == [False, *[True] * kept]

@@ -1,15 +1,22 @@
-"""What one of many processes gets: a lease until it is not renewed, and an alert for good."""
+"""What processes share: a lease until it is not renewed, an alert for good, and the request budget."""
 
 import ast
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from app.api.budget import Budget, Priority
+from app.api.errors import RateLimitedError
+from storage.cache.cache import Cache
+from storage.records.activity import BudgetState
 from storage.records.alert import Alert, Message, Plan
 from storage.state import State
 from tests.storage.conftest import NOON, race
+from tests.waiting import present
 
 AT_ONCE = """
 from storage.records.alert import Alert
@@ -83,3 +90,47 @@ def test_of_many_processes_one_holds_the_lease_and_one_tells(tmp_path: Path) -> 
 
     assert sorted(is_holder for is_holder, _ in answers) == [False, False, False, True]
     assert sorted(key for _, told in answers for key in told) == sorted(f"key-{n}" for n in range(20))
+
+
+COUNT = """
+from msgspec.structs import replace
+async with await Cache.open(Path(path)) as cache:
+    await start()
+    for _ in range(20):
+        await cache.change_budget(lambda state: replace(state, failures=state.failures + 1))
+    print("done")
+"""
+
+
+async def test_what_one_process_learned_every_other_knows(cache: Cache, cache_path: Path) -> None:
+    """A pause outlives the process that was told to wait; where nothing changes, nobody is woken."""
+    async with await Cache.open(cache_path) as other:
+        await cache.change_budget(lambda state: replace(state, paused_at_s=1.0, paused_until_s=61.5))
+        assert await other.budget() == BudgetState(paused_at_s=1.0, paused_until_s=61.5)
+        before = await other.data_version()
+        await cache.change_budget(lambda state: state)
+        assert await other.data_version() == before
+
+
+def test_processes_that_change_it_at_once_lose_nothing(cache_path: Path) -> None:
+    """Each change is one step."""
+    assert race(COUNT, 4, str(cache_path)) == ["done"] * 4
+
+    async def held() -> float:
+        async with await Cache.open(cache_path) as cache:
+            return (await cache.budget()).failures
+
+    assert asyncio.run(held()) == 80
+
+
+async def test_a_cache_that_cannot_be_used_leaves_each_process_its_own(cache_path: Path) -> None:
+    """A write to the service must not fail because of our own files."""
+    cache = await Cache.open(cache_path)
+    budget, refused = Budget(cache), RateLimitedError("slow down", retry_after_s=60.0)
+    await cache.close()
+    with pytest.raises(RateLimitedError):
+        async with budget.turn(Priority.WRITE):
+            raise refused
+
+    wait = present(await budget.wait(Priority.ASKED))
+    assert wait.reason == "rate_limit"

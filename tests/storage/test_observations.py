@@ -36,6 +36,11 @@ async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:
     await cache.store_health(report(github="bad"), at=NOON + 5 * MINUTE)
     assert (await cache.health())[0].before == "ok"
 
+    # What ended more than 35 days ago goes.
+    await cache.store_health(report(github="bad", gitlab="ok"), at=NOON + 40 * DAY)
+    spans = await cache.health_spans(NOON - DAY, longest_gap=GAP)
+    assert [(span.platform, span.start) for span in spans] == [("github", NOON + 40 * DAY), ("gitlab", NOON + 40 * DAY)]
+
 
 async def test_a_link_fails_since_its_first_failure(cache: Cache) -> None:
     """Failures add up from the first one on; the last success stays; the next success clears them."""
@@ -75,14 +80,3 @@ async def test_stretches_stay_in_order_and_claim_nothing_unobserved(
         HealthSpan("github", status, NOON + start * MINUTE, NOON + end * MINUTE) for status, start, end in spans
     ]
     assert {(span.platform, span.status) for span in found if span.platform != "github"} == {("gitlab", "ok")}
-
-
-async def test_old_spans_are_forgotten(cache: Cache) -> None:
-    """What ended more than 35 days ago goes."""
-    await cache.store_health(report(github="ok", gitlab="ok"), at=NOON)
-    await cache.store_health(report(github="bad", gitlab="ok"), at=NOON + MINUTE)
-    await cache.store_health(report(github="ok", gitlab="ok"), at=NOON + 40 * DAY)
-
-    spans = await cache.health_spans(NOON - DAY, longest_gap=GAP)
-
-    assert [(span.platform, span.start) for span in spans] == [("github", NOON + 40 * DAY), ("gitlab", NOON + 40 * DAY)]

@@ -1,9 +1,10 @@
-"""Opening databases: private, made once, and what becomes of damaged ones and of those of another version."""
+"""Opening databases: private, made once; damaged ones, those of another version, network folders, and backups."""
 
 import resource
 import shutil
 import sqlite3
 import stat
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -13,18 +14,22 @@ from storage import private_file
 from storage.cache import opening as cache_opening
 from storage.cache.cache import Cache
 from storage.cache.first_paint import peek
+from storage.database import copy_database
 from storage.errors import (
     DatabaseBusyError,
     DatabaseDamagedError,
     DatabaseNewerError,
     DatabaseOlderError,
     DatabaseReadOnlyError,
+    DatabaseUnopenableError,
     DiskFullError,
     StorageClosedError,
     StorageError,
 )
 from storage.ledger import Ledger
+from storage.private_file import NETWORK, file_system
 from storage.records import RunFilter, RunSort
+from storage.state import State
 from tests.storage.conftest import NOON, make_run, race
 
 JUNK = b"not a database at all\n" * 500
@@ -275,3 +280,74 @@ async def test_a_damaged_ledger_is_never_rebuilt(ledger_path: Path, *, is_junk: 
 
     assert str(ledger_path) in caught.value.message
     assert ledger_path.read_bytes() == before
+
+
+def mounted(monkeypatch: pytest.MonkeyPatch, folder: Path, *lines: str) -> None:
+    (folder / "mounts").write_text("".join(f"1 0 0:1 / {line} x y\n" for line in lines))
+    monkeypatch.setattr("storage.private_file.MOUNTS", folder / "mounts")
+
+
+async def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the cure; nothing is made there."""
+    for kind in NETWORK:
+        mounted(monkeypatch, tmp_path, "/ rw - ext4", f"{tmp_path} rw,nosuid shared:7 - {kind}")
+        with pytest.raises(DatabaseUnopenableError, match="Set data_dir"):
+            await State.open(tmp_path / "data" / "state.sqlite3")
+
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_innermost_mount_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local disk below a network's folder, a blank in its name, a link to it, and what was mounted on top.
+
+    Other systems than Linux have no such file: they are trusted.
+    """
+    lines = ("/ rw - ext4", "/srv rw - nfs", "/srv/my\\040disk rw - xfs", "/top rw - nfs", "/top rw - tmpfs")
+    mounted(monkeypatch, tmp_path, *lines)
+    (tmp_path / "link").symlink_to("/srv/my disk/data")
+
+    kinds = [file_system(Path(place)) for place in ("/srvs", "/srv/a", "/srv/my disk/a", "/top/a", tmp_path / "link")]
+    assert kinds == ["ext4", "nfs", "xfs", "tmpfs", "xfs"]
+    monkeypatch.setattr("storage.private_file.MOUNTS", tmp_path / "missing")
+    assert file_system(tmp_path) is None
+
+
+def write_pairs(path: Path, pairs: int) -> None:
+    """A database whose two tables always hold as many rows."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS a (n INTEGER)")
+        connection.execute("CREATE TABLE IF NOT EXISTS b (n INTEGER)")
+        for number in range(pairs):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO a VALUES (?)", (number,))
+            connection.execute("INSERT INTO b VALUES (?)", (number,))
+            connection.execute("COMMIT")
+
+
+def test_a_copy_is_of_one_moment_while_others_write(tmp_path: Path) -> None:
+    """Never half a transaction, and its owner's alone."""
+    source = tmp_path / "ledger.sqlite3"
+    write_pairs(source, 50)
+    writer = threading.Thread(target=write_pairs, args=(source, 100))
+    writer.start()
+    for number in range(5):
+        copy_database(source, target := tmp_path / f"copy-{number}.sqlite3")
+        with closing(sqlite3.connect(target)) as connection:
+            (a,), (b,) = (connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in "ab")
+        assert a == b >= 50
+        assert target.stat().st_mode & 0o77 == 0
+    writer.join()
+
+
+def test_a_damaged_database_is_not_copied_and_nothing_is_overwrite_pairs(tmp_path: Path) -> None:
+    """No file is left that looks like a backup."""
+    source, target = tmp_path / "ledger.sqlite3", tmp_path / "copy.sqlite3"
+    source.write_bytes(b"no database at all" * 1_000)
+    with pytest.raises(StorageError):
+        copy_database(source, target)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger.sqlite3"]
+    target.write_text("mine")
+    with pytest.raises(FileExistsError):
+        copy_database(source, target)
+    assert target.read_text() == "mine"

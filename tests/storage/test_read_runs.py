@@ -22,7 +22,7 @@ from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunSort
 from tests.storage.conftest import NOON, Connections, connected, make_run, store
 
-COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
+COLUMNS = ("active", "started", "updated", "took", "status", "repository", "branch", "run")
 
 instants = st.none() | st.integers(0, 5).map(lambda step: NOON + timedelta(microseconds=step))
 statuses = st.sampled_from(["queued", "working", "completed", "failed", "paused"])
@@ -171,9 +171,10 @@ def ordered(runs: list[Run], sort: RunSort, spans: dict[str, Worked]) -> list[st
     """Newest first among runs alike in a text; descending is the exact reverse."""
     if sort.column not in {"updated", "took"}:
         runs = sorted(runs, key=lambda run: run.run_id)
-    if sort.column in {"status", "repository", "branch"}:
+    if sort.column in {"active", "status", "repository", "branch"}:
         runs = sorted(runs, key=lambda run: (stamp(run.created_at), run.run_id), reverse=True)
     keys: dict[str, Callable[[Run], object]] = {
+        "active": lambda run: run.status in FINAL_STATUSES,
         "started": lambda run: stamp(run.created_at),
         "updated": lambda run: stamp(run.updated_at),
         "took": lambda run: spans[run.run_id].key,
@@ -191,15 +192,22 @@ def ordered(runs: list[Run], sort: RunSort, spans: dict[str, Worked]) -> list[st
     batch=st.lists(batches(), max_size=3),
     wanted=anything,
     sort=orders,
-    offset=st.integers(0, 30),
-    limit=st.integers(0, 9),
-    near=st.sampled_from([windows.NEAR, 0]),
+    journey=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1, max_size=5),
+    near=st.sampled_from([windows.NEAR, 3, 0]),
 )
 @settings(max_examples=80)
 def test_reading_agrees_with_a_naive_model(
-    database: Connections, batch: list[list[Run]], wanted: RunFilter, sort: RunSort, offset: int, limit: int, near: int
+    database: Connections,
+    batch: list[list[Run]],
+    wanted: RunFilter,
+    sort: RunSort,
+    journey: list[tuple[int, int]],
+    near: int,
 ) -> None:
-    """For any batches, filter, order and window; a window beyond `near` may be read backwards from the end."""
+    """For any batches, filter, order and windows, from the window before and without it.
+
+    A window beyond `near` may be read backwards from the end.
+    """
     writer, reader = emptied(database[0]), database[1]
     for one in batch:
         store(writer, one)
@@ -209,8 +217,9 @@ def test_reading_agrees_with_a_naive_model(
     remembered = Remembered()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "NEAR", near)
-        window = windows.rows(reader, wanted, sort, offset, limit, remembered)
-    assert [row.run_id for row in window] == expected[offset : offset + limit]
+        for offset, limit in journey:
+            window = windows.rows(reader, wanted, sort, offset, limit, remembered)
+            assert [row.run_id for row in window] == expected[offset : offset + limit]
     assert read_runs.total(reader, wanted, remembered) == len(expected)
     assert [windows.index_of(reader, run_id, wanted, sort) for run_id in expected] == list(range(len(expected)))
     hidden = {run.run_id for run in runs} - set(expected)

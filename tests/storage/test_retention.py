@@ -69,7 +69,10 @@ async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> 
 
 
 async def test_runs_without_a_readable_time_have_no_age(cache: Cache) -> None:
-    """They go first where room is needed, and then it is no longer said that all runs are here."""
+    """They go first where room is needed, and then it is no longer said that all runs are here.
+
+    Dropping makes room at once, although the file stays as large as it was.
+    """
     await cache.store_runs([make_run(1, "failed", created_at=None), ended(2)], NOON)
     await cache.extend_coverage(None, NOON, NOON)
 
@@ -81,12 +84,7 @@ async def test_runs_without_a_readable_time_have_no_age(cache: Cache) -> None:
     assert await cache.drop_oldest(None, ["run_0002"]) == 1
     assert not (await cache.coverage()).whole
 
-
-async def test_room_is_measured_in_what_is_used(cache: Cache) -> None:
-    """Dropping makes room at once, although the file stays as large as it was."""
     await cache.store_runs([make_run(n, "completed", note="x" * 3000) for n in range(300)], NOON)
     before = await cache.used_bytes()
-
     await cache.drop_oldest(None, ())
-
     assert await cache.used_bytes() < before / 3

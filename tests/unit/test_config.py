@@ -1,13 +1,21 @@
-"""The configuration: what it says, and what is said when it is wrong."""
+"""The configuration: what it says, what is said when it is wrong, its example, and writing it."""
 
+import os
+import re
+import tomllib
 from datetime import time
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.profiles import (
     ConfigError,
+    ConsoleSettings,
+    HistorySettings,
     NotifySettings,
     PollSettings,
     Profile,
@@ -17,10 +25,12 @@ from app.profiles import (
     ViewSettings,
     config_path,
     data_folder,
+    example_text,
     load,
 )
-from app.profiles.token import EnvToken, FileToken
-from app.profiles.values import QuietHours
+from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
+from app.profiles.values import QuietHours, base_address
+from app.profiles.write import add_profile, keep_token, name_problem
 from storage.records import RunSort
 
 REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'
@@ -263,3 +273,189 @@ def test_a_section_is_read_as_written(tmp_path: Path) -> None:
     )  # fmt: skip
     assert settings.keys == {"run.continue": "C,f7", "app.quit": "ctrl+q", "table.down": "n"}
     assert silent.notify == NotifySettings(on=(), command=())
+
+
+ROOT = Path(__file__).parents[2]
+
+
+def fields(kind: type) -> set[str]:
+    return {*kind.__struct_fields__}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The example with every key on, as a file; `##` marks alternatives of the key before them."""
+    path = tmp_path / "config.toml"
+    path.write_text(re.sub(r"(?m)^#(?=[\w\[\"])", "", example_text()))
+    return path
+
+
+def test_the_example_as_it_stands_changes_nothing(tmp_path: Path) -> None:
+    """`config init` writes it: it must load, and pin no default. It is the file at the top of the source."""
+    path = tmp_path / "config.toml"
+    path.write_text(example_text())
+
+    assert load(path, {}) == Settings(file=path)
+    assert example_text() == (ROOT / "config.example.toml").read_text()
+
+
+def test_every_value_of_the_example_is_the_default(file: Path) -> None:
+    """What the example shows is what the program does without it. A setting that is missing here does not exist."""
+    settings, values = load(file, {}), tomllib.loads(file.read_text())
+
+    assert settings.poll == PollSettings()
+    assert settings.history == HistorySettings()
+    assert settings.console == ConsoleSettings()
+    assert replace(settings.notify, routes=(), rules=()) == NotifySettings()
+    assert settings.data_dir == data_folder(Settings(), settings.profile()).parent
+    assert settings.profile() == Profile("acme", "https://api.example.com/v1", EnvToken())
+    assert set(values) == fields(Settings) - {"file", "unused", "command_line"}
+    of_no_default = {"ca_file", "client_cert"}
+    assert set(values["profiles"]["acme"]) | of_no_default == fields(Profile) - {"name", "token"} | {"token_env"}
+    assert all(f"##{name} = " in file.read_text() for name in of_no_default)
+    sections = {"poll": PollSettings, "history": HistorySettings, "console": ConsoleSettings, "notify": NotifySettings}
+    assert {name: set(values[name]) for name in sections} == {name: fields(kind) for name, kind in sections.items()}
+
+
+def test_every_alternative_of_the_token_works(file: Path) -> None:
+    """Each of the four ways is shown so that it can be switched on."""
+    text = file.read_text().replace("token_env =", "#token_env =")
+    for key, kind in (("token_file", FileToken), ("token_command", CommandToken), ("token_keyring", KeyringToken)):
+        file.write_text(text.replace(f"##{key}", key))
+        assert isinstance(load(file, {}).profile().token, kind)
+
+
+ADDRESS = "https://api.example.com/v1"
+line = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), min_size=1, max_size=30)
+sources = st.one_of(
+    st.builds(EnvToken, line.filter(str.strip)),
+    st.builds(KeyringToken, line.filter(str.strip)),
+    st.builds(CommandToken, st.lists(line, min_size=1, max_size=3).map(tuple)),
+)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_the_first_profile_comes_after_the_commented_example(tmp_path: Path) -> None:
+    """One file, its folder made on the way, with every key still explained in it."""
+    file = tmp_path / "new" / "config.toml"
+    add_profile(file, Profile("acme", ADDRESS, FileToken(Path("acme.token")), read_only=True))
+    profile = load(file, {}).profile()
+
+    assert (profile.name, profile.base_url, profile.read_only) == ("acme", ADDRESS, True)
+    assert profile.token == FileToken(file.parent / "acme.token")
+    assert "#default_profile" in file.read_text()
+    assert (mode(file), mode(file.parent)) == (0o600, 0o700)
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_what_was_there_stays(tmp_path: Path) -> None:
+    """Comments, order and values; through a link to where the file really is."""
+    file, link = tmp_path / "dotfiles.toml", tmp_path / "config.toml"
+    before = '# mine\n[console]\ntheme = "runwarden-light" # soft\n'
+    file.write_text(before)
+    link.symlink_to(file)
+    add_profile(link, Profile("acme", ADDRESS, EnvToken("ACME")))
+
+    assert link.is_symlink()
+    assert file.read_text().startswith(before.rstrip())
+    assert load(link, {}).console.theme == "runwarden-light"
+    assert mode(file) == 0o600
+
+
+@settings(max_examples=5)
+@given(
+    name=line.map(str.strip).filter(lambda name: name_problem(name) is None), source=sources, read_only=st.booleans()
+)
+def test_any_profile_is_read_back_as_it_was_given(
+    tmp_path_factory: pytest.TempPathFactory, *, name: str, source: TokenSource, read_only: bool
+) -> None:
+    """Whatever is in its name, its variable or its command."""
+    file = tmp_path_factory.mktemp("config") / "config.toml"
+    add_profile(file, Profile(name, ADDRESS, source, read_only))
+    profile = load(file, {}).profile(name)
+
+    assert (profile.name, profile.token, profile.read_only) == (name, source, read_only)
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["this is no TOML", f'[profiles.acme]\nbase_url = "{ADDRESS}"\n', "[poll]\nruns_s = 0\n", "profiles = 1\n"],
+)
+def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path, before: str) -> None:
+    """A mistake that was there, or the same profile twice: said with the file's own name, and nothing is changed."""
+    file = tmp_path / "config.toml"
+    file.write_text(before)
+    with pytest.raises(ConfigError) as refused:
+        add_profile(file, Profile("acme", ADDRESS, EnvToken()))
+
+    assert refused.value.file == file
+    assert file.read_text() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    """A file where a folder should be; the same for the token's own file."""
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        add_profile(tmp_path / "file" / "config.toml", Profile("acme", ADDRESS, EnvToken()))
+    with pytest.raises(ConfigError, match="cannot be written"):
+        keep_token(tmp_path / "file", "acme", Token("secret"))
+
+
+def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
+    """Readable by its owner alone; an existing file of that name is another token and is left alone."""
+    assert [name for name in ("", "  ", "environment", "x" * 41, " acme", "a\nb") if not name_problem(name)] == []
+    old = os.umask(0)
+    try:
+        first = keep_token(tmp_path / "here", "Acme & Söhne", Token("secret-1"))
+        second = keep_token(tmp_path / "here", "acme s hne", Token("secret-2"))
+    finally:
+        os.umask(old)
+
+    assert (first.name, second.name) == ("acme-s-hne.token", "acme-s-hne-2.token")
+    assert (first.read_text(), second.read_text()) == ("secret-1\n", "secret-2\n")
+    assert (mode(first), mode(second), mode(first.parent)) == (0o600, 0o600, 0o700)
+
+
+def test_an_address_has_one_normal_form() -> None:
+    """Case, blanks and a trailing slash make no difference, and the normal form is its own."""
+    for written, normal in {
+        "https://API.Example.com/v1/": "https://api.example.com/v1",
+        " https://api.example.com:8443/a/v1 ": "https://api.example.com:8443/a/v1",
+        "HTTPS://api.example.com": "https://api.example.com",
+        "http://localhost:8400/v1": "http://localhost:8400/v1",
+        "http://[::1]:80/v1": "http://[::1]:80/v1",
+    }.items():
+        assert base_address(written) == base_address(normal) == normal
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("http://api.example.com/v1", "in the clear"),
+        ("http://0.0.0.0/v1", "in the clear"),
+        ("http://2130706433/v1", "in the clear"),
+        ("ftp://api.example.com", "https://"),
+        ("", "https://"),
+        ("https://ada:secret@api.example.com/v1", "no user"),
+        ("https://@api.example.com/v1", "no user"),
+        ("https://api.example.com/v1?x=1", "no query"),
+        ("https://api.example.com/a/../v1", "segment"),
+        ("https://api.example.com/a//v1", "segment"),
+        ("https://api.example.com:99999/v1", "not a valid address"),
+        ("https://[::1/v1", "not a valid address"),
+        ("https://exa\nmple.com/v1", "blanks"),
+        ("https://bücher.example/v1", "xn--"),
+        ("https://" + "a" * 70 + ".example/v1", "host name"),
+        ("https://a..b/v1", "host name"),
+    ],
+)
+def test_an_address_that_could_lead_the_token_astray_is_refused(written: str, reason: str) -> None:
+    """The message says which rule it breaks, and never repeats a password."""
+    with pytest.raises(ValueError, match=reason) as caught:
+        base_address(written)
+
+    assert "secret" not in str(caught.value)

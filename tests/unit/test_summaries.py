@@ -6,6 +6,7 @@ from app.runs.summaries import LONGEST, last_step, result_of
 from storage.records.results import LogChunk, LogStep, ReportedFinding, Turn
 
 MAJOR, NOTE = ReportedFinding("a.py", 1, "One", "major"), ReportedFinding("a.py", 2, "Two", "note")
+ALL = (NOTE, MAJOR, MAJOR)
 VERDICT = "Changes needed: 2 majors, 1 note in 3 files."
 
 
@@ -13,16 +14,9 @@ VERDICT = "Changes needed: 2 majors, 1 note in 3 files."
     ("turn", "result"),
     [
         (Turn(1, "completed", additions=1200, summary="Fix it\n\nAt last."), "+1,200 -0 · Fix it"),
-        (Turn(1, "completed", summary="Fix it"), "Fix it"),
         (Turn(1, "completed", reason="Nothing was changed."), "Nothing was changed."),
-        (
-            Turn(1, "completed", summary=VERDICT, findings=(NOTE, MAJOR, MAJOR), additions=3, deletions=1),
-            "2 majors, 1 note · Changes needed · +3 -1",
-        ),
-        (
-            Turn(1, "completed", summary="Look at it", findings=(ReportedFinding("a.py", None, "?"),)),
-            "1 finding · Look at it",
-        ),
+        (Turn(1, "completed", summary=VERDICT, findings=ALL, additions=3), "2 majors, 1 note · Changes needed · +3 -0"),
+        (Turn(1, "completed", summary="Look", findings=(ReportedFinding("a.py", None, "?"),)), "1 finding · Look"),
         (Turn(1, "completed", findings=()), "no findings"),
         (Turn(1, "failed", outcome="failed", reason="No  compiler.\nAt all.", deletions=2), "No compiler. · +0 -2"),
         (Turn(1, "failed", outcome="failed", failure_kind="timed_out"), "timed out"),
@@ -40,11 +34,7 @@ def test_a_result_is_one_line(turn: Turn, result: str) -> None:
 @pytest.mark.parametrize(
     ("steps", "data", "sentence"),
     [
-        (
-            (LogStep("said", "Reading the tests.\nAll."), LogStep("answered", ""), LogStep("log", "x")),
-            b"",
-            "Reading the tests.",
-        ),
+        ((LogStep("said", "Reading.\nAll."), LogStep("answered", ""), LogStep("log", "x")), b"", "Reading."),
         ((LogStep("said", "Now"), LogStep("ran", "pytest  -q"), LogStep("result", "3 passed")), b"", "runs pytest -q"),
         ((LogStep("edited", "app/x.py\n-a\n+b"),), b"", "edits app/x.py"),
         ((LogStep("ran", "  "), LogStep("new kind", "x")), b"", ""),
