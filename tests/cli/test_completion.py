@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_one_command_installs_it_and_the_shell_reads_it(lone: CommandLine, shell
     if shutil.which(shell) is None:
         return
     program = lone.home / "runwarden"
-    program.write_text(f'#!/bin/sh\nexec {" ".join(lone.argv())} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app "$@"\n')
     program.chmod(0o700)
     before = "autoload -Uz compinit; compinit -u; " if shell == "zsh" else ""
     env = {**lone.environment, "PATH": f"{lone.home}{os.pathsep}{os.environ['PATH']}"}

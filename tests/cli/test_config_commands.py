@@ -62,10 +62,7 @@ def test_the_check_reports_all_mistakes_at_once(lone: CommandLine) -> None:
 
 
 def test_what_a_file_comes_to_is_told_without_tokens(lone: CommandLine) -> None:
-    """By `check` and `profiles list`: where a token comes from, not what it is. An unknown profile is an error.
-
-    A key of an action that does not exist is a warning: the console works without it.
-    """
+    """Where a token comes from, not what it is. A key of an action that does not exist is a warning."""
     file = lone.home / "two.toml"
     file.write_text(
         'default_profile = "b"\n'

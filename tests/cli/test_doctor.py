@@ -14,10 +14,7 @@ def found(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_healthy_machine_is_reported_in_full_and_nothing_private(boarded: CommandLine) -> None:
-    """As JSON and as text: every part has its line, and the service answered.
-
-    No token, address, home folder or name of a profile is in it.
-    """
+    """Every part has its line; no token, address, home folder or name of a profile is in it."""
     report, told = boarded("doctor", "--json"), boarded("doctor")
     checks = found(report.json())
 

@@ -58,10 +58,7 @@ def test_it_prints_what_the_command_then_sends(faulty: CommandLine, server: Serv
 
 
 def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine, server: Server) -> None:
-    """With the same exit code: invalid, read-only, blocked, done before, under a key that was used.
-
-    Sending what is unknown again is rehearsed without a confirmation, by what was sent the first time.
-    """
+    """With the same exit code; sending what is unknown again is rehearsed without a confirmation."""
     server.script(Drop(), Respond(201, ORGANIZATION), Respond(201, RUN))
     unknown = faulty(*CREATE).json()["action_id"]
     done = faulty("orgs", "create", "done@example.com", "--json").json()["action_id"]

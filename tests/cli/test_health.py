@@ -37,10 +37,7 @@ def hosts(**statuses: str) -> Respond:
     ],
 )
 def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer: Respond, code: int, word: str) -> None:
-    """0 ok, 1 warning, 2 critical, 3 unknown: the worst host that is known counts.
-
-    A link that is down says nothing of hosts, and neither does a host without a status.
-    """
+    """The worst host that is known counts. A link that is down says nothing of hosts."""
     server.script(answer, answer)
 
     line, document = faulty("health"), faulty("health", "--json")

@@ -210,10 +210,7 @@ def test_what_is_approved_is_sent_as_it_was_shown(boarded: CommandLine, board: L
 
 
 def test_a_dead_service_leaves_what_is_cached_with_its_age(boarded: CommandLine, board: Lab) -> None:
-    """The rows, since when they are, and why they are not live; what was never seen is an error.
-
-    Without a token, what needs one says so each time, and the cache answers.
-    """
+    """The rows, since when, and why they are not live. Without a token, the cache answers."""
     board.put("run_1", "failed")
     board.health = {"github": {"status": "ok"}}
     assert boarded("health").code == 0
@@ -290,10 +287,7 @@ def test_proposals_have_an_end(boarded: CommandLine, board: Lab, monkeypatch: py
 
 
 def test_it_ends_by_a_signal(lone: CommandLine) -> None:
-    """As a process that speaks over pipes: it ends at once, although it waits for stdin.
-
-    Stdout carries the protocol only: what it cannot begin with is told on stderr.
-    """
+    """At once, although it waits for stdin. What it cannot begin with is told on stderr."""
     process = lone.begin("mcp", stdin=PIPE)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -38,7 +38,7 @@ def _write(home: Path, address: str, before: str = "", after: str = OWN_TOKEN) -
 def test_a_file_or_a_profile_named_on_the_command_line_beats_the_address_in_the_environment(
     two: CommandLine, server: Server, other: Server
 ) -> None:
-    """The write goes there with that service's token, and the variable, even a wrong one, is reported as unused."""
+    """The variable, even a wrong one, is reported as unused. Without an explicit choice the environment decides."""
     for options, variables, by in (
         (NAMED, {}, "--config"),
         ((*NAMED, "--profile", "two"), {}, "--config"),
@@ -50,14 +50,9 @@ def test_a_file_or_a_profile_named_on_the_command_line_beats_the_address_in_the_
 
     assert (len(server.requests), len(other.requests)) == (0, 4)
     assert {request.token for request in other.requests} == {"token-of-two"}
-
-
-def test_without_an_explicit_choice_the_environment_decides(two: CommandLine, server: Server, other: Server) -> None:
-    """The file that a variable names is no explicit choice; `--profile environment` is."""
     assert two(*START, RUNWARDEN_CONFIG="two.toml").code == 0
     assert two(*NAMED, "--profile", "environment", *START).code == 0
-
-    assert (len(server.requests), len(other.requests)) == (2, 0)
+    assert (len(server.requests), len(other.requests)) == (2, 4)
     assert {request.token for request in server.requests} == {"token-for-tests"}
 
 

@@ -130,10 +130,7 @@ def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
 
 
 def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:
-    """Cancelling twice does no harm; the ledger has each; what follows ends with 1, and the view says who did it.
-
-    Beside the service's word, which is `failed`, documents have the outcome; tables and filters go by it.
-    """
+    """Cancelling twice does no harm. Documents have the service's status and the outcome; filters go by the outcome."""
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'never'}")
     eventually(lambda: "at work on turn 1" in real("runs", "log", run_id).out, "the agent works")
     rehearsed = real("runs", "cancel", run_id, "--dry-run", "--json").json()
@@ -203,10 +200,7 @@ def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: Server)
 
 
 def test_a_log_is_followed_through_faults_but_not_where_there_is_none(faulty: CommandLine, server: Server) -> None:
-    """A broken connection is waited out; a log that became shorter is read on from its end, with a remark.
-
-    A service without results is asked once a day, not at every command; cancelling is refused for certain.
-    """
+    """A log that became shorter is read on from its end. A service without results is asked once a day."""
 
     def piece(data: bytes, offset: int, size: int, *, ended: bool = False) -> Respond:
         places = {"Offset": offset, "Next": offset + len(data), "Size": size, "Ended": str(ended).lower()}

@@ -16,11 +16,7 @@ SPEC_FIELDS = {"run_id", "status", "branch_name", "repository", "created_at", "u
 
 
 def test_a_run_is_started_once_and_waited_for(real: CommandLine, service: RunningService) -> None:
-    """The document has the action and the ended run, the repository the commit, the ledger the body as it was sent.
-
-    It is listed as received, with what was observed: the shape that scripts rely on. It is shown by a part of its id,
-    its beginning or its end, live and from the cache. A second turn joins it.
-    """
+    """Listed as received, with what was observed; shown by a part of its id; a second turn joins it."""
     made = real(
         *("runs", "start", "-R", "acme/api", "--branch", "fix/login", "--metadata", "ticket=7", "--metadata", "who=me"),
         *("Review the login", "--wait", "--timeout", "5m", "--json"),
@@ -84,10 +80,7 @@ def test_instructions_come_from_a_file_stdin_or_an_editor(real: CommandLine) -> 
 
 
 def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) -> None:
-    """Its run has the execution's id; it fails, and so does the next one, which is another.
-
-    A run that the service does not know is not found, by every command that names one.
-    """
+    """Its run has the execution's id. A run that the service does not know is not found."""
     for arguments in (["show", "run_none"], ["continue", "run_none", "go on"], ["wait", "run_none"]):
         result = real("runs", *arguments, "--json")
         assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
@@ -179,10 +172,7 @@ def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Lab, tmp_p
 
 @pytest.mark.parametrize(("status", "code"), [(400, 2), (401, 4), (404, 7), (429, 5), (500, 8), (302, 8), (0, 8)])
 def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: Server, status: int, code: int) -> None:
-    """By the service's answer; 404 for the list means that the address does not lead to the API.
-
-    0: no answer within the configuration's deadline.
-    """
+    """404 for the list means that the address does not lead to the API. 0: no answer within the deadline."""
     server.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}) if status else Hang())
     (faulty.home / "config.toml").write_text(f"[poll]\ndeadline_s = {5 if status else 0.5}\n")
 
@@ -205,10 +195,7 @@ def test_every_format_says_what_was_left_out(boarded: CommandLine, board: Lab) -
 def test_the_service_and_the_cache_answer_without_each_other(
     boarded: CommandLine, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process holds the cache: the answer is shown all the same, and not kept.
-
-    `--cached` never touches the network; without it the error is exit code 8 and names that option.
-    """
+    """The answer is shown while another process holds the cache; `--cached` never touches the network."""
     monkeypatch.setattr("storage.database.BUSY_WAIT_S", 0.05)
     board.put("run_1", created=0)
     board.health = {"github": {"status": "ok"}}

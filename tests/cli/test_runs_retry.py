@@ -110,7 +110,7 @@ def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
     ids = failed(faulty, works, 4)
     works.refuse = {"Task 0": Respond(400, {"message": "no"}), "Task 2": Drop()}
 
-    stopped = faulty(*RETRY, *ids)
+    stopped = faulty(*RETRY, *ids, "--wait")
     works.refuse = {}
     resumed = faulty(*RETRY, *ids)
 
@@ -145,7 +145,7 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, work
 
 
 def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
-    """A continuation is another turn of the same run; a second call waits for what the first sent; time runs out."""
+    """A second call waits for what the first sent; time runs out; a signal leaves the rows beside the error."""
     failed(faulty, works, 2)
     works.end("run_0", "completed", updated=61)
     faulty("runs", "continue", "run_0", "Next")
@@ -163,31 +163,19 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server
     assert (done.code, outcomes(done)) == (2, {"run_0": "refused", "run_1": "sent_before"})
     assert done.json()["rows"][1]["run"]["status"] == "completed"
 
-
-def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: Server, works: Works) -> None:
-    """What stopped it is told at once; a refused token or a signal while it waits leaves the rows beside the error."""
-    failed(faulty, works, 2)
-    works.refuse = {"Task 1": Drop()}
-
-    stopped = faulty(*RETRY, "run_0", "run_1", "--wait")
-    refused = faulty.begin(*RETRY, "run_0", "--key", "other", "--wait")
-
-    assert (stopped.code, list(outcomes(stopped).values())) == (6, ["sent", "unknown"])
-    assert refused.stderr is not None
-    assert any("waiting for" in line for line in refused.stderr)
-    refused.send_signal(signal.SIGINT)
-    out, _ = refused.communicate(timeout=120)
-    assert (refused.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
+    process = faulty.begin(*RETRY, "run_1", "--key", "other", "--wait")
+    assert process.stderr is not None
+    assert any("waiting for" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert (process.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
     assert json.loads(out)["rows"][0]["outcome"] == "sent"
 
 
 def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
     faulty: CommandLine, server: Server, works: Works
 ) -> None:
-    """As the service tells it: tests/actions/test_asked.py shows each kind. Not what this machine sent before.
-
-    A service that cannot be asked is reported, and nothing is sent.
-    """
+    """As the service tells it, not what this machine sent before. If it cannot be asked, nothing is sent."""
     faulty("runs", "start", "-R", "acme/api", "Mine")
     for updated, status in enumerate(("completed", "working", "failed"), 60):
         works.end("run_0", status, updated=updated)

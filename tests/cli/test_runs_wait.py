@@ -11,29 +11,20 @@ from tests.cli.conftest import CommandLine
 from tests.lab import EXECUTION, RUN, Lab, Received, Respond, Server, Step
 
 
-@pytest.mark.parametrize(
-    ("statuses", "code", "kind"),
-    [
-        (["completed", "completed"], 0, None),
-        (["completed", "failed"], 1, None),
-        (["failed", "working"], 1, None),
-        (["queued"], 3, "waited_too_long"),
-    ],
-)
-def test_waiting_ends_as_the_runs_do(
-    boarded: CommandLine, board: Lab, statuses: list[str], code: int, kind: str | None
-) -> None:
+def test_waiting_ends_as_the_runs_do(boarded: CommandLine, board: Lab) -> None:
     """0 all completed, 1 one failed, 3 time ran out; a bare number is seconds."""
-    for number, status in enumerate(statuses):
+    for number, status in enumerate(("completed", "failed", "working", "queued")):
         board.put(f"run_{number}", status, created=number)
-    run_ids = list(board.runs)
-
-    result = boarded("runs", "wait", *run_ids, "--timeout", "0.5", "--json")
-
-    document = result.json()
-    assert result.code == code
-    assert [run["run_id"] for run in document["runs"]] == run_ids
-    assert document.get("error", {}).get("kind") == kind
+    for run_ids, code, kind in (
+        (["run_0"], 0, None),
+        (["run_0", "run_1"], 1, None),
+        (["run_1", "run_2"], 1, None),
+        (["run_3"], 3, "waited_too_long"),
+    ):
+        result = boarded("runs", "wait", *run_ids, "--timeout", "0.5", "--json")
+        document = result.json()
+        assert (result.code, [run["run_id"] for run in document["runs"]]) == (code, run_ids)
+        assert document.get("error", {}).get("kind") == kind
 
 
 def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boarded: CommandLine, board: Lab) -> None:

@@ -1,9 +1,11 @@
 """A write's exit code and document never contradict the ledger, whatever else fails, streams included."""
 
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -155,10 +157,7 @@ def test_what_fails_after_a_write_does_not_call_it_unsent(
 
 
 def test_the_ledger_is_read_though_the_cache_cannot_be_used(faulty: CommandLine, server: Server) -> None:
-    """On a full disk the cache has no room for the files next to it; what was sent can be looked up.
-
-    A cache of another version is replaced, and told once on stderr: the answer is as ever, even without a token.
-    """
+    """As on a full disk. A cache of another version is replaced, and told once on stderr."""
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
     (cache,) = (faulty.home / "data").rglob("cache.sqlite3")
@@ -225,16 +224,10 @@ def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     assert len(server.posts) == 1
 
 
-def redirected(process: CommandLine, redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = " ".join(f"'{word}'" for word in process.argv(*arguments))
-    return subprocess.run(
-        ["bash", "-c", f"{command} {redirection}"],
-        env=process.environment,
-        cwd=process.home,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def redirected(line: CommandLine, redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = shlex.join([sys.executable, "-m", "app", *arguments])
+    words = ["bash", "-c", f"{command} {redirection}"]
+    return subprocess.run(words, env=line.environment, cwd=line.home, capture_output=True, text=True, check=False)
 
 
 def test_a_process_without_streams_does_what_it_is_asked_for(lone: CommandLine) -> None:

@@ -138,11 +138,7 @@ def test_each_answer_to_a_write_has_its_exit_code(
 def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     faulty: CommandLine, server: Server, lone: CommandLine
 ) -> None:
-    """The bytes have left, so the outcome is unknown. Where nothing listens nothing is sent: it may be tried again.
-
-    A run that was started is reported however the waiting for its end goes wrong: a script without its id could only
-    start it a second time.
-    """
+    """Where nothing listens nothing is sent. A started run is reported however the waiting for its end goes wrong."""
     server.script(Respond(201, RUN), Respond(401, {"message": "expired"}), Hang())
     started = faulty("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
     process = faulty.begin(*CREATE)
@@ -204,10 +200,7 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
 
 
 def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, server: Server) -> None:
-    """A bot sends it; of a run that has ended it is sent at once. The same one waits once.
-
-    A cancellation names it: it is dropped with the run unless the user keeps it; a dry run keeps nothing.
-    """
+    """A bot sends it once. A cancellation drops it, and says so before, unless the user keeps it."""
     board = Lab()
     board.put("run_1", "working", created=1)
 

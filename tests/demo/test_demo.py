@@ -133,10 +133,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 def test_what_the_first_line_names_is_there_and_was_really_executed(demo: Demo) -> None:
-    """What was run has changes and a review, what could not be cloned failed, and mail was sent.
-
-    The fixer's log is a real program's, labelled as a recording; its commit has the edit. Every run has a task.
-    """
+    """Changes, reviews, a mail, a failure to clone; the fixer's log is labelled as a recording."""
     config, chance = settled(demo)
     assert set(demo.told) == {"base_url", "token", "data_dir", "repositories", "agents", "outbox"}
     assert demo.told["agents"][0] == "reviewer"
@@ -216,10 +213,7 @@ def test_a_program_of_the_user_s_becomes_an_agent(demo: Demo, tmp_path: Path, mo
 
 
 def test_what_is_kept_can_be_taken_up_again(demo: Demo) -> None:
-    """The last words name two commands that work as they stand; the first ones name one for another terminal.
-
-    Ended by Ctrl+C; it is the last that is asked of this demo.
-    """
+    """By the two commands that the last words name. Ended by Ctrl+C; it is the last that is asked of this demo."""
     config = Path(demo.told["data_dir"]).parent / "config.toml"
     said = demo.end(signal.SIGINT)
     assert not demo.is_answering()
@@ -262,10 +256,7 @@ def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None
 
 
 def test_a_service_that_cannot_start_is_quoted(tmp_path: Path) -> None:
-    """The end of its log, line by line and made printable: what the reason is stands there.
-
-    A folder that was there before is there, empty as it was; one that cannot be made is told with its cure.
-    """
+    """Line by line and made printable. An existing folder stays empty; one that cannot be made is told."""
     (tmp_path / "file").touch()
     nowhere = Inside(tmp_path)("demo", "--no-console", "--folder", str(tmp_path / "file" / "demo"))
     assert (nowhere.code, nowhere.out) == (2, "")

@@ -24,10 +24,7 @@ async def poll(cache: Cache, at: datetime, kind: str | None = None, message: str
 
 
 async def test_polls_that_go_alike_are_one_entry(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the first to the last, with their number. A change begins another, and a gap, which nobody observed.
-
-    A link that flaps for ever does not fill the disk: the oldest entries go.
-    """
+    """A change begins another, and a gap, which nobody observed. The oldest entries go."""
     for minute in range(3):
         await poll(cache, NOON + minute * MINUTE)
     for minute in range(3, 5):

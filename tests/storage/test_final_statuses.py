@@ -33,10 +33,7 @@ async def runs(cache: Cache) -> SimpleNamespace:
 
 
 async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: SimpleNamespace) -> None:
-    """Filters, numbers, order, rows and details agree; runs that come later are the same.
-
-    Before, a run of an unknown status goes on, and is longer under way than what ended.
-    """
+    """Filters, numbers, order, rows and details agree. Before, a run of an unknown status goes on."""
     assert await seen(cache, RunFilter()) == [runs.working, *runs.archived, runs.done]
     assert await seen(cache, RunFilter(ended=True)) == [runs.done]
     await cache.mark_final("archived")

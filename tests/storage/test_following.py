@@ -12,10 +12,7 @@ HOUR = timedelta(hours=1)
 
 
 async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) -> None:
-    """Median and 95th percentile of what its repository's finished runs took.
-
-    A pin goes a day after its run's end; and there are never more than so many.
-    """
+    """A pin goes a day after its run's end; and there are never more than so many."""
     took = [make_run(n, "completed", created_at=NOON - HOUR, updated_at=NOON - HOUR + n * MINUTE) for n in range(1, 21)]
     await cache.store_runs([*took, make_run(60)], asked_at=NOON + 3 * MINUTE)
 

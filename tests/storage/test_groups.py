@@ -48,10 +48,7 @@ def drawn(window: RunWindow) -> list[str]:
 
 
 def test_the_worst_group_comes_first_with_its_numbers(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By failed runs, then stuck and active ones; folded, each is one row, and all runs are counted.
-
-    More groups than are told apart are one line, which has no runs to unfold.
-    """
+    """By failed runs, then stuck and active ones. More groups than are told apart are one line."""
     folded = ask(database, Grouping("repository"))
 
     assert [head.name for _, head in folded.heads][:3] == ["acme/web", "acme/*", "acme/api"]

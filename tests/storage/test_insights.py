@@ -30,10 +30,7 @@ async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Ca
 
 
 async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> None:
-    """By the nearest rank; what has not finished has no duration.
-
-    The busiest repository comes first. One whose runs are all older is left out, and so are older runs of the others.
-    """
+    """By the nearest rank. The busiest repository comes first; runs that are older are left out."""
     took = (60, 10, 20, 30, 40, 50)
     runs = [
         make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=NOON + timedelta(seconds=seconds))
@@ -72,11 +69,7 @@ async def took(cache: Cache, run_id: str = "run_0001") -> WorkTime:
 
 
 async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
-    """A run of ten minutes that is continued a day later and ends after five more took fifteen.
-
-    The median that pins and stuck runs are held against, and that of Insights, are of what runs took. Of a run that
-    was continued and ended between two polls it is not known how long it worked: the rest is not counted as work.
-    """
+    """In no figure. A turn that was not seen adds nothing: how long it worked is not known."""
     await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
     assert await took(cache) == WorkTime(seconds=600)
 

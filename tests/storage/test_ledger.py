@@ -22,10 +22,7 @@ NO_ANSWER = ActionFailure("timed_out", "No answer within 20 s.", http_status=500
 
 
 async def test_every_step_stays_on_record(ledger_path: Path) -> None:
-    """Who, from where, when and what; no entry is ever changed. An error is kept until it is overcome.
-
-    A resolution has its own person, machine and time: not those of the sender, nor of when the outcome became unknown.
-    """
+    """Who, from where, when and what. A resolution has its own person, machine and time."""
     facts = {"action_id": None, "kind": "organization.create", "subject": "s", "key": "k", "path": "/"}
     facts |= {"body_json": "{}", "actor": "console:ann", "base_url": "https://api.test/v1"}
     async with await Ledger.open(ledger_path, author=ANN, clock=lambda: NOON) as ledger:
@@ -119,10 +116,7 @@ async def test_actions_are_listed_newest_first(ledger: Ledger, prepare: Prepare)
 
 
 async def test_a_runs_conversation_and_every_organization(ledger: Ledger, prepare: Prepare) -> None:
-    """What made it, an agent's start too, and everything meant for it, oldest first; nothing of other runs.
-
-    Organizations come newest first, whatever became of them.
-    """
+    """What made it and everything meant for it, oldest first; organizations newest first."""
     start = await prepare("1", subject="", kind="run.start")
     await ledger.sending(start.action_id)
     start = await ledger.confirm(start.action_id, result_id="run_1", response_json="{}")

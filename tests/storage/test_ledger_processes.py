@@ -73,10 +73,7 @@ def sending_process(path: Path) -> Popen[str]:
 
 
 async def test_a_killed_senders_actions_are_settled(ledger: Ledger, ledger_path: Path, prepare: Prepare) -> None:
-    """Kill -9: what was prepared was not sent, what was being sent is unknown and blocks; even as a zombie.
-
-    Until its owner has died before our eyes, that owner alone settles it: another process, or ours.
-    """
+    """Prepared is not sent, sending is unknown and blocks; even as a zombie. A living owner alone settles them."""
     await prepare("ours", subject="ours")
     with sending_process(ledger_path) as sender:
         assert sender.stdout is not None

@@ -81,10 +81,7 @@ async def check_windows(two: Two, condition: RunFilter, sort: RunSort) -> None:
 
 
 async def test_anchor_and_cursor_stay_on_their_runs(two: Two) -> None:
-    """A run arrives in the other cache, above: the same rows are found one further down.
-
-    The newest come first, whichever profile they are of; the first profile's copy of a run comes first.
-    """
+    """A run arrives in the other cache, above: the same rows are found one further down."""
     found = await MergedCaches(two).window(WindowRequest(RunFilter(), NEWEST_FIRST, 0, 1_000))
     times, rows = [row.created_at for row in found.rows], [row.run_id for row in found.rows]
     request = WindowRequest(RunFilter(), NEWEST_FIRST, 20, 5, rows[20], 20, rows[60])

@@ -265,10 +265,7 @@ async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
 
 @pytest.mark.parametrize("is_junk", [True, False])
 async def test_a_damaged_ledger_is_never_rebuilt(ledger_path: Path, *, is_junk: bool) -> None:
-    """It is the only record of what was sent: it stays as it is, and the message says how to go on.
-
-    Every page is looked at, not only those that opening needs.
-    """
+    """It is the only record of what was sent: every page is looked at, and the file stays as it is."""
     if is_junk:
         written(ledger_path, JUNK)
     else:
@@ -298,10 +295,7 @@ async def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_innermost_mount_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A local disk below a network's folder, a blank in its name, a link to it, and what was mounted on top.
-
-    Other systems than Linux have no such file: they are trusted.
-    """
+    """A blank in its name, a link to it, what was mounted on top. Other systems than Linux are trusted."""
     lines = ("/ rw - ext4", "/srv rw - nfs", "/srv/my\\040disk rw - xfs", "/top rw - nfs", "/top rw - tmpfs")
     mounted(monkeypatch, tmp_path, *lines)
     (tmp_path / "link").symlink_to("/srv/my disk/data")

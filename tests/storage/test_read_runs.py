@@ -204,10 +204,7 @@ def test_reading_agrees_with_a_naive_model(
     journey: list[tuple[int, int]],
     near: int,
 ) -> None:
-    """For any batches, filter, order and windows, from the window before and without it.
-
-    A window beyond `near` may be read backwards from the end.
-    """
+    """For any batches, filter, order and windows, from the window before and without it."""
     writer, reader = emptied(database[0]), database[1]
     for one in batch:
         store(writer, one)
@@ -255,10 +252,7 @@ def test_common_windows_are_walked_along_a_covering_index(database: Connections)
 
 
 async def test_the_runs_and_branches_around_one(cache: Cache) -> None:
-    """Of its repository only, newest first, itself among them; a run without a branch stands alone, and names none.
-
-    Branches come each once, the one with the most recent run first.
-    """
+    """Of its repository only, newest first; a run without a branch stands alone, and names none."""
     runs = [make_run(n, branch="main", created_at=NOON + timedelta(hours=n)) for n in range(1, 8)]
     runs.append(make_run(8, branch="main", repository="acme/web", created_at=NOON + timedelta(hours=4)))
     runs += [make_run(9, branch="", created_at=NOON + timedelta(hours=9)), make_run(10, branch="old")]

@@ -76,10 +76,7 @@ def test_a_window_without_anything_to_follow_stays(database: Connections) -> Non
 
 
 def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
-    """Without any time it is some of the first rows, perhaps none, and the connection serves on without a limit.
-
-    Only the end of its time makes less of it; an interruption is reported.
-    """
+    """Perhaps none, and the connection serves on without a limit. An interruption is reported."""
     writer, reader = database
     store(writer, [run(number) for number in range(RUNS, 4_000)])
     wanted = RunFilter(search="run_000")

@@ -69,10 +69,7 @@ async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> 
 
 
 async def test_runs_without_a_readable_time_have_no_age(cache: Cache) -> None:
-    """They go first where room is needed, and then it is no longer said that all runs are here.
-
-    Dropping makes room at once, although the file stays as large as it was.
-    """
+    """They go first where room is needed, which dropping makes at once, though the file stays as large."""
     await cache.store_runs([make_run(1, "failed", created_at=None), ended(2)], NOON)
     await cache.extend_coverage(None, NOON, NOON)
 

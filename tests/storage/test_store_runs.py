@@ -80,10 +80,7 @@ async def test_an_answer_that_was_overtaken_changes_and_confirms_nothing(cache: 
 
 
 async def test_odd_runs_are_kept(cache: Cache) -> None:
-    """Without `updated_at` the time it was seen stands in, and every new fact counts; unknown times come last.
-
-    Lone surrogates, which SQLite refuses, become question marks; NUL and quotes stay.
-    """
+    """Unreadable times come last; lone surrogates become question marks; NUL and quotes stay."""
     odd = [make_run(1, status, created_at=None, updated_at=None) for status in ("queued", "working")]
     hostile = make_run(2, "sta\x00te'; DROP TABLE runs --", branch="a\ud800b")
     await cache.store_runs([odd[0], hostile], asked_at=NOON)
@@ -111,10 +108,7 @@ async def test_presence_changes_and_comes_back(cache: Cache) -> None:
 
 
 async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Cache) -> None:
-    """Each caller is told what its own answer changed, and of two answers about one run the later one wins.
-
-    One that cannot be stored takes no other with it, wherever it stands.
-    """
+    """The later of two about one run wins. One that cannot be stored takes no other with it."""
     changes = await asyncio.gather(
         cache.store_runs([make_run(1, "failed"), make_run(2)], NOON + SECOND),
         cache.store_runs([make_run(1, "working"), make_run(3)], NOON),

@@ -75,10 +75,7 @@ async def test_a_service_whose_clock_is_hours_off_makes_nothing_stuck_or_free(ca
 
 
 async def test_a_flag_does_not_flicker(cache: Cache) -> None:
-    """A percentile that grows a little keeps it; one that leaves the run far below the limit takes it away.
-
-    A stuck run stays so while the link is down, unless the service has changed it: that may have been another turn.
-    """
+    """It stays while the link is down, and until the run is far below the limit or has changed."""
     run = make_run(70, repository="acme/web")
     assert await seen(cache, NOON + HOUR, run, since=NOON) == {"run_0070"}
     assert await seen(cache, NOON + 5 * HOUR, run) == {"run_0070"}

@@ -149,10 +149,7 @@ async def test_a_run_that_was_cancelled_did_not_fail(cache: Cache) -> None:
 
 
 async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
-    """Also while the service names others only; a later answer that says failed is believed until it is told.
-
-    A poll may show the run before the answer to the cancellation is stored: it replaces the failure.
-    """
+    """Also if a poll saw it fail before; a later answer that says failed is believed until it is told."""
     await cache.store_runs([make_run(1)], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON, cancelled=("run_0001",))

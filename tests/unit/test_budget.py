@@ -109,10 +109,7 @@ async def test_a_longer_wait_is_not_shortened_by_a_later_one() -> None:
 
 @in_virtual_time
 async def test_a_person_s_request_waits_out_a_short_wait_and_is_sent_once_more() -> None:
-    """A poll that was refused is not: the next one comes soon enough, and is as good.
-
-    A 429 without a wait keeps no person waiting: it fails as received, and polls keep their distance.
-    """
+    """A refused poll is not: the next one is as good. A 429 without a wait keeps no person waiting."""
     asked, polled, unstated = Service(limited(3)), Service(limited(1)), Service(limited(None))
     with pytest.raises(RateLimitedError):
         await polled.ask(polled.process(), Priority.ACTIVE)
@@ -157,10 +154,7 @@ async def test_after_a_429_polls_and_history_rest_longer_than_a_user() -> None:
 
 @in_virtual_time
 async def test_while_the_service_is_down_polls_and_history_rest() -> None:
-    """In every process of the folder, longer after each failure; a user's request is sent, and ends the rest.
-
-    Only failures in a row count: a 404 shows that the service is alive, and a missing token says nothing about it.
-    """
+    """After failures in a row, in every process, longer each time; a user's request is sent, and ends the rest."""
     few: list[ApiError | None] = [RequestTimeoutError("")] * (FAILURES_TO_REST - 1)
     alive = Service(*few, NotFoundError("", status=404), *few, NoTokenError(""), NoTokenError(""))
     budget = alive.process()
@@ -186,10 +180,7 @@ async def test_while_the_service_is_down_polls_and_history_rest() -> None:
 
 
 def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:
-    """The first poll is due at once; each failure doubles the wait up to a ceiling; a success takes two off.
-
-    A refusal stretches it beyond the stated wait, up to a quarter of an hour; each success shortens it by a tenth.
-    """
+    """A failure doubles the wait up to a ceiling; a refusal stretches the interval beyond the stated wait."""
     for draw, wait_s in ((0.0, 10.0), (0.5, 15.0)):
         spread = Cadence(10.0, draw=lambda draw=draw: draw)
         spread.failed(0.0)

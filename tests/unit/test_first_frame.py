@@ -56,11 +56,7 @@ def test_only_a_sound_frame_of_ours_is_shown(kept: FirstFrame, tmp_path: Path, s
 
 
 def test_nothing_is_kept_where_others_can_write_and_not_for_ever(kept: FirstFrame, tmp_path: Path) -> None:
-    """Others could put a link in its way. There are never more than a few kinds of terminal.
-
-    A configuration that was edited while the console is open names another service. One that cannot be read is no
-    error of the frame.
-    """
+    """Others could put a link in its way. An edited configuration names another service."""
     config = tmp_path / "config.toml"
     [file] = (tmp_path / "frames").iterdir()
     before, name = file.read_text(), configuration(str(config))

@@ -19,10 +19,7 @@ ANY = st.text(st.characters(codec=None, categories=None), max_size=700)
 
 @given(ANY, st.integers(1, 600))
 def test_nothing_unprintable_leaves(text: str, limit: int) -> None:
-    """No character that a terminal would obey or hide, at most `limit` of them, and twice is as good as once.
-
-    Nothing disappears but surplus marks: a hostile name still looks its length. The lines of a block are safe, too.
-    """
+    """Twice is as good as once, and nothing disappears but surplus marks. The lines of a block are safe, too."""
     safe, whole = safe_text(text, limit=limit), safe_text(text, limit=1_000)
     marks = sum(category(character).startswith("M") for character in text)
 
@@ -57,10 +54,7 @@ def test_foreign_text_is_shown_and_not_obeyed(text: str, safe: str) -> None:
 
 
 def test_a_cut_is_visible_and_a_block_is_bounded() -> None:
-    """The last character says that there was more; neither a long text nor many lines get through.
-
-    All three line ends divide a block, tabs keep columns, and nothing else makes a line.
-    """
+    """The last character says that there was more. All three line ends divide a block, and nothing else."""
     assert safe_block("a\r\nb\rc\n\td\u2028e") == ("a", "b", "c", "    d\N{REPLACEMENT CHARACTER}e")
     assert safe_block("") == ("",)
     assert (safe_text("abcdef", limit=4), safe_text("abcd", limit=4)) == ("abc…", "abcd")

@@ -65,10 +65,7 @@ def test_a_variable_is_read_and_removed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_file_that_others_can_read_or_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message is the command that corrects it. The last line end does not belong to the token.
-
-    Another user who owns it chose the token. A pipe without a writer, or a folder, does not hold the start.
-    """
+    """With the command that corrects it; so is another user's, a pipe or a folder, without waiting for it."""
     path = tmp_path / "token"
     path.write_text(SECRET + "\n")
     for mode in (0o640, 0o602):
