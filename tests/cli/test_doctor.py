@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cli.conftest import CommandLine
 
 
@@ -28,21 +26,17 @@ def test_a_healthy_machine_is_reported_in_full_and_nothing_private(boarded: Comm
         assert not any(secret in said.out + said.err for said in (report, told))
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "fix"),
-    [
+def test_what_is_wrong_has_its_fix(lone: CommandLine, tmp_path: Path) -> None:
+    """Exit code 1, and the other checks are still there. That nothing is configured yet is no fault."""
+    for text, name, fix in (
         ("[poll]\nruns_s = 'often'\n", "configuration", "runwarden config check"),
         ("[profiles.a]\nbase_url = 'http://127.0.0.1:9/v1'\ntoken_file = 'none'\n", "service", "token check"),
-    ],
-)
-def test_what_is_wrong_has_its_fix(lone: CommandLine, tmp_path: Path, text: str, name: str, fix: str) -> None:
-    """Exit code 1, and the other checks are still there. That nothing is configured yet is no fault."""
-    (config := tmp_path / "config.toml").write_text(text)
-    unset = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": ""}
-    done = lone("--config", str(config), "doctor", "--json", **unset)
-    checks, new = found(done.json()), found(lone("doctor", "--json", **unset).json())
-
-    assert done.code == 1
-    assert (checks[name]["ok"], fix in checks[name]["fix"], checks["python"]["ok"]) == (False, True, True)
-    assert (new["configuration"]["ok"], new["configuration"]["fix"], "service" in new) == (True, "", False)
-    assert new["configuration"]["found"] == "environment only, 0 profiles"
+    ):
+        (config := tmp_path / "config.toml").write_text(text)
+        unset = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": ""}
+        done = lone("--config", str(config), "doctor", "--json", **unset)
+        checks, new = found(done.json()), found(lone("doctor", "--json", **unset).json())
+        assert done.code == 1, text
+        assert (checks[name]["ok"], fix in checks[name]["fix"], checks["python"]["ok"]) == (False, True, True), text
+        assert (new["configuration"]["ok"], new["configuration"]["fix"], "service" in new) == (True, "", False), text
+        assert new["configuration"]["found"] == "environment only, 0 profiles", text

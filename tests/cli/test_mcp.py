@@ -289,8 +289,6 @@ def test_proposals_have_an_end(boarded: CommandLine, board: Lab, monkeypatch: py
 def test_it_ends_by_a_signal(lone: CommandLine) -> None:
     """At once, although it waits for stdin. What it cannot begin with is told on stderr."""
     process = lone.begin("mcp", stdin=PIPE)
-    assert process.stdin is not None
-    assert process.stdout is not None
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}) + "\n")
     process.stdin.flush()

@@ -121,9 +121,9 @@ def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
         assert "the profile b uses it as well" in result.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("before", "options", "variables", "unused", "profile"),
-    [
+def test_every_variable_gives_way_to_what_the_command_line_chose(lone: CommandLine) -> None:
+    """A variable that adds what the choice leaves open is used; any other is named, once, and has no effect."""
+    for before, options, variables, unused, profile in (
         ("", NAMED, {"RUNWARDEN_PROFILE": "prod"}, ["RUNWARDEN_PROFILE"], "two"),
         ("", NAMED, {"RUNWARDEN_PROFILE": "two"}, [], "two"),
         ("", NAMED, {"RUNWARDEN_CONFIG": "one.toml"}, ["RUNWARDEN_CONFIG"], "two"),
@@ -134,18 +134,11 @@ def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
         ('data_dir = "e"\n', (), {"RUNWARDEN_DATA_DIR": "d", "RUNWARDEN_CONFIG": "two.toml"}, [], "two"),
         (OF_B, NAMED, {"RUNWARDEN_PROFILE": "b"}, [], "b"),
         (f'default_profile = "two"\n{OF_B}', NAMED, {"RUNWARDEN_PROFILE": "b"}, ["RUNWARDEN_PROFILE"], "two"),
-    ],
-)
-def test_every_variable_gives_way_to_what_the_command_line_chose(
-    lone: CommandLine, before: str, options: tuple[str, ...], variables: dict[str, str], unused: list[str], profile: str
-) -> None:  # fmt: skip
-    """A variable that adds what the choice leaves open is used; any other is named, once, and has no effect."""
-    _write(lone.home, "https://two.example", before)
-    unset = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "d"}
-
-    checked = lone(*options, "config", "check", "--json", **{**unset, **variables})
-
-    document = checked.json()
-    assert (checked.code, document["profile"]) == (0, profile)
-    assert [line.partition(" is not used")[0] for line in checked.err.splitlines()] == unused
-    assert Path(document["data_folder"]).parent.name == "d"
+    ):
+        _write(lone.home, "https://two.example", before)
+        unset = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "d"}
+        checked = lone(*options, "config", "check", "--json", **{**unset, **variables})
+        document = checked.json()
+        assert (checked.code, document["profile"]) == (0, profile), before
+        assert [line.partition(" is not used")[0] for line in checked.err.splitlines()] == unused, before
+        assert Path(document["data_folder"]).parent.name == "d", before

@@ -6,10 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from app.results.steps import StepLines
-from service.egress.usage import Usage
-from service.settings import DataFolder
-from service.store import turns, usage
-from service.store.database import Database
 from storage.records.results import LogStep
 from tests.cli.conftest import CommandLine
 from tests.lab import RUN, Drop, Lab, Received, Respond, Server
@@ -30,13 +26,6 @@ pathlib.Path("made.txt").write_text("made")
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-def add_agent(service: RunningService, folder: Path, name: str, program: str) -> Path:
-    script = folder / f"{name}.py"
-    script.write_text(program, "utf-8")
-    service.admin("agent", "add", name, "--argv", f"{{python}} {script}")
-    return script
-
-
 def start(real: CommandLine, agent: str, *options: str) -> str:
     made = real("agents", "start", agent, "-R", "acme/api", "--json", *options)
     assert made.code == 0, made.out + made.err
@@ -45,19 +34,14 @@ def start(real: CommandLine, agent: str, *options: str) -> str:
 
 def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
     """Lines come while it works, without a control that a terminal obeys; raw bytes are there for who asks for them."""
-    script = add_agent(service, tmp_path, "noisy", NOISY)
+    (script := tmp_path / "noisy.py").write_text(NOISY, "utf-8")
+    service.admin("agent", "add", "noisy", "--argv", f"{{python}} {script}")
     run_id = start(real, "noisy")
     following = real.begin("runs", "log", run_id, "--follow")
     eventually(lambda: "done" in real("runs", "log", run_id).out, "the agent has printed")
     script.with_suffix(".gate").touch()
     out, err = following.communicate(timeout=120)
     plain, raw = real("runs", "log", run_id), real("runs", "log", run_id, "--json")
-    database = Database(DataFolder(service.data_dir).database_url)
-    with database.write() as connection:
-        turn = turns.of(connection, run_id)[0]
-        use = usage.ModelUse("/noisy", "anthropic", "m", Usage(1200, output=3), 345_678)
-        usage.add(connection, turn, use, turn.started_at or 0)
-    database.close()
     viewed, document = real("runs", "view", run_id), real("runs", "view", run_id, "--turn", "1", "--json").json()
     none = real("runs", "view", run_id, "--turn", "9")
     shown = real("runs", "show", run_id)
@@ -78,8 +62,6 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     assert raw.json()["text"].splitlines() == out.splitlines()
     assert (raw.json()["ended"], raw.json()["turn"]) == (True, 1)
     assert "turn 1  completed" in viewed.out
-    assert "  1,203 tokens  $0.3457\n" in viewed.out
-    assert document["turns"][0]["usage"]["cost_usd"] == 0.345678
     assert (document["source"], document["agent"], document["turns"][0]["files"]) == ("service", "noisy", 1)
     assert document["turns"][0]["commit"]
     assert none.code == 7
@@ -182,7 +164,9 @@ def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: Server)
         {"kind": "pull_request", "state": "posted", "url": url},
         {"kind": "review", "state": "waiting", "reason": "GitHub\x1b[2J is away"},
     ]
-    told = Respond(200, RUN | {"turns": [{"number": 1, "state": "completed"}], "postings": postings})
+    used = {"requests": 1, "input_tokens": 1000, "cached_tokens": 200, "output_tokens": 3, "cost_usd": 0.345678}
+    turns = [{"number": 1, "state": "completed", "usage": used}]
+    told = Respond(200, RUN | {"turns": turns, "postings": postings})
     server.otherwise = listing(told)
     viewed, document = faulty("runs", "view", "run_1"), faulty("runs", "view", "run_1", "--json").json()
     opened = faulty("runs", "open", "run_1", "--pull-request", "--json", BROWSER="false", PATH="")
@@ -193,6 +177,8 @@ def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: Server)
     later = faulty("runs", "open", "run_1", "--pull-request")
 
     assert f"\npull request: {url}\nreview: not posted yet · GitHub␛[2J is away\n" in viewed.out
+    assert "  1,203 tokens  $0.3457\n" in viewed.out
+    assert document["turns"][0]["usage"]["cost_usd"] == 0.345678
     assert document["postings"][0] == {"kind": "pull_request", "state": "posted", "url": url, "reason": None}
     assert opened.json() == {"url": url, "opened": False}
     assert (none.code, later.code) == (7, 7)

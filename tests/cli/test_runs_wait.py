@@ -33,7 +33,6 @@ def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boar
     reason = "waiting for git.example since 01:02"
     board.turns["run_1"] = {"turns": [{"number": 1, "state": "queued", "reason": reason}]}
     process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
-    assert process.stderr is not None
     assert any("waiting for git.example" in line for line in iter(process.stderr.readline, ""))
     board.limit = lambda: 0.0
     assert any("Slow down" in line for line in iter(process.stderr.readline, ""))
@@ -85,7 +84,6 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     board.put("run_1", "working", created=1)
     boarded("runs", "list")
     process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m", "--json")
-    assert process.stderr is not None
     assert "working" in process.stderr.readline()
 
     if by == "ctrl+c":

@@ -83,7 +83,6 @@ class Demo:
 
 
 def begun(process: Program) -> Demo:
-    assert process.stdout is not None
     line = process.stdout.readline()
     assert line, process.communicate()[1]
     return Demo(process, json.loads(line))
@@ -223,7 +222,6 @@ def test_what_is_kept_can_be_taken_up_again(demo: Demo) -> None:
 
     service = Program(serve, os.environ)
     try:
-        assert service.stdout is not None
         assert json.loads(service.stdout.readline())["base_url"] == demo.told["base_url"]
         seen = run(look, os.environ, stdin="", cwd=config.parent).stdout
     finally:

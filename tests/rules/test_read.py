@@ -64,9 +64,9 @@ def test_the_examples_of_the_documentation_are_read() -> None:
     assert (nightly.needs_approval, nightly.approval_expires, nightly.quiet) == (False, timedelta(hours=24), None)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
+    """Whatever it is, nothing of the file is used."""
+    for text, words in (
         (rule(on="{ }"), "says nothing"),
         (rule(on='{ run = "failed", health = "not ok" }'), "several things"),
         (rule(on='{ run = "failed", repo = "x" }'), "there is no such key"),
@@ -91,15 +91,11 @@ def test_the_examples_of_the_documentation_are_read() -> None:
         (rule() + "\n" + rule(name='"R"'), "another automation"),
         (rule(on='{ run = "stuck", from = "working" }'), "does not change"),
         ("[notify.routes.x]\n", "leads nowhere"),
-    ],
-)
-def test_a_mistake_is_named_with_its_line_and_its_cure(text: str, words: str) -> None:
-    """Whatever it is, nothing of the file is used."""
-    with pytest.raises(ConfigError, match=words) as caught:
-        loaded(text)
-
-    assert caught.value.cure
-    assert caught.value.line is not None
+    ):
+        with pytest.raises(ConfigError, match=words) as caught:
+            loaded(text)
+        assert caught.value.cure, text
+        assert caught.value.line is not None, text
 
 
 def test_a_rule_says_in_a_sentence_what_it_does() -> None:

@@ -16,7 +16,6 @@ from storage.records.activity import BudgetState
 from storage.records.alert import Alert, Message, Plan
 from storage.state import State
 from tests.storage.conftest import NOON, race
-from tests.waiting import present
 
 AT_ONCE = """
 from storage.records.alert import Alert
@@ -103,13 +102,19 @@ async with await Cache.open(Path(path)) as cache:
 
 
 async def test_what_one_process_learned_every_other_knows(cache: Cache, cache_path: Path) -> None:
-    """A pause outlives the process that was told to wait; where nothing changes, nobody is woken."""
+    """Where nothing changes, nobody is woken. A cache that cannot be used leaves each process its own pause."""
     async with await Cache.open(cache_path) as other:
         await cache.change_budget(lambda state: replace(state, paused_at_s=1.0, paused_until_s=61.5))
         assert await other.budget() == BudgetState(paused_at_s=1.0, paused_until_s=61.5)
         before = await other.data_version()
         await cache.change_budget(lambda state: state)
         assert await other.data_version() == before
+    budget, refused = Budget(cache), RateLimitedError("slow down", retry_after_s=60.0)
+    await cache.close()
+    with pytest.raises(RateLimitedError):
+        async with budget.turn(Priority.WRITE):
+            raise refused
+    assert (await budget.wait(Priority.ASKED)).reason == "rate_limit"
 
 
 def test_processes_that_change_it_at_once_lose_nothing(cache_path: Path) -> None:
@@ -121,16 +126,3 @@ def test_processes_that_change_it_at_once_lose_nothing(cache_path: Path) -> None
             return (await cache.budget()).failures
 
     assert asyncio.run(held()) == 80
-
-
-async def test_a_cache_that_cannot_be_used_leaves_each_process_its_own(cache_path: Path) -> None:
-    """A write to the service must not fail because of our own files."""
-    cache = await Cache.open(cache_path)
-    budget, refused = Budget(cache), RateLimitedError("slow down", retry_after_s=60.0)
-    await cache.close()
-    with pytest.raises(RateLimitedError):
-        async with budget.turn(Priority.WRITE):
-            raise refused
-
-    wait = present(await budget.wait(Priority.ASKED))
-    assert wait.reason == "rate_limit"

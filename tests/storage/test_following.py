@@ -20,7 +20,6 @@ async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) ->
 
     (pinned,) = await cache.following.pins()
     assert pinned.durations == RunDurations(600.0, 1140.0, 20)
-    assert pinned.row is not None
     assert pinned.row.last_seen_at == NOON + 3 * MINUTE
     assert (pinned.row.status, pinned.row.repository) == ("working", "acme/api")
     await cache.store_runs([make_run(61, "failed")], asked_at=NOON)

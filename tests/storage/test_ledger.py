@@ -82,37 +82,30 @@ async def test_the_ledger_is_on_the_disk_before_it_answers(tmp_path: Path) -> No
     assert pragmas == ("delete", 3), "3: EXTRA"
 
 
-async def test_a_prefix_is_enough_where_it_is_unique(ledger: Ledger, prepare: Prepare) -> None:
-    """In any case, with or without `act_`; nothing in it is a wildcard."""
-    one = await prepare("1", action_id="act_01AAAA", subject="")
-    await prepare("2", action_id="act_01AABB", subject="")
+async def test_actions_are_found_by_a_prefix_and_listed_newest_first(ledger: Ledger, prepare: Prepare) -> None:
+    """In any case, with or without `act_`; nothing in it is a wildcard. By kind and state, and no more than asked."""
+    kinds = ("run.start", "agent.start")
+    ids = ["act_01AAAA", "act_01AABB", "act_01BBBB", "act_01BBBC"]
+    made = [await prepare(each, action_id=each, subject="", kind=kinds[n % 2]) for n, each in enumerate(ids)]
+    await ledger.sending(ids[3])
 
-    assert await ledger.action("act_01AAA") == one
-    assert await ledger.action("01aaa") == one
+    assert await ledger.action("act_01AAA") == await ledger.action("01aaa") == made[0]
     assert await ledger.action("act_01%") is None
     with pytest.raises(AmbiguousActionError, match="give more of it"):
         await ledger.action("act_01")
+    assert [a.action_id for a in await ledger.actions()] == ids[::-1]
+    assert [a.action_id for a in await ledger.actions(ActionFilter(["run.start"]))] == [ids[2], ids[0]]
+    assert [a.action_id for a in await ledger.actions(ActionFilter(states={"sending"}))] == [ids[3]]
+    assert [a.action_id for a in await ledger.actions(limit=1)] == [ids[3]]
 
 
-async def test_ids_sort_by_time_and_differ() -> None:
+def test_ids_sort_by_time_and_differ() -> None:
     """Within a millisecond by chance, never twice the same."""
-    earlier = {new_action_id(NOON) for _ in range(500)}
-    later = {new_action_id(NOON + timedelta(milliseconds=1)) for _ in range(500)}
+    earlier, later = ({new_action_id(NOON + timedelta(milliseconds=n)) for _ in range(500)} for n in (0, 1))
 
     assert len(earlier | later) == 1000
     assert max(earlier) < min(later)
     assert all(id_.startswith("act_") and len(id_) == 30 for id_ in earlier)
-
-
-async def test_actions_are_listed_newest_first(ledger: Ledger, prepare: Prepare) -> None:
-    """By kind and state, and never more than asked for."""
-    ids = [(await prepare(str(n), subject="", kind=("run.start", "agent.start")[n % 2])).action_id for n in range(4)]
-    await ledger.sending(ids[0])
-
-    assert [a.action_id for a in await ledger.actions()] == ids[::-1]
-    assert [a.action_id for a in await ledger.actions(ActionFilter(["run.start"]))] == [ids[2], ids[0]]
-    assert [a.action_id for a in await ledger.actions(ActionFilter(states={"sending"}))] == [ids[0]]
-    assert [a.action_id for a in await ledger.actions(limit=1)] == [ids[3]]
 
 
 async def test_a_runs_conversation_and_every_organization(ledger: Ledger, prepare: Prepare) -> None:

@@ -64,12 +64,9 @@ async def test_what_is_unknown_is_neither_asked_for_nor_excluded(told: Cache) ->
     ):
         assert await found(told, wanted) == numbers, wanted
 
-
-async def test_the_most_severe_come_first(told: Cache) -> None:
-    """The newest first among equals, and the unknown ones last; the exact reverse the other way."""
+    # The most severe come first, the newest among equals, the unknown ones last; the exact reverse the other way.
     worst = await found(told, RunFilter(), RunSort("findings"))
     agents = await found(told, RunFilter(), RunSort("agent"))
-
     assert worst == [1, 2, 3, 4, 5, 6]
     assert await found(told, RunFilter(), RunSort("findings", descending=False)) == worst[::-1]
     assert agents == [2, 3, 1, 4, 5, 6]

@@ -76,23 +76,19 @@ def test_the_first_automation_of_a_file_comes_last(file: Path, before: str) -> N
     assert file.read_text("utf-8") == (f"{before}\n\n{THIRD}" if before else THIRD)
 
 
-@pytest.mark.parametrize(
-    ("name", "written", "said"),
-    [
+def test_what_would_not_be_valid_is_not_written(file: Path) -> None:
+    """The whole file is read as it would be, before it replaces the old one."""
+    for name, written, said in (
         ("first", f"{THIRD}\n{THIRD}", "not one automation"),
         (None, f'default_profile = "x"\n{THIRD}', "default_profile|no such key|not one"),
         ("second", "", "not one automation"),
         ("first", THIRD.replace("third", "Second"), "another automation has this name"),
         ("gone", THIRD, "no automation 'gone'"),
-    ],
-)
-def test_what_would_not_be_valid_is_not_written(file: Path, name: str | None, written: str, said: str) -> None:
-    """The whole file is read as it would be, before it replaces the old one."""
-    with pytest.raises(ConfigError, match=said):
-        save_table(read_tables(file), name, written)
-
-    assert file.read_text("utf-8") == FILE
-    assert list(file.parent.iterdir()) == [file]
+    ):
+        with pytest.raises(ConfigError, match=said):
+            save_table(read_tables(file), name, written)
+        assert file.read_text("utf-8") == FILE, name
+        assert list(file.parent.iterdir()) == [file], name
 
 
 def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
@@ -121,36 +117,28 @@ def test_a_table_that_goes_on_elsewhere_is_put_together(file: Path) -> None:
     assert file.read_text("utf-8") == f"{THIRD}{poll}"
 
 
-@pytest.mark.parametrize(
-    ("written", "expected"),
-    [
+def test_switching_off_changes_one_word_or_adds_one_line() -> None:
+    """And switching on again takes the word back."""
+    for written, expected in (
         (FIRST, FIRST.replace('"first"\n', '"first"\nenabled = false\n')),
         (f"{THIRD}enabled  =  true # yes\n", f"{THIRD}enabled  =  false # yes\n"),
         (SECOND, SECOND.replace("'second'\n", "'second'\nenabled = false\n")),
         (DOTTED, f"{DOTTED}\nenabled = false\n"),
-    ],
-)
-def test_switching_off_changes_one_word_or_adds_one_line(written: str, expected: str) -> None:
-    """And switching on again takes the word back."""
-    off = with_enabled(written, is_on=False)
-
-    assert off.rstrip() == expected.rstrip()
-    assert with_enabled(off, is_on=True) == off.replace("false", "true")
+    ):
+        off = with_enabled(written, is_on=False)
+        assert off.rstrip() == expected.rstrip(), written
+        assert with_enabled(off, is_on=True) == off.replace("false", "true"), written
 
 
-@pytest.mark.parametrize(
-    ("written", "line", "said"),
-    [
+def test_a_mistake_names_its_line_and_its_cure() -> None:
+    """Counted from the table's own first line."""
+    for written, line, said in (
         (THIRD.replace('"2h"', '"2h'), 3, "not TOML"),
         (THIRD.replace("every", "evry"), 3, "exactly one of"),
         (THIRD.replace("default", "pager"), 4, "There are: default"),
         (THIRD.replace("third", "FIRST"), None, "Choose another name"),
         (f"{THIRD}[poll]", None, "one .*table"),
-    ],
-)
-def test_a_mistake_names_its_line_and_its_cure(written: str, line: int | None, said: str) -> None:
-    """Counted from the table's own first line."""
-    with pytest.raises(ConfigError, match=said) as error:
-        read_rule(written, parse(Path("config.toml"), ""), ["first"])
-
-    assert error.value.line == line
+    ):
+        with pytest.raises(ConfigError, match=said) as error:
+            read_rule(written, parse(Path("config.toml"), ""), ["first"])
+        assert error.value.line == line, written

@@ -116,9 +116,9 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     assert by_name.profile().name == "acme"
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "key", "said"),
-    [
+def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
+    """The message says where to go and what to write."""
+    for text, line, key, said in (
         ("[poll\n", 1, None, "not TOML"),
         ("# one\n[poll]\nrun_s = 5\n", 3, "poll.run_s", "Did you mean runs_s?"),
         ("[poll]\nruns_s = 0\n", 2, "poll.runs_s", "Use 1 to 86400."),
@@ -148,17 +148,11 @@ def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
         ('[[views]]\nname = "A"\nquery = "stauts:x"\n', 3, "views[1].query", "at character 1: There is no stauts:"),
         ('[[views]]\nname = "A"\nsort = "age"\n', 3, "views[1].sort", "no column 'age' to sort by: started"),
         ('[[views]]\nname = "A"\ngroup = "host"\n', 3, "views[1].group", "write repository or branch"),
-    ],
-)
-def test_a_mistake_is_said_with_file_line_key_and_cure(
-    tmp_path: Path, text: str, line: int, key: str | None, said: str
-) -> None:
-    """The message says where to go and what to write."""
-    error = mistake(tmp_path, text)
-
-    assert (error.file, error.line, error.key) == (tmp_path / "config.toml", line, key)
-    assert said in str(error)
-    assert str(error).startswith(f"{tmp_path / 'config.toml'}:{line}: ")
+    ):
+        error = mistake(tmp_path, text)
+        assert (error.file, error.line, error.key) == (tmp_path / "config.toml", line, key), text
+        assert said in str(error), text
+        assert str(error).startswith(f"{tmp_path / 'config.toml'}:{line}: "), text
 
 
 def test_a_profile_that_cannot_be_chosen_is_explained(tmp_path: Path) -> None:
@@ -380,20 +374,21 @@ def test_any_profile_is_read_back_as_it_was_given(
     assert (profile.name, profile.token, profile.read_only) == (name, source, read_only)
 
 
-@pytest.mark.parametrize(
-    "before",
-    ["this is no TOML", f'[profiles.acme]\nbase_url = "{ADDRESS}"\n', "[poll]\nruns_s = 0\n", "profiles = 1\n"],
-)
-def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path, before: str) -> None:
+def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path) -> None:
     """A mistake that was there, or the same profile twice: said with the file's own name, and nothing is changed."""
-    file = tmp_path / "config.toml"
-    file.write_text(before)
-    with pytest.raises(ConfigError) as refused:
-        add_profile(file, Profile("acme", ADDRESS, EnvToken()))
-
-    assert refused.value.file == file
-    assert file.read_text() == before
-    assert list(tmp_path.iterdir()) == [file]
+    for before in (
+        "this is no TOML",
+        f'[profiles.acme]\nbase_url = "{ADDRESS}"\n',
+        "[poll]\nruns_s = 0\n",
+        "profiles = 1\n",
+    ):
+        file = tmp_path / "config.toml"
+        file.write_text(before)
+        with pytest.raises(ConfigError) as refused:
+            add_profile(file, Profile("acme", ADDRESS, EnvToken()))
+        assert refused.value.file == file, before
+        assert file.read_text() == before, before
+        assert list(tmp_path.iterdir()) == [file], before
 
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -432,9 +427,9 @@ def test_an_address_has_one_normal_form() -> None:
         assert base_address(written) == base_address(normal) == normal
 
 
-@pytest.mark.parametrize(
-    ("written", "reason"),
-    [
+def test_an_address_that_could_lead_the_token_astray_is_refused() -> None:
+    """The message says which rule it breaks, and never repeats a password."""
+    for written, reason in (
         ("http://api.example.com/v1", "in the clear"),
         ("http://0.0.0.0/v1", "in the clear"),
         ("http://2130706433/v1", "in the clear"),
@@ -451,11 +446,7 @@ def test_an_address_has_one_normal_form() -> None:
         ("https://bücher.example/v1", "xn--"),
         ("https://" + "a" * 70 + ".example/v1", "host name"),
         ("https://a..b/v1", "host name"),
-    ],
-)
-def test_an_address_that_could_lead_the_token_astray_is_refused(written: str, reason: str) -> None:
-    """The message says which rule it breaks, and never repeats a password."""
-    with pytest.raises(ValueError, match=reason) as caught:
-        base_address(written)
-
-    assert "secret" not in str(caught.value)
+    ):
+        with pytest.raises(ValueError, match=reason) as caught:
+            base_address(written)
+        assert "secret" not in str(caught.value), written

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +17,9 @@ DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 
 
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
+def test_a_line_means_a_filter() -> None:
+    """Conditions, their inverses, lists, aliases, quotes, and words for everything else."""
+    for line, wanted in (
         ("", RunFilter()),
         ("login timeout", RunFilter(search="login timeout")),
         ("STATUS:Failed status:QUEUED,failed", RunFilter(statuses=("failed", "queued"))),
@@ -46,19 +45,15 @@ INSTANT = timedelta(microseconds=1)
         ("a - b", RunFilter(search="a - b")),
         ('"a"b', RunFilter(search="a b")),
         ("status:failed,", RunFilter(statuses=("failed",))),
-    ],
-)
-def test_a_line_means_a_filter(line: str, wanted: RunFilter) -> None:
-    """Conditions, their inverses, lists, aliases, quotes, and words for everything else."""
-    query = parse(line, NOW)
-
-    assert query.filter == wanted
-    assert query.problems == ()
+    ):
+        query = parse(line, NOW)
+        assert query.filter == wanted, line
+        assert query.problems == (), line
 
 
-@pytest.mark.parametrize(
-    ("line", "since", "until"),
-    [
+def test_times_limit_and_their_inverses_meet_them() -> None:
+    """A date is all of its day; what is not since it ends the instant before it; the tighter of two limits holds."""
+    for line, since, until in (
         ("since:2h", NOW - timedelta(hours=2), None),
         ("from:2026-05-01", datetime(2026, 5, 1, tzinfo=UTC), None),
         ("until:2026-05-01", None, datetime(2026, 5, 1, 23, 59, 59, 999999, tzinfo=UTC)),
@@ -68,18 +63,14 @@ def test_a_line_means_a_filter(line: str, wanted: RunFilter) -> None:
         ("-until:2026-05-01", datetime(2026, 5, 2, tzinfo=UTC), None),
         ("since:7d since:2d", NOW - 2 * DAY, None),
         ("until:7d until:2d", None, NOW - 7 * DAY),
-    ],
-)
-def test_times_limit_and_their_inverses_meet_them(line: str, since: datetime | None, until: datetime | None) -> None:
-    """A date is all of its day; what is not since it ends the instant before it; the tighter of two limits holds."""
-    query = parse(line, NOW)
-
-    assert (query.filter.since, query.filter.until, query.problems) == (since, until, ())
+    ):
+        query = parse(line, NOW)
+        assert (query.filter.since, query.filter.until, query.problems) == (since, until, ()), line
 
 
-@pytest.mark.parametrize(
-    ("line", "place", "message", "cure"),
-    [
+def test_what_means_nothing_is_said_with_its_place_and_a_cure() -> None:
+    """Place, message and cure; the sentence counts characters from 1, as people do."""
+    for line, place, message, cure in (
         ("a statsu:failed", (2, 9), "There is no statsu:", "status:?"),
         (
             "Result:fixed",
@@ -102,18 +93,12 @@ def test_times_limit_and_their_inverses_meet_them(line: str, since: datetime | N
         ("is:active is:ended", (10, 18), "both", "Keep one"),
         ("status:queued is:ended", (14, 22), "No status", "Take this away"),
         ("since:1d until:2d", (9, 17), "before the earliest", "Widen"),
-    ],
-)
-def test_what_means_nothing_is_said_with_its_place_and_a_cure(
-    line: str, place: tuple[int, int], message: str, cure: str
-) -> None:
-    """Place, message and cure; the sentence counts characters from 1, as people do."""
-    (problem,) = parse(line, NOW).problems
-
-    assert (problem.start, problem.end) == place
-    assert message in problem.message
-    assert cure in problem.cure
-    assert str(problem).startswith(f"at character {place[0] + 1}: ")
+    ):
+        (problem,) = parse(line, NOW).problems
+        assert (problem.start, problem.end) == place, line
+        assert message in problem.message, line
+        assert cure in problem.cure, line
+        assert str(problem).startswith(f"at character {place[0] + 1}: "), line
 
 
 def test_spans_say_what_each_piece_is() -> None:
@@ -194,9 +179,9 @@ def test_written_values_are_as_plain_as_they_can_be() -> None:
     assert [*listed("repo", ("acme/api", "api"))] == ['repo:acme/api,"api"']
 
 
-@pytest.mark.parametrize(
-    ("line", "inserts"),
-    [
+def test_suggestions_complete_the_piece_at_the_cursor() -> None:
+    """Keys, then what is known for them; what stands there already is none."""
+    for line, inserts in (
         ("", ["status:", "repo:", "branch:", "agent:", "finding:", "since:", "until:", "is:"]),
         ("st", ["status:"]),
         ("login -s", ["status:", "since:"]),
@@ -213,11 +198,8 @@ def test_written_values_are_as_plain_as_they_can_be() -> None:
         ("status:failed", []),
         ('"st', []),
         ("statsu:fa", []),
-    ],
-)
-def test_suggestions_complete_the_piece_at_the_cursor(line: str, inserts: list[str]) -> None:
-    """Keys, then what is known for them; what stands there already is none."""
-    assert [each.insert for each in suggestions(line, len(line), KNOWN)] == inserts
+    ):
+        assert [each.insert for each in suggestions(line, len(line), KNOWN)] == inserts, line
 
 
 @given(st.text(alphabet=st.sampled_from('staurepo:,"-\\* /i'), max_size=20), st.data())
@@ -244,9 +226,9 @@ def test_new_terms_take_the_place_of_old_ones() -> None:
         assert replaced(line, {"status"}, new) == after
 
 
-@pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
+def test_what_is_begun_counts_as_far_as_it_goes() -> None:
+    """A line that is being typed never empties the table for want of its last letters, and is not called wrong."""
+    for line, wanted in (
         ("status:", RunFilter()),
         ("status:f", RunFilter(statuses=("failed",))),
         ("status:w,q", RunFilter(statuses=("w", "queued"))),
@@ -258,14 +240,10 @@ def test_new_terms_take_the_place_of_old_ones() -> None:
         ('login "two', RunFilter(search="login")),
         ("login -", RunFilter(search="login -")),
         ("login -x", RunFilter(search="login")),
-    ],
-)
-def test_what_is_begun_counts_as_far_as_it_goes(line: str, wanted: RunFilter) -> None:
-    """A line that is being typed never empties the table for want of its last letters, and is not called wrong."""
-    query = parse(as_typed(line, len(line)), NOW)
-
-    assert query.filter == wanted
-    assert not query.problems
+    ):
+        query = parse(as_typed(line, len(line)), NOW)
+        assert query.filter == wanted, line
+        assert not query.problems, line
 
 
 @given(st.text(alphabet=" -:,*abstu/7d", max_size=30), st.integers(0, 30))
