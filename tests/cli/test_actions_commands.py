@@ -14,29 +14,7 @@ from tests.program import CREATE
 
 
 def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, server: Server) -> None:
-    """Not if the command is read-only. It then counts as created, and a second word on it is refused."""
-    server.script(Drop())
-    action_id = faulty(*CREATE).json()["action_id"]
-
-    words = ("--not-created", "--created org_7", "--send-again --confirm new.admin@example.com")
-    kept = [faulty("actions", "resolve", action_id, *word.split(), "--read-only", "--json") for word in words]
-    linked = faulty("actions", "resolve", action_id[:12], "--created", "org_9", "--json")
-    twice = faulty("actions", "resolve", action_id, "--not-created", "--json")
-    shown = faulty("actions", "show", action_id, "--json").json()["action"]
-    told = faulty("actions", "show", action_id).out
-
-    assert [(each.code, each.json()["error"]["kind"]) for each in kept] == [(2, "read_only")] * 3
-    person = f"{shown['user']}@{shown['host']}"
-    assert (shown["resolved_by"], shown["resolved_at"] > shown["settled_at"]) == (person, True)
-    assert f"resolved   {shown['resolved_at']} by {person}" in told
-    assert (linked.code, linked.json()["state"]) == (0, "confirmed")
-    assert linked.json()["organization"] == {"organization_id": "org_9"}
-    assert faulty("orgs", "list", "--json").json()["organizations"][0]["organization_id"] == "org_9"
-    assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
-
-
-def test_an_organization_is_looked_up_among_the_invitations(faulty: CommandLine, server: Server) -> None:
-    """An id that the service does not know is refused, and so is another address's organization."""
+    """Not read-only, nor an id that the service does not know, nor another address's; a second word is refused."""
 
     def invited(name: str, email: str) -> dict[str, object]:
         return {"invitation_id": f"inv_{name}", "organization_id": f"org_{name}", "email": email, "state": "sent"}
@@ -45,17 +23,26 @@ def test_an_organization_is_looked_up_among_the_invitations(faulty: CommandLine,
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
     server.otherwise = lambda _: Respond(200, {"invitations": told})
-    resolve = ("actions", "resolve", action_id, "--json", "--created")
+    resolve, words = ("actions", "resolve", action_id[:12], "--json"), ("--not-created", "--created org_7")
 
-    shown = faulty("actions", "show", action_id, "--candidates", "--json").json()
-    errors = [faulty(*resolve, each).json()["error"] for each in ("org_nonsense", "org_other")]
-    right = faulty(*resolve, "org_made")
+    candidates = faulty("actions", "show", action_id, "--candidates", "--json").json()["candidates"]
+    kept = [faulty(*resolve, *word.split(), "--read-only") for word in (*words, "--send-again --confirm x")]
+    errors = [faulty(*resolve, "--created", each).json()["error"] for each in ("org_nonsense", "org_other")]
+    linked, twice = faulty(*resolve, "--created", "org_made"), faulty(*resolve, "--not-created")
+    shown = faulty("actions", "show", action_id, "--json").json()["action"]
 
-    assert [each["organization_id"] for each in shown["candidates"]] == ["org_made"]
+    assert [each["organization_id"] for each in candidates] == ["org_made"]
+    assert [(each.code, each.json()["error"]["kind"]) for each in kept] == [(2, "read_only")] * 3
     assert [each["kind"] for each in errors] == ["doubtful_id"] * 2
     assert errors[0]["message"] == "The service knows no organization org_nonsense."
     assert "was created for eve@example.com" in errors[1]["message"]
-    assert (right.code, right.json()["state"]) == (0, "confirmed")
+    assert (linked.code, linked.json()["state"]) == (0, "confirmed")
+    assert linked.json()["organization"] == {"organization_id": "org_made"}
+    assert faulty("orgs", "list", "--json").json()["organizations"][0]["organization_id"] == "org_made"
+    person = f"{shown['user']}@{shown['host']}"
+    assert (shown["resolved_by"], shown["resolved_at"] > shown["settled_at"]) == (person, True)
+    assert f"resolved   {shown['resolved_at']} by {person}" in faulty("actions", "show", action_id).out
+    assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
 
 
 def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server) -> None:

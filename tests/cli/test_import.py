@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -172,16 +173,13 @@ def test_the_ledger_decides_when_a_row_is_entered(
     faulty("orgs", "create", "a@example.com")
     prepare, prepared = Ledger.prepare, []
 
-    async def unaware(_: Ledger) -> tuple[Action, ...]:
-        return ()
-
     async def failing(ledger: Ledger, **entry: Any) -> Action:
         prepared.append(entry)
         if len(prepared) > 2:
             raise StorageError("The disk is gone.", path=file)
         return await prepare(ledger, **entry)
 
-    monkeypatch.setattr(Ledger, "organizations", unaware)
+    monkeypatch.setattr(Ledger, "organizations", AsyncMock(return_value=()))
     monkeypatch.setattr(Ledger, "prepare", failing)
     result = faulty("orgs", "import", str(file), "--json")
 

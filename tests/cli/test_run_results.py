@@ -1,14 +1,12 @@
 """`runs view`, `runs log` and `runs cancel`, against the real service and against one that misbehaves."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from app.results.steps import StepLines
 from storage.records.results import LogStep
 from tests.cli.conftest import CommandLine
-from tests.lab import RUN, Drop, Lab, Received, Respond, Server
+from tests.lab import Drop, Lab, Respond
 from tests.pty.terminal import Terminal
 from tests.service_process import RunningService
 from tests.waiting import eventually
@@ -143,21 +141,7 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
     assert "reason: cancelled by tests" in viewed.out
 
 
-def listing(turns: Any, cancel: Any = None) -> Callable[[Received], Any]:
-    """A service with one run that works, whose extension answers with these."""
-    run = RUN | {"status": "working"}
-
-    def answer(request: Received) -> Any:
-        if request.method == "POST":
-            return cancel
-        if request.path.endswith("/external/runs"):
-            return Respond(200, {"runs": [run], "next_token": None, "page_size": 100, "total_count": 1})
-        return Respond(200, run | {"turns": turns}) if isinstance(turns, list) else turns
-
-    return answer
-
-
-def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: Server) -> None:
+def test_a_pull_request_is_shown_and_opened(boarded: CommandLine, board: Lab) -> None:
     """With what keeps the rest from being posted; without one there is nothing to open."""
     url = "https://github.example/acme/api/pull/7"
     postings = [
@@ -165,16 +149,16 @@ def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: Server)
         {"kind": "review", "state": "waiting", "reason": "GitHub\x1b[2J is away"},
     ]
     used = {"requests": 1, "input_tokens": 1000, "cached_tokens": 200, "output_tokens": 3, "cost_usd": 0.345678}
-    turns = [{"number": 1, "state": "completed", "usage": used}]
-    told = Respond(200, RUN | {"turns": turns, "postings": postings})
-    server.otherwise = listing(told)
-    viewed, document = faulty("runs", "view", "run_1"), faulty("runs", "view", "run_1", "--json").json()
-    opened = faulty("runs", "open", "run_1", "--pull-request", "--json", BROWSER="false", PATH="")
-    server.otherwise = listing([{"number": 1, "state": "completed"}])
-    none = faulty("runs", "open", "run_1", "--pull-request")
+    turn = {"number": 1, "state": "completed"}
+    board.put("run_1", "working")
+    board.turns["run_1"] = {"turns": [{**turn, "usage": used}], "postings": postings}
+    viewed, document = boarded("runs", "view", "run_1"), boarded("runs", "view", "run_1", "--json").json()
+    opened = boarded("runs", "open", "run_1", "--pull-request", "--json", BROWSER="false", PATH="")
+    board.turns["run_1"] = {"turns": [turn]}
+    none = boarded("runs", "open", "run_1", "--pull-request")
     owed = {"kind": "pull_request", "state": "waiting", "reason": "GitHub is away"}
-    server.otherwise = listing(Respond(200, RUN | {"turns": [], "postings": [owed]}))
-    later = faulty("runs", "open", "run_1", "--pull-request")
+    board.turns["run_1"] = {"turns": [], "postings": [owed]}
+    later = boarded("runs", "open", "run_1", "--pull-request")
 
     assert f"\npull request: {url}\nreview: not posted yet · GitHub␛[2J is away\n" in viewed.out
     assert "  1,203 tokens  $0.3457\n" in viewed.out
@@ -185,7 +169,7 @@ def test_a_pull_request_is_shown_and_opened(faulty: CommandLine, server: Server)
     assert "for the run run_1: pull request: not posted yet · GitHub is away." in later.err
 
 
-def test_a_log_is_followed_through_faults_but_not_where_there_is_none(faulty: CommandLine, server: Server) -> None:
+def test_a_log_is_followed_through_faults_but_not_where_there_is_none(boarded: CommandLine, board: Lab) -> None:
     """A log that became shorter is read on from its end. A service without results is asked once a day."""
 
     def piece(data: bytes, offset: int, size: int, *, ended: bool = False) -> Respond:
@@ -193,21 +177,23 @@ def test_a_log_is_followed_through_faults_but_not_where_there_is_none(faulty: Co
         return Respond(200, data, {f"Runwarden-Log-{name}": str(at) for name, at in places.items()})
 
     pieces = [piece(b"one\n", 0, 4), Drop(), piece(b"", 2, 2), piece(b"two", 2, 5, ended=True)]
-    turns = listing([{"number": 1, "state": "failed", "outcome": "failed"}])
-    server.otherwise = lambda request: pieces.pop(0) if request.path.endswith("/log") else turns(request)
-    done = faulty("runs", "log", "run_1", "--follow")
+    board.put("run_1", "working")
+    board.turns["run_1"] = {"turns": [{"number": 1, "state": "failed", "outcome": "failed"}]}
+    board.otherwise = lambda request: pieces.pop(0) if request.path.endswith("/log") else board.answer(request)
+    done = boarded("runs", "log", "run_1", "--follow")
 
     assert (done.code, done.out) == (1, "one\ntwo\n")
     assert "Still following" in done.err
     assert "replaced by a shorter one" in done.err
 
-    server.requests.clear()
+    board.requests.clear()
     refusal = Respond(405, {"message": "GET no"})
-    server.otherwise = listing(refusal, refusal)
-    first, second = (faulty("runs", "log", "run_1", RUNWARDEN_DATA_DIR=str(faulty.home / "new")) for _ in range(2))
-    cancelled = faulty("runs", "cancel", "run_1", "--json", RUNWARDEN_DATA_DIR=str(faulty.home / "new"))
+    board.otherwise = lambda request: refusal if "run_1" in request.path else board.answer(request)
+    new = {"RUNWARDEN_DATA_DIR": str(boarded.home / "new")}
+    first, second = (boarded("runs", "log", "run_1", **new) for _ in range(2))
+    cancelled = boarded("runs", "cancel", "run_1", "--json", **new)
 
     assert (first.code, second.code, cancelled.code) == (7, 7, 7)
     assert "This service does not report results of runs" in first.err
     assert (cancelled.json()["state"], cancelled.json()["error"]["kind"]) == ("rejected", "not_offered")
-    assert len([request for request in server.requests if request.path.endswith("/run_1")]) == 1
+    assert len([request for request in board.requests if request.path.endswith("/run_1")]) == 1

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.lab import EXECUTION, RUN, Lab, Received, Respond, Server, Step
+from tests.lab import EXECUTION, Lab, Received, Step
 
 
 def test_waiting_ends_as_the_runs_do(boarded: CommandLine, board: Lab) -> None:
@@ -99,34 +99,20 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     assert "Traceback" not in err
 
 
-def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine, server: Server) -> None:
+def test_an_agents_run_is_waited_for_where_its_id_is_listed(boarded: CommandLine, board: Lab) -> None:
     """It appears later than the execution, and its end is the command's; no other run is taken for its own."""
-    listed = {**RUN, "run_id": "exe_1", "status": "failed"}
-    pages = [{"runs": runs, "page_size": 100, "next_token": None, "total_count": len(runs)} for runs in ([], [listed])]
-    pages[0] |= {"runs": [RUN], "total_count": 1}
-    reads: list[Received] = []
-
-    def answer(request: Received) -> Respond:
-        if request.method == "POST":
-            return Respond(201, EXECUTION)
-        reads.append(request)
-        return Respond(200, pages[len(reads) > 3])
-
-    server.otherwise = answer
+    board.put("run_1", "working")
     start = ("agents", "start", "nightly", "-R", "acme/api", "--wait")
 
-    result = faulty(*start, "--json")
-    reads.clear()
-    shown = faulty(*start)
-    server.otherwise = lambda request: Respond(201, EXECUTION) if request.method == "POST" else Respond(200, pages[0])
-    late = faulty(*start, "--timeout", "0.5", "--json", RUNWARDEN_DATA_DIR=str(faulty.home / "other"))
+    late = boarded(*start, "--timeout", "0.5", "--json", RUNWARDEN_DATA_DIR=str(boarded.home / "other"))
+    board.before(4, lambda: board.put("exe_1", "failed"))
+    result = boarded(*start, "--json")
+    shown = boarded(*start)
 
     document, error = result.json(), late.json()["error"]
     assert (late.code, late.json()["state"], error["kind"]) == (3, "confirmed", "waited_too_long")
     assert ("no run with the id exe_1 is listed" in error["message"], "run" in late.json()) == (True, False)
-    assert (result.code, document["state"]) == (1, "confirmed")
-    assert (document["execution"], document["run"]) == (EXECUTION, listed)
-    assert [line.split() for line in shown.out.splitlines() if line.startswith(("status", "branch_name"))] == [
-        ["status", "failed"],
-        ["branch_name", RUN["branch_name"]],
-    ]
+    assert (result.code, document["state"], document["execution"]) == (1, "confirmed", EXECUTION)
+    assert (document["run"]["run_id"], document["run"]["status"]) == ("exe_1", "failed")
+    lines = dict(line.split(None, 1) for line in shown.out.splitlines() if line.startswith(("status", "branch_name")))
+    assert lines == {"status": "failed", "branch_name": board.runs["exe_1"]["branch_name"]}

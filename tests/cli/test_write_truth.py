@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from subprocess import DEVNULL
+from unittest.mock import patch
 
 import pytest
 
@@ -124,36 +125,18 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
     assert [action["state"] for action in faulty("actions", "list", "--json").json()["actions"]] == ["unknown"]
 
 
-@pytest.mark.parametrize(
-    ("place", "error", "code", "words"),
-    [
-        ("app.engine.engine.Cache.close", OSError("the disk is gone"), 0, ["confirmed", "the disk is gone"]),
+def test_what_fails_after_a_write_does_not_call_it_unsent(faulty: CommandLine, server: Server) -> None:
+    """A close that fails is a warning. Interrupted before its document is printed, the outcome comes with the error."""
+    server.otherwise = lambda _: Respond(201, ORGANIZATION)
+    known = ("confirmed", "not_sent", "interrupted", "the disk is gone")
+    for place, error, code, words in (
         ("app.actions.command_writes.print_write", KeyboardInterrupt(), 130, ["confirmed", "interrupted"]),
         ("app.cli.output.Output.record", KeyboardInterrupt(), 130, []),
-    ],
-)
-def test_what_fails_after_a_write_does_not_call_it_unsent(
-    faulty: CommandLine,
-    server: Server,
-    monkeypatch: pytest.MonkeyPatch,
-    place: str,
-    error: BaseException,
-    code: int,
-    words: list[str],
-) -> None:
-    """A close that fails is a warning. Interrupted before its document is printed, the outcome comes with the error."""
-    server.script(Respond(201, ORGANIZATION))
-
-    def broken(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(place, broken)
-    result = faulty(*CREATE)
-
-    assert result.code == code
-    assert [
-        word for word in ("confirmed", "not_sent", "interrupted", "the disk is gone") if word in result.out
-    ] == words
+        ("app.engine.engine.Cache.close", OSError("the disk is gone"), 0, ["confirmed", "the disk is gone"]),
+    ):
+        with patch(place, side_effect=error):
+            result = faulty("orgs", "create", f"{len(server.posts)}@example.com", "--json")
+        assert (result.code, [word for word in known if word in result.out]) == (code, words), place
 
 
 def test_the_ledger_is_read_though_the_cache_cannot_be_used(faulty: CommandLine, server: Server) -> None:
