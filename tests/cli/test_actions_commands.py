@@ -23,10 +23,11 @@ def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, serve
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
     server.otherwise = lambda _: Respond(200, {"invitations": told})
-    resolve, words = ("actions", "resolve", action_id[:12], "--json"), ("--not-created", "--created org_7")
+    resolve = ("actions", "resolve", action_id[:12], "--json")
+    words = ("--not-created", "--created org_made", "--send-again --confirm new.admin@example.com")
 
     candidates = faulty("actions", "show", action_id, "--candidates", "--json").json()["candidates"]
-    kept = [faulty(*resolve, *word.split(), "--read-only") for word in (*words, "--send-again --confirm x")]
+    kept = [faulty(*resolve, *word.split(), "--read-only") for word in words]
     errors = [faulty(*resolve, "--created", each).json()["error"] for each in ("org_nonsense", "org_other")]
     linked, twice = faulty(*resolve, "--created", "org_made"), faulty(*resolve, "--not-created")
     shown = faulty("actions", "show", action_id, "--json").json()["action"]
