@@ -184,9 +184,11 @@ def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
     works.board.turns = {
         "run_0": {"turns": [mine, theirs]},
         "run_1": {"agent": "audit", "turns": [{"number": 1, "instructions": "Look (2)", "inputs": given}]},
-        "run_2": {"turns": [{"number": 1}]},
+        "run_2": {"turns": [{"number": 1, "instructions": "Fix it", "caller": "bob"}]},
+        "run_3": {"turns": [{"number": 1, "instructions": "Asked by a stranger", "caller": "webhook"}]},
+        "run_4": {"turns": [{"number": 1}]},
     }
-    for run_id in ("run_1", "run_2"):
+    for run_id in [*works.board.turns][1:]:
         works.end(run_id, "failed", updated=60)
     retry, answer = ("runs", "retry", "--json", "--dry-run"), works.board.answer
 
@@ -196,9 +198,11 @@ def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
 
     rows = {row["run_id"]: row for row in result.json()["rows"]}
     sent = {run_id: row["request"] and row["request"]["body"] for run_id, row in rows.items()}
-    assert [row["asked_by"] for row in rows.values()] == ["ann", None, None]
+    assert [row["asked_by"] for row in rows.values()] == ["ann", None, "bob", "webhook", None]
     assert (sent["run_0"]["instructions"], sent["run_0"]["run_id"]) == ("x", "run_0")
     assert sent["run_1"] == {"repository": "acme/api", "branch_name": sent["run_1"]["branch_name"], "inputs": given}
     assert rows["run_1"]["request"]["url"].endswith("/external/agents/audit/runs")
-    assert "does not have it either" in rows["run_2"]["problem"]
+    assert (sent["run_2"]["instructions"], "run_id" in sent["run_2"]) == ("Fix it", False)
+    assert sent["run_3"]["run_id"] == "run_3", "what an event may do stays as it is"
+    assert "does not have it either" in rows["run_4"]["problem"]
     assert (lost["outcome"], "could not be asked" in lost["problem"]) == ("refused", True)
