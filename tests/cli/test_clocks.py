@@ -7,23 +7,7 @@ from email.utils import format_datetime
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.lab import Received, Respond, Server
-
-
-def by_its_clock(server: Server, ahead: timedelta) -> None:
-    """The server answers, each time dated by that clock; its one run was made more than five minutes ago."""
-
-    def answer(request: Received) -> Respond:
-        now = datetime.now(UTC) + ahead
-        dated = {"Date": format_datetime(now, usegmt=True)}
-        if "health" in request.path:
-            return Respond(200, {"code_hosting": {"github": {"status": "ok"}}}, dated)
-        made = (now - timedelta(minutes=5.5)).isoformat()
-        run = {"run_id": "run_1", "status": "working", "branch_name": "main", "created_at": made, "updated_at": made}
-        run["repository"] = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-        return Respond(200, {"runs": [run], "page_size": 10, "next_token": None, "total_count": 1}, dated)
-
-    server.otherwise = answer
+from tests.lab import RUN, Received, Respond, Server
 
 
 @pytest.mark.parametrize(
@@ -38,7 +22,17 @@ def test_a_clock_that_disagrees_is_reported_and_moves_no_run(
     faulty: CommandLine, server: Server, ahead: timedelta, said: str
 ) -> None:
     """By `health`, even of what is cached; seconds are noise. A run is as old as its service says."""
-    by_its_clock(server, ahead)
+
+    def answer(request: Received) -> Respond:
+        now = datetime.now(UTC) + ahead
+        dated = {"Date": format_datetime(now, usegmt=True)}
+        if "health" in request.path:
+            return Respond(200, {"code_hosting": {"github": {"status": "ok"}}}, dated)
+        made = (now - timedelta(minutes=5.5)).isoformat()
+        run = {**RUN, "status": "working", "created_at": made, "updated_at": made}
+        return Respond(200, {"runs": [run], "page_size": 10, "next_token": None, "total_count": 1}, dated)
+
+    server.otherwise = answer
     out = faulty("health").out
     faulty("runs", "list")
     listed, shown = faulty("runs", "list", "--cached").out, faulty("runs", "show", "run_1", "--cached").out

@@ -174,20 +174,17 @@ def test_every_kind_of_error_has_an_exit_code() -> None:
     assert failure_of(RuntimeError("bug")) is None
 
 
-@pytest.fixture
-def become(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the program that takes our place inside the test."""
+def test_the_services_commands_take_options_before_and_after_their_name(
+    lone: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data folder behind the command's name goes first; every format is printed as by the other commands."""
 
     def execv(_: str, argv: list[str]) -> None:
         assert argv[1:4] == ["-P", "-m", "service"]
         main([*map(str, argv[4:])], prog_name="runwarden service")
 
+    # The program that takes our place is run inside the test.
     monkeypatch.setattr("os.execv", execv)
-
-
-@pytest.mark.usefixtures("become")
-def test_the_services_commands_take_options_before_and_after_their_name(lone: CommandLine, tmp_path: Path) -> None:
-    """A data folder behind the command's name goes first; every format is printed as by the other commands."""
     folders = before, behind = [str(tmp_path / name) for name in ("before", "behind")]
     assert lone("--data-dir", before, "service", "org", "create", "=One", "--json").code == 0
     assert lone("--data-dir", before, "service", "org", "create", "Two", "--data-dir", behind).code == 0

@@ -16,7 +16,6 @@ from storage.records import CLOCK_STEP, Coverage, CoverageRange
 from tests.storage.conftest import NOON, connected, make_run
 
 MINUTE = timedelta(minutes=1)
-TICK = timedelta(microseconds=1)
 
 ranges = st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 

@@ -1,6 +1,6 @@
 """Figures of many runs, and how long runs took: their turns count, and the time between them does not."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -10,11 +10,6 @@ from tests.storage.conftest import NOON, make_run
 from tests.waiting import present
 
 
-def edges_of(start: datetime, step: timedelta, count: int) -> tuple[datetime, ...]:
-    """So many stretches, one after the other."""
-    return tuple(start + step * number for number in range(count + 1))
-
-
 async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Cache) -> None:
     """A run created at an edge belongs to what follows it; unknown statuses are unfinished."""
     statuses = ("completed", "completed", "failed", "working", "paused")
@@ -22,7 +17,7 @@ async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Ca
         await cache.store_runs([make_run(number, status, created_at=NOON)], asked_at=NOON)
     await cache.store_runs([make_run(9, "failed", created_at=NOON + timedelta(hours=1))], asked_at=NOON)
 
-    first, second = await cache.outcomes(edges_of(NOON, timedelta(hours=1), 2))
+    first, second = await cache.outcomes([NOON + timedelta(hours=n) for n in range(3)])
 
     assert (first.completed, first.failed, first.unfinished, first.total) == (2, 1, 2, 5)
     assert (second.completed, second.failed, second.unfinished) == (0, 1, 0)

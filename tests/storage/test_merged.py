@@ -45,39 +45,26 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
         yield caches
 
 
-async def everything(two: Two, condition: RunFilter, sort: RunSort) -> list[str]:
-    """The ids of all rows, as one window has them."""
-    found = await MergedCaches(two).window(WindowRequest(condition, sort, 0, 1_000))
-    if sort.column in {"repository", "branch"}:
-        names = [getattr(row, "branch_name" if sort.column == "branch" else "repository") for row in found.rows]
-        assert names == sorted(names, reverse=sort.descending)
-    return [row.run_id for row in found.rows]
-
-
-CONDITIONS = (RunFilter(), RunFilter(statuses=("failed",)), RunFilter(active=True), RunFilter(search="lab"))
-
-
 @pytest.mark.parametrize(("number", "column"), enumerate(field.name for field in SORTABLE))
 async def test_each_window_is_a_part_of_one_order(two: Two, number: int, column: str) -> None:
     """From both ends and in the middle; each cache's runs stand in the order that its own list has."""
+    merged, filters = MergedCaches(two), ({}, {"statuses": ("failed",)}, {"active": True}, {"search": "lab"})
     for descending in (True, False):
-        await check_windows(two, CONDITIONS[number % 4], RunSort(column, descending))
-
-
-async def check_windows(two: Two, condition: RunFilter, sort: RunSort) -> None:
-    merged = MergedCaches(two)
-    rows = await everything(two, condition, sort)
-
-    assert len(rows) == len(set(rows)) == await merged.count(condition)
-    for name, cache in two.items():
-        own = await cache.rows(condition, sort, offset=0, limit=1_000)
-        assert [whose(row)[1] for row in rows if whose(row)[0] == name] == [each.run_id for each in own]
-    for offset in range(0, len(rows), 19):
-        window = await merged.window(WindowRequest(condition, sort, offset, 10))
-
-        assert window.total == len(rows)
-        assert [row.run_id for row in window.rows] == rows[window.offset : window.offset + 10]
-        assert window.offset == max(0, min(offset, len(rows) - 10))
+        condition, sort = RunFilter(**filters[number % 4]), RunSort(column, descending)
+        found = await merged.window(WindowRequest(condition, sort, 0, 1_000))
+        rows = [row.run_id for row in found.rows]
+        if column in {"repository", "branch"}:
+            names = [getattr(row, "branch_name" if column == "branch" else "repository") for row in found.rows]
+            assert names == sorted(names, reverse=descending)
+        assert len(rows) == len(set(rows)) == await merged.count(condition)
+        for name, cache in two.items():
+            own = await cache.rows(condition, sort, offset=0, limit=1_000)
+            assert [whose(row)[1] for row in rows if whose(row)[0] == name] == [each.run_id for each in own]
+        for offset in range(0, len(rows), 19):
+            window = await merged.window(WindowRequest(condition, sort, offset, 10))
+            assert window.total == len(rows)
+            assert [row.run_id for row in window.rows] == rows[window.offset : window.offset + 10]
+            assert window.offset == max(0, min(offset, len(rows) - 10))
 
 
 async def test_anchor_and_cursor_stay_on_their_runs(two: Two) -> None:
