@@ -74,6 +74,7 @@ def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
         (rule(profile='"acme"'), "there is no such profile"),
         (rule(on='{ schedule = "0 3 1 * mon" }'), "two automations"),
         (rule(on='{ schedule = "0 3 * * *", timezone = "Mars/Base" }'), "time zone"),
+        (rule(on='{ every = "10s" }'), "out of range: write 60s"),
         (rule(on='{ every = "6h" }', do='{ continue = "go on" }'), "needs a run"),
         (rule(do="{ retry = false }"), "must be true"),
         (rule(on='{ every = "6h" }', do="{ cancel = true }"), "needs a run"),

@@ -191,6 +191,7 @@ def test_suggestions_complete_the_piece_at_the_cursor() -> None:
         ("repo:acme", ["acme/web", "acme/api", "acme/*", "gitlab:acme/tools", "gitlab:acme/*"]),
         ("repo:odd", ['"odd\\"o/a b"', 'odd"o/*']),
         ("-branch:ag", ["agent/dark-mode"]),
+        ("agent:c", ["claude"]),
         ("-finding:n", ["note", "none", "minor", "any", "unknown"]),
         ("is:", ["active", "ended", "stuck", "followed"]),
         ("since:", ["1h", "24h", "7d", "30d"]),
