@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Received, Respond, Server, Step
+from tests.lab import ORGANIZATION, RUN, Drop, Lab, Respond, Server
 from tests.program import CREATE
 
-PAGE = {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}
-ANSWERS = {"runs": RUN, "organizations": ORGANIZATION, "projects": {"success": True, "project_path": "acme/tools"}}
 WRITES = [
     ("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=3", "Do\x1b this ä"),
     ("runs", "continue", "run_1", "And", "that"),
@@ -19,42 +17,35 @@ WRITES = [
 ]
 
 
-def answering(request: Received) -> Step:
-    if request.method == "GET":
-        return Respond(200, PAGE)
-    agent = "/agents/" in request.target
-    return Respond(201, EXECUTION if agent else ANSWERS[request.target.rpartition("/")[2]])
-
-
 def ledger(home: Path) -> bytes:
     [file] = (home / "data").rglob("ledger.sqlite3")
     return file.read_bytes()
 
 
 @pytest.mark.parametrize("write", WRITES, ids=" ".join)
-def test_it_prints_what_the_command_then_sends(faulty: CommandLine, server: Server, write: tuple[str, ...]) -> None:
+def test_it_prints_what_the_command_then_sends(boarded: CommandLine, board: Lab, write: tuple[str, ...]) -> None:
     """Method, address, headers and body, in every format, the token masked; the ledger is as it was."""
-    server.otherwise = answering
-    faulty("runs", "list")
-    before, count = ledger(faulty.home), len(server.requests)
+    board.put("run_1", "completed")
+    boarded("runs", "list")
+    before, count = ledger(boarded.home), len(board.requests)
 
-    dry = faulty(*write, "--dry-run", "--json", RUNWARDEN_TOKEN="")
-    table, csv = (faulty(*write, "--dry-run", "-o", form) for form in ("table", "csv"))
+    dry = boarded(*write, "--dry-run", "--json", RUNWARDEN_TOKEN="")
+    table, csv = (boarded(*write, "--dry-run", "-o", form) for form in ("table", "csv"))
     assert (dry.code, table.code, csv.code) == (0, 0, 0)
-    assert (ledger(faulty.home), len(server.requests)) == (before, count)
-    assert faulty(*write, "--json").code == 0
+    assert (ledger(boarded.home), len(board.requests)) == (before, count)
+    assert boarded(*write, "--json").code == 0
 
-    sent, document = server.requests[-1], dry.json()
+    sent, document = board.requests[-1], dry.json()
     request = document["request"]
-    assert (request["method"], request["url"]) == (sent.method, server.origin + sent.target)
+    assert (request["method"], request["url"]) == (sent.method, board.origin + sent.target)
     assert request["body"] == sent.json()
     assert request["headers"] == {"Authorization": "Bearer ***", "Content-Type": sent.headers["content-type"]}
     assert (document["dry_run"], document["state"], document["action_id"]) == (True, "not_sent", None)
-    assert document["base_url"] == faulty.base_url
-    assert f"POST {server.origin}{sent.target}\nAuthorization: Bearer ***\n" in table.out
+    assert document["base_url"] == boarded.base_url
+    assert f"POST {board.origin}{sent.target}\nAuthorization: Bearer ***\n" in table.out
     assert "\x1b" not in table.out + csv.out
-    assert faulty.token not in dry.out + table.out + csv.out
-    assert f"Nothing is sent to {faulty.base_url} (profile environment)." in table.err
+    assert boarded.token not in dry.out + table.out + csv.out
+    assert f"Nothing is sent to {boarded.base_url} (profile environment)." in table.err
 
 
 def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine, server: Server) -> None:

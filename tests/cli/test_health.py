@@ -12,7 +12,6 @@ from tests.cli.conftest import CommandLine
 from tests.lab import Respond, Server
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
-EMPTY = "The inbox is empty.\n"
 
 
 def hosts(**statuses: str) -> Respond:
@@ -70,12 +69,10 @@ def test_what_was_received_is_printed_and_stays_readable_when_the_service_does_n
         assert (each.code, each.out.startswith("RUNWARDEN UNKNOWN - ")) == (3, True)
 
 
-@pytest.mark.parametrize("gone", [hosts(github="ok"), Respond(404, {"message": "no installation"})])
-def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(
-    faulty: CommandLine, server: Server, gone: Respond
-) -> None:
+def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(faulty: CommandLine, server: Server) -> None:
     """It is unknown for a day, in the exit code, in JSON and in the inbox; named again, it has recovered."""
-    server.script(hosts(github="ok", gitlab="unreachable"), gone, gone, hosts(github="ok", gitlab="ok"))
+    gone = (hosts(github="ok"), Respond(404, {"message": "no installation"}))
+    server.script(hosts(github="ok", gitlab="unreachable"), *gone, hosts(github="ok", gitlab="ok"))
     codes = [faulty("health").code]
 
     line, document = faulty("health"), faulty("health", "--json")
@@ -94,7 +91,11 @@ def test_health_that_could_not_be_read_for_long_is_not_what_was_last_seen(faulty
     """Neither for `--cached`, nor in the inbox, nor in a snapshot."""
     server.script(hosts(github="ok"), Respond(503), Respond(503))
     faulty("health")
-    assert (faulty("health").code, faulty("health", "--cached").code, faulty("inbox").err) == (3, 0, EMPTY)
+    assert (faulty("health").code, faulty("health", "--cached").code, faulty("inbox").err) == (
+        3,
+        0,
+        "The inbox is empty.\n",
+    )
     with closing(sqlite3.connect(next(faulty.home.rglob("cache.sqlite3")))) as cache, cache:
         cache.execute("UPDATE links SET failing_since_us = failing_since_us - 901000000")
 
