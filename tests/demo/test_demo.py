@@ -99,24 +99,6 @@ def printed(config: Path, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def settled(demo: Demo) -> tuple[Path, set[str]]:
-    """Wait until every run has ended, and return the configuration and the runs that a sample's flaky test failed.
-
-    Those are retried until none of them is left without a success.
-    """
-    config, chance = Path(demo.told["data_dir"]).parent / "config.toml", set[str]()
-    while True:
-        eventually(lambda: not demo.runs(status="queued") + demo.runs(status="working"), "all ended", COLD_START_S)
-        runs = demo.runs(status="failed")
-        failed = {run["run_id"] for run in runs if run["repository"]["data"].get("repo") != "retired"}
-        if failed == chance:
-            return config, chance
-        for run_id in failed - chance:
-            assert "The tests failed" in json.dumps(printed(config, "runs", "log", run_id, "--all"))
-            printed(config, "runs", "retry", run_id, "--yes")
-        chance |= failed
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """Begun where modules have our names: its processes execute none of them."""
@@ -133,7 +115,17 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 def test_what_the_first_line_names_is_there_and_was_really_executed(demo: Demo) -> None:
     """Changes, reviews, a mail, a failure to clone; the fixer's log is labelled as a recording."""
-    config, chance = settled(demo)
+    config, chance = Path(demo.told["data_dir"]).parent / "config.toml", set[str]()
+    while True:
+        eventually(lambda: not demo.runs(status="queued") + demo.runs(status="working"), "all ended", COLD_START_S)
+        failed = [run for run in demo.runs(status="failed") if run["repository"]["data"].get("repo") != "retired"]
+        if not (more := {run["run_id"] for run in failed} - chance):
+            break
+        # A sample's flaky test failed them: they are retried until none of them is left without a success.
+        for run_id in more:
+            assert "The tests failed" in json.dumps(printed(config, "runs", "log", run_id, "--all"))
+            printed(config, "runs", "retry", run_id, "--yes")
+        chance |= more
     assert set(demo.told) == {"base_url", "token", "data_dir", "repositories", "agents", "outbox"}
     assert demo.told["agents"][0] == "reviewer"
     paths = {each["name"]: Path(each["path"]) for each in demo.told["repositories"]}
