@@ -65,13 +65,11 @@ class Podman:
         self._started: list[str] = []
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
-        """Run one command of podman and return what it printed on stdout."""
         done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, check=False)
         assert not check or done.returncode == 0, f"podman {arguments}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         return done.stdout
 
     def logs(self, name: str) -> str:
-        """Return all that a container has printed."""
         done = subprocess.run([*self._command, "logs", name], capture_output=True, text=True, check=True)
         return done.stdout + done.stderr
 
@@ -105,17 +103,14 @@ class Podman:
         return STAND_IN
 
     def start(self, name: str, *options: str, command: Sequence[str] = (), image: str = IMAGE) -> None:
-        """Start a container in the background, on this machine's network."""
         self._started.append(name)
         self("rm", "--force", "--ignore", name)
         self("run", "--detach", "--name", name, "--network", "host", *_LIMITS, *options, image, *command)
 
     def run(self, *options: str, command: Sequence[str], image: str = IMAGE) -> str:
-        """Run a container to its end and return what it printed."""
         return self("run", "--rm", "--network", "host", *_LIMITS, *options, image, *command)
 
     def clean(self) -> None:
-        """Remove what was started."""
         for name in self._started:
             self("rm", "--force", "--time", "5", "--ignore", "--volumes", name, check=False)
 
@@ -155,7 +150,6 @@ def podman(built: Podman) -> Iterator[Podman]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data folder with a repository in it, owned by the image's user."""
     folder = tmp_path / "data"
     make_repository(folder / "repositories" / "acme" / "api", {"app.py": "print('hello')\n"})
     organization = {
@@ -182,14 +176,12 @@ class Client:
         self._open = urllib.request.build_opener(proxies, tls).open
 
     def ask(self, path: str, body: object = None) -> Any:
-        """Return the document that a request is answered with."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         content = None if body is None else json.dumps(body).encode()
         with self._open(urllib.request.Request(f"{self._base_url}{path}", content, headers)) as answer:
             return json.load(answer)
 
     def execute_a_run(self) -> None:
-        """Start a run and wait until it is completed."""
         repository = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
         self.ask("/v1/external/runs", {"instructions": "Review it.", "repository": repository})
 
@@ -257,9 +249,8 @@ def test_the_example_of_an_agents_image_has_its_program(podman: Podman, tmp_path
     dockerfile = FOLDER / "agent.Dockerfile"
     (tmp_path / "Dockerfile").write_text(NPM.format(base=podman.base()), "utf-8")
     podman.build(tmp_path / "Dockerfile", f"{IMAGE}-npm", tmp_path)
-    podman.build(
-        dockerfile, f"{IMAGE}-agent", FOLDER, "--build-arg", f"BASE={IMAGE}", "--build-arg", f"NODE={IMAGE}-npm"
-    )
+    arguments = ("--build-arg", f"BASE={IMAGE}", "--build-arg", f"NODE={IMAGE}-npm")
+    podman.build(dockerfile, f"{IMAGE}-agent", FOLDER, *arguments)
     (version,) = re.findall(r"claude-code@(\S+)", dockerfile.read_text("utf-8"))
     told = podman.run("--entrypoint", "claude", command=["--version"], image=f"{IMAGE}-agent")
     user = podman.run("--entrypoint", "id", command=["--user"], image=f"{IMAGE}-agent")

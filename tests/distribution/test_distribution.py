@@ -64,16 +64,6 @@ def test_a_release_lists_every_pinned_package_with_its_hashes() -> None:
     assert listed["metadata"]["component"]["name"] == DISTRIBUTION
 
 
-def test_an_issue_asks_for_the_version_and_the_report() -> None:
-    """Both forms name the commands that print them; the guide for agents stays short."""
-    for form in ("bug", "idea"):
-        text = (ROOT / ".github" / "ISSUE_TEMPLATE" / f"{form}.yml").read_text("utf-8")
-        assert "`runwarden --version`" in text
-        assert "`runwarden doctor`" in text
-
-    assert len((ROOT / "AGENTS.md").read_text("utf-8").splitlines()) <= 60
-
-
 def test_postgresql_without_its_extra_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a connection is tried; SQLite needs none of it."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
