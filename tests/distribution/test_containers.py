@@ -8,12 +8,11 @@ import shutil
 import socket
 import ssl
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import httpx
 import pytest
 
 from tests.distribution.test_container_files import COMPOSE, FOLDER
@@ -166,30 +165,23 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-class Client:
-    """A client of the service at a base address."""
+def client_of(base_url: str, made: str, context: ssl.SSLContext | None = None) -> httpx.Client:
+    token = json.loads(made)["organizations"][0]["tokens"][0]["value"]
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=base_url, headers=headers, verify=context or True, trust_env=False, timeout=60)
 
-    def __init__(self, base_url: str, made: str, context: ssl.SSLContext | None = None) -> None:
-        self._base_url = base_url
-        self._token = json.loads(made)["organizations"][0]["tokens"][0]["value"]
-        proxies, tls = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        self._open = urllib.request.build_opener(proxies, tls).open
 
-    def ask(self, path: str, body: object = None) -> Any:
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        content = None if body is None else json.dumps(body).encode()
-        with self._open(urllib.request.Request(f"{self._base_url}{path}", content, headers)) as answer:
-            return json.load(answer)
+def execute_a_run(client: httpx.Client) -> None:
+    """Start a run and wait until it is completed."""
+    repository = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    run = {"instructions": "Review it.", "repository": repository}
+    assert client.post("/v1/external/runs", json=run).status_code == 201
 
-    def execute_a_run(self) -> None:
-        repository = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-        self.ask("/v1/external/runs", {"instructions": "Review it.", "repository": repository})
+    def ended(status: str) -> bool:
+        return len(client.get("/v1/external/runs", params={"status": status}).json()["runs"]) == 1
 
-        def ended(status: str) -> bool:
-            return len(self.ask(f"/v1/external/runs?status={status}")["runs"]) == 1
-
-        eventually(lambda: ended("completed") or ended("failed"), "the run has ended")
-        assert ended("completed")
+    eventually(lambda: ended("completed") or ended("failed"), "the run has ended")
+    assert ended("completed")
 
 
 @contextlib.contextmanager
@@ -229,10 +221,9 @@ def test_one_api_two_workers_and_the_proxy_execute_runs(podman: Podman, data: Pa
                 eventually(lambda name=name: '{"worker"' in podman.logs(name), "the worker is ready")  # type: ignore[misc]
             eventually(lambda: '{"base_url"' in podman.logs(names[0]), "the service is ready")
 
-            client = Client(address, made, context)
-            client.execute_a_run()
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                client.ask("/readyz")
+            client = client_of(address, made, context)
+            execute_a_run(client)
+            assert client.get("/readyz").status_code == 404
             podman("healthcheck", "run", names[0])
             assert podman("exec", names[0], "id", "--user").strip() == str(USER)
             # Whether agents may have a network is a matter of the machine's /dev/net/tun.
@@ -277,7 +268,7 @@ def test_systemd_runs_the_units(podman: Podman, data: Path, tmp_path: Path) -> N
     told("systemctl", "restart", units[1])
     runwarden = ["runuser", "-u", "runwarden", "--", "/opt/runwarden/bin/runwarden"]
     made = told(*runwarden, "service", "apply", f"{DATA}/setup.json", "--data-dir", DATA, "--json")
-    Client(f"http://127.0.0.1:{PORT}", made).execute_a_run()
+    execute_a_run(client_of(f"http://127.0.0.1:{PORT}", made))
     told("systemctl", "stop", *units)
 
     journal = told("journalctl", "--no-pager", "--output=cat", "--unit", units[1])

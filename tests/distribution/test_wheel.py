@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from zipfile import ZipFile
 
+import httpx
 import pytest
 
 from app.cli.exits import EXTRAS
@@ -139,11 +139,11 @@ def demo(installation: Installation) -> None:
 
 
 def listed(told: dict[str, Any], status: str) -> list[Any]:
-    address, headers = f"{told['base_url']}/external/runs?status={status}", {"Authorization": f"Bearer {told['token']}"}
-    request = urllib.request.Request(address, headers=headers)
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
-        runs: list[Any] = json.load(answer)["runs"]
-        return runs
+    address, token = f"{told['base_url']}/external/runs", told["token"]
+    headers = {"Authorization": f"Bearer {token}"}
+    found = httpx.get(address, params={"status": status}, headers=headers, trust_env=False, timeout=60)
+    runs: list[Any] = found.json()["runs"]
+    return runs
 
 
 def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
