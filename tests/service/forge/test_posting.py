@@ -88,13 +88,13 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
     assert [one.body.count(desk.server.changes[0].url) for one in desk.server.comments] == [1]
     pull = Pull(desk.server, "fixer")
     assert (pull.states, len(pull.bodies)) == ("A", 1)
-    assert f"[{run_id}](https://runs.example/{run_id}), turn 1." in pull.bodies[0]
     desk.server.before = desk.server.after = lambda _: None
     desk.next_turn(run_id, "Go on")
     desk.report(run_id, 2)
     desk.end(run_id, "c" * 40, 2)
     desk.post()
     assert (pull.states, [one.partition(".")[0] for one in pull.bodies]) == ("a", ["`fixer` found nothing"])
+    assert f"[{run_id}](https://runs.example/{run_id}), turn 2." in pull.bodies[0]
 
 
 @ONE_FORGE
