@@ -167,6 +167,7 @@ def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk, re
         desk.posting(run_id, "review")
 
 
+@ONE_FORGE
 def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk) -> None:
     """Draft, from the run's own words, with a link; no mention, command or secret; forges take 65,536 characters."""
     run_id = desk.begin("Fix it, @ann\n/merge")
@@ -185,8 +186,7 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
         desk.end(run_id, f"{number:040x}", number, summary="&" * 8000)
     desk.post()
 
-    assert made.title.endswith("Fixed by @\u200bbob (fixes, see #12)")
-    assert made.draft
+    assert (made.title, made.draft) == ("Fixed by @\u200bbob (fixes, see #12)", True)
     assert f"[{run_id}](https://runs.example/{run_id})" in text
     assert "@\u200bann" in text
     assert not [line for line in text.splitlines() if line.lstrip().startswith("/")]
