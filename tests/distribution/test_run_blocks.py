@@ -213,7 +213,7 @@ def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(story: tuple[Story
     reader.facts |= {"RUN_ID": run_id[0], "SLUG": "acme"}
     if database == "postgresql":
         type_everything_else(reader, hosts, tmp_path / "new")
-    shell.run("export RUNWARDEN_SERVICE_DATA_DIR=data")
+    shell.run("export RUNWARDEN_SERVICE_DATA_DIR=data; mkdir -p /srv/backups")
     sqlite, postgresql = BLOCKS[BACK_UP][:2], BLOCKS[BACK_UP][2:]
     keep, restore = sqlite if database == "sqlite" else postgresql
     reader.type([keep])
