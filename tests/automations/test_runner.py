@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.rule import fingerprint
+from app.automations.sentence import warnings
+from app.profiles.load import parse
 from storage.claims import Owner, this_process
 from storage.errors import DiskFullError, StorageError
 from storage.records.decision import Decision
@@ -42,7 +44,7 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
     for step in map(str.strip, re.split("[;\n]", steps.strip())):
         match step.split(maxsplit=2):
             case [time] if found := TIME.fullmatch(time):
-                place.world.pass_(**{UNITS[found[2]]: int(found[1])})
+                place.pass_(**{UNITS[found[2]]: int(found[1])})
             case ["look"]:
                 await place.answered()
                 await runner.look()
@@ -56,15 +58,15 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
             case ["resume", name]:
                 await place.state.resume(name)
             case ["begin"]:
-                await place.state.begin_rule("r", fingerprint(runner.rules[0]), place.world.now)
+                await place.state.begin_rule("r", fingerprint(runner.rules[0]), place.now)
             case ["dead"]:
                 await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
             case ["alive"]:
                 await place.owned_by(replace(this_process(), pid=1, started="?"))
             case ["host", status]:
-                await place.world.health(github=status)
+                await place.health(github=status)
             case [run_id, status]:
-                await place.world.run(run_id, status)
+                await place.run(run_id, status)
             case _:
                 pytest.fail(f"{step!r} is no step")
 
@@ -152,15 +154,12 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
         "look; +1m; a failed; look; +1m; b failed; look; +1m; c failed; look; resume r; +1m; d failed; look", "r r r",
         ["acting", "failed no such agent", "acting", "failed no such agent", f"skipped {LATER}", "acting", "done"],
     ),
-    "what is approved is sent once": (
-        [rule(approval="true")], [], "look; +1m; run_1 failed; look; approve; look; look", "r", ["waiting", "done"],
-    ),
     "what is not approved expires": (
         [rule(approval="true")], [], "look; +1m; run_1 failed; look; +25h; look; look", "",
         ["waiting", "expired not approved in time"],
     ),
-    "what is approved is sent within its time": (
-        [rule(do=CONTINUE, approval="true")], [], "look; +1m; run_1 failed; look; approve; +23h; next", "r",
+    "what is approved is sent within its time, once": (
+        [rule(do=CONTINUE, approval="true")], [], "look; +1m; run_1 failed; look; approve; +23h; next; look", "r",
         ["waiting", "done"],
     ),
     "and not later": (
@@ -214,7 +213,7 @@ async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
     assert [name for name, _ in place.acts.done] == ["r", "s"]
 
     place.acts.raises = {}
-    place.world.pass_(seconds=31)
+    place.pass_(seconds=31)
     await runner.look()
     assert [name for name, _ in place.acts.done] == ["r", "s", "r"]
 
@@ -224,8 +223,8 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
 ) -> None:
     """What was done is entered once there is room again; a command is not run a second time."""
     runner = await place.begun(rule())
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
+    place.pass_(minutes=1)
+    await place.run("run_1", "failed")
     with monkeypatch.context() as full:
 
         async def settle(*_: object) -> None:
@@ -235,7 +234,7 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
         for _ in range(3):
             with pytest.raises(DiskFullError):
                 await runner.look()
-            place.world.pass_(minutes=1)
+            place.pass_(minutes=1)
     await runner.look()
 
     assert len(place.acts.done) == 1
@@ -246,8 +245,8 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
 async def test_a_file_that_is_moved_away_is_not_used_any_longer(place: Place, file: str, error: str) -> None:
     """Another process would begin a new one, know nothing of what is done here, and both would act."""
     runner = await place.begun(rule())
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
+    place.pass_(minutes=1)
+    await place.run("run_1", "failed")
     path = (place.state if file == "state" else place.ledger).writer.path
     path.rename(path.with_name("aside"))
 
@@ -262,8 +261,8 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     runner = await place.begun(f"{slow}\n{quick}")
     place.acts.held["slow"] = asyncio.Event()
     for number in (1, 2):
-        place.world.pass_(minutes=1)
-        await place.world.run(f"run_{number}", "failed")
+        place.pass_(minutes=1)
+        await place.run(f"run_{number}", "failed")
 
         async def is_done(number: int = number) -> bool:
             await runner.look(waits=False)
@@ -276,7 +275,7 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
 
     other = place.runner(slow)
     other.work = runner.work
-    place.world.pass_(minutes=2)
+    place.pass_(minutes=2)
     await other.look(waits=False)
     place.acts.results.append(ActingResult("failed", "no"))
     place.acts.held["slow"].set()
@@ -291,8 +290,8 @@ async def test_queued_programs_keep_to_the_limits(place: Place) -> None:
     runner = await place.begun(rule(do=COMMAND, limit="{ per_hour = 3 }"))
     place.acts.held["r"] = asyncio.Event()
     for number in range(30):
-        place.world.pass_(seconds=1)
-        await place.world.run(f"run_{number}", "failed")
+        place.pass_(seconds=1)
+        await place.run(f"run_{number}", "failed")
         await runner.look(waits=False)
     place.acts.held["r"].set()
     await runner.look()
@@ -305,7 +304,7 @@ async def test_a_program_that_has_finished_keeps_nothing_waiting(place: Place, m
     """A rule whose previous program finishes just before the decision acts at once, and is not queued."""
     runner = await place.begun(rule(do=COMMAND))
     place.acts.held["r"] = asyncio.Event()
-    await place.world.run("run_1", "failed")
+    await place.run("run_1", "failed")
     await runner.look(waits=False)
     decide = State.decide
 
@@ -315,7 +314,7 @@ async def test_a_program_that_has_finished_keeps_nothing_waiting(place: Place, m
         return await decide(self, *arguments, **options)
 
     monkeypatch.setattr(State, "decide", late)
-    await place.world.run("run_2", "failed")
+    await place.run("run_2", "failed")
     await runner.look(waits=False)
 
     assert [outcome for outcome, _ in place.outcomes] == ["acting", "done", "acting"]
@@ -337,14 +336,60 @@ async def test_rules_at_rest_ask_nothing(place: Place, monkeypatch: pytest.Monke
     timed, lasting = rule(name='"s"', on=HOURLY), rule(name='"u"', on='{ action = "unknown" }')
     runner = await place.begun(f"{timed}\n{lasting}")
     for _ in range(5):
-        place.world.pass_(seconds=10)
+        place.pass_(seconds=10)
         await runner.look()
     assert asked == {"last_due": 1, "unclaimed": 1}
 
-    place.world.pass_(hours=1)
+    place.pass_(hours=1)
     await runner.look()
     assert asked["last_due"] == 2
     assert place.outcomes[-1][0] == "done"
-    place.world.pass_(hours=-9)
+    place.pass_(hours=-9)
     await runner.look()
     assert asked == {"last_due": 3, "unclaimed": 1}
+
+
+# loops: rules that set themselves or each other off
+
+
+TO_WEB = '{ start = "go", repository = "acme/web" }'
+TO_API = '{ start = "go", repository = "acme/api" }'
+
+CASES = {
+    "continued": [rule(do='{ continue = "again" }')],
+    "two that feed each other": [
+        rule(name='"a"', on='{ run = "failed", repository = "acme/api" }', do=TO_WEB, overlap='"allow"'),
+        rule(name='"b"', on='{ run = "failed", repository = "acme/web" }', do=TO_API, overlap='"allow"'),
+    ],
+    "by way of a run that completes": [
+        rule(name='"a"', do=TO_WEB, overlap='"allow"'),
+        rule(name='"b"', on='{ run = "completed" }', do='{ continue = "break it" }', overlap='"allow"'),
+    ],
+}
+
+
+@pytest.mark.parametrize("texts", CASES.values(), ids=CASES)
+async def test_a_loop_ends_at_its_limit_and_says_so_once(place: Place, texts: list[str]) -> None:
+    """However many turns and runs it makes; `automations check` warns of it beforehand."""
+    text = "\n".join(texts)
+    rules = parse(Path("/etc/config.toml"), text).automations
+    assert any("trigger" in line for each in rules for line in warnings(each, rules, place.now))
+    is_one_run = len(texts) == 1
+    statuses = ("failed", "completed") if "completed" in text else ("failed",)
+    place.acts.results = [ActingResult("done", result_id=f"run_{1 if is_one_run else n}") for n in range(2, 60)]
+    runner, made, turns = place.runner(text), 1, 0
+    await runner.look()
+    await place.run("run_1", "working")
+    for _ in range(20):
+        place.pass_(minutes=1)
+        where = ("acme/api", "acme/web")[made % 2 - 1]
+        await place.run(f"run_{made}", statuses[turns % len(statuses)], repository=where)
+        await runner.look()
+        if len(place.acts.done) > turns:
+            turns = len(place.acts.done)
+            made = 1 if is_one_run else turns + 1
+            await place.run(f"run_{made}", "working", repository=("acme/api", "acme/web")[made % 2 - 1])
+
+    (limited,) = [each for each in place.journal if each.outcome == "limited"]
+    assert len(place.acts.done) <= 3 * len(texts)
+    assert "limit.per_conversation" in limited.reason
