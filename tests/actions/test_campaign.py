@@ -122,11 +122,11 @@ async def odd_success(it: Exchange) -> Step:
 async def break_off(it: Exchange) -> Step:
     """Nothing, a part of the answer or something else, at once or late."""
     it.maybe()
-    then: Any = it.rng.choice(["close", "reset"])
+    stall_s = it.rng.choice([0, 0, 0, LONGEST_STALL_S])
+    then: Any = "close" if stall_s else it.rng.choice(["close", "reset"])
     garbage = (b"\x00" * 40, b"HTTP/9.9 yes\r\n\r\n", b"HTTP/1.1 abc X\r\n\r\n", b"220 smtp\r\n")
     hint = b"HTTP/1.1 103 Early Hints\r\n\r\n"
     data = it.rng.choice([it.part(), it.part(), it.rng.choice(garbage), hint + it.part()])
-    stall_s = it.rng.choice([0, 0, 0, LONGEST_STALL_S])
     return it.rng.choice([Drop(then=then), Raw(data, then, after_s=stall_s)])
 
 
@@ -301,27 +301,22 @@ class Storm:
             await vandal
 
     async def _spoil(self) -> None:
+        """Another process holds a file, or the disk is full, as one process sees it."""
         while True:
             await asyncio.sleep(self.rng.uniform(0, 0.4))
-            spoil = self.rng.choice([self._lock, self._lock, self._fill])
-            await spoil(self.rng.choice(["ledger.sqlite3", "cache.sqlite3"]), self.rng.uniform(0, 0.12))
-
-    async def _lock(self, name: str, for_s: float) -> None:
-        """Another process holds the file."""
-        with closing(sqlite3.connect(self.folder / name, timeout=0.5, isolation_level=None)) as other:
-            with suppress(sqlite3.OperationalError):
-                other.execute("BEGIN EXCLUSIVE")
-            await asyncio.sleep(for_s)
-
-    async def _fill(self, name: str, for_s: float) -> None:
-        """The disk is full, as one process sees it."""
-        desk = self.rng.choice(self.desks)
-        file = desk.ledger if name.startswith("ledger") else desk.store.__self__.cache  # type: ignore[attr-defined] — a bound method
-        most = 2**30
-        for pages in (1, most):
-            with suppress(StorageError):
-                await file.writer.run(lambda c, pages=pages: c.execute(f"PRAGMA max_page_count = {pages}").fetchall())
-            await asyncio.sleep(for_s if pages == 1 else 0)
+            name, for_s = self.rng.choice(["ledger", "cache"]), self.rng.uniform(0, 0.12)
+            if self.rng.random() < 2 / 3:
+                other = sqlite3.connect(self.folder / f"{name}.sqlite3", timeout=0.5, isolation_level=None)
+                with closing(other), suppress(sqlite3.OperationalError):
+                    other.execute("BEGIN EXCLUSIVE")
+                    await asyncio.sleep(for_s)
+                continue
+            desk = self.rng.choice(self.desks)
+            file = desk.ledger if name == "ledger" else desk.store.__self__.cache  # type: ignore[attr-defined] — a bound method
+            for query in ("PRAGMA max_page_count = 1", f"PRAGMA max_page_count = {2**30}"):
+                with suppress(StorageError):
+                    await file.writer.run(lambda connection, query=query: connection.execute(query).fetchall())
+                await asyncio.sleep(for_s)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What was approved: sent only if what it was approved for is still so; and what the rules tell of themselves."""
+"""What was approved, who answered, and what the rules tell of themselves."""
 
 import sqlite3
 from contextlib import closing
@@ -21,59 +21,6 @@ from storage.state import SCHEMA, State
 from tests.automations.conftest import Place, rule
 
 START = '{ start = "go", repository = "acme/api" }'
-ON = {
-    "run": '{ run = "failed" }',
-    "host": '{ health = "not ok", for = "1m" }',
-    "action": '{ action = "unknown", older = "1m" }',
-}
-
-
-@pytest.mark.parametrize(
-    ("on", "event", "last"),
-    [
-        ("run", "", ("done", "")),
-        ("run", "continued", ("expired", "the run is working by now")),
-        ("run", "paused", ("skipped", "the rule is paused: by bob")),
-        ("host", "", ("done", "")),
-        ("host", "recovered", ("expired", "code host github has recovered by now")),
-        ("action", "", ("done", "")),
-        ("action", "resolved", ("expired", "its outcome is known by now")),
-    ],
-)
-async def test_the_state_is_checked_again_before_it_is_sent(
-    place: Place, on: str, event: str, last: tuple[str, str]
-) -> None:
-    """What set it off, and whether the rule may still act."""
-    text = rule(on=ON[on], do=START, approval="true", approval_expires='"2h"')
-    runner = place.runner(text)
-    await place.health(github="ok")
-    await runner.look()
-    if on == "run":
-        await place.fails(runner)
-    if on == "action":
-        await place.unknown_write()
-    for _ in range(4):
-        place.pass_(minutes=1)
-        await place.health(github="unreachable" if on == "host" else "ok")
-        await runner.look()
-    await place.approve()
-    match event:
-        case "continued":
-            await place.run("run_1", "working")
-        case "paused":
-            await place.state.pause("r", "by bob")
-        case "recovered":
-            for _ in range(4):
-                place.pass_(minutes=1)
-                await place.health(github="ok")
-        case "resolved":
-            (action,) = await place.ledger.unresolved()
-            await place.ledger.resolve_not_created(action.action_id)
-    await place.runner(text).look()
-
-    assert place.outcomes[-1] == last
-    assert len(place.acts.done) == (last[0] == "done")
-    assert await place.state.open_decisions() == ()
 
 
 async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place) -> None:

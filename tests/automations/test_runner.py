@@ -25,6 +25,8 @@ START = '{ start = "go", repository = "acme/api" }'
 CONTINUE = '{ continue = "go" }'
 COMMAND = '{ command = ["true"] }'
 WEB = '{ run = "failed", repository = "acme/web" }'
+BAD, LOST = '{ health = "not ok", for = "1m" }', '{ action = "unknown", older = "1m" }'
+DOWN = "host down; +1m; host down; +1m; host down"
 QUIET = '"15:00-16:00"'
 MADE = ActingResult("done", result_id="run_1")
 NOT_YET = ActingResult("failed", "not yet", may_repeat=True)
@@ -37,8 +39,9 @@ UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 async def play(place: Place, texts: list[str], steps: str) -> None:
     """Let happen what the steps say, in their order, with these rules at work in one process after another.
 
-    `look`; `next` (another process looks) and `rules N` (one with other rules); `+3m`; `run_1 failed`;
-    `approve`; `pause r by ann`, `resume r`; `dead` and `alive`: so is the process that is acting on something.
+    `look`, `glance` (before the service answers), `next` (another process looks) and `rules N` (one with other rules);
+    `+3m`; `run_1 failed`; `stuck run_1`; `host down`; `approve`; `pause r by ann`, `resume r`; `dead` and `alive`: so
+    is the process that is acting on something; `unknown k`: a write's answer is lost; `resolve`: it had no effect.
     """
     runner, which = place.runner(texts[0]), 0
     for step in map(str.strip, re.split("[;\n]", steps.strip())):
@@ -47,6 +50,8 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
                 place.pass_(**{UNITS[found[2]]: int(found[1])})
             case ["look"]:
                 await place.answered()
+                await runner.look()
+            case ["glance"]:
                 await runner.look()
             case ["next" | "rules", *number]:
                 which = int(number[0]) if number else which
@@ -63,6 +68,13 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
                 await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
             case ["alive"]:
                 await place.owned_by(replace(this_process(), pid=1, started="?"))
+            case ["stuck", run_id]:
+                await place.stuck(run_id)
+            case ["unknown", key]:
+                await place.unknown_write(key=key)
+            case ["resolve"]:
+                (action,) = await place.ledger.unresolved()
+                await place.ledger.resolve_not_created(action.action_id)
             case ["host", status]:
                 await place.health(github=status)
             case [run_id, status]:
@@ -76,6 +88,49 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
     # What sets a rule off: the rules, what their actions answer, the steps, who acted, the journal's outcomes.
     "a run that fails, once, in this process and the next": (
         [rule()], [], "run_1 working; look; +3m; run_1 failed; look; look; next", "r", ["acting", "done"],
+    ),
+    # What its first looks show of the time before is history.
+    "a time after its first look": (
+        [rule(on='{ schedule = "10 12 * * *" }')], [], "+10m; look; look; next; +1d; look; next", "r",
+        ["acting", "done"],
+    ),
+    "an interval after its first look": (
+        [rule(on='{ every = "6h" }')], [], "+10m; look; look; next; +6h; look; next", "r", ["acting", "done"],
+    ),
+    "a run that is stuck after its first look": (
+        [rule(on='{ run = "stuck" }')], [], "+10m; glance; stuck run_1; glance; next; stuck run_2; look; next", "r",
+        ["acting", "done"],
+    ),
+    "a host that is bad after its first look": (
+        [rule(on='{ health = "not ok" }')], [],
+        "+10m; glance; host down; +2m; host down; glance; next; host ok; +2m; host down; +2m; host down; look; next",
+        "r", ["acting", "done"],
+    ),
+    "a recovery after its first look": (
+        [rule(on='{ health = "recovered" }')], [],
+        """+10m; glance; host down; +2m; host ok; +2m; host ok; glance; next
+        host down; +2m; host ok; +2m; host ok; look; next""", "r", ["acting", "done"],
+    ),
+    "an unknown outcome after its first look": (
+        [rule(on='{ action = "unknown" }')], [], "+10m; unknown k; look; look; next; unknown l; look; next", "r",
+        ["acting", "done"],
+    ),
+    "a host that passes its limit after its first look": (
+        [rule(on='{ health = "not ok", for = "5m" }')], [],
+        "host down; +2m; host down; look; +2m; host down; look; +2m; host down; look; +2m; host down; look; next", "r",
+        ["acting", "done"],
+    ),
+    "no host that had passed its limit": (
+        [rule(on='{ health = "not ok", for = "5m" }')], [],
+        "host down; +6m; host down; look; +2m; host down; look; +2m; host down; look; next", "", [],
+    ),
+    "a write that passes its limit after its first look": (
+        [rule(on='{ action = "unknown", older = "5m" }')], [], "unknown k; +2m; look; +2m; look; +2m; look; next", "r",
+        ["acting", "done"],
+    ),
+    "no write that had passed its limit": (
+        [rule(on='{ action = "unknown", older = "5m" }')], [], "unknown k; +6m; look; +2m; look; +2m; look; next", "",
+        [],
     ),
     "nothing from before, though it was paused before its first look": (
         [rule()], [], "run_1 failed; begin; pause r by ann; resume r; look", "", [],
@@ -162,7 +217,32 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
         [rule(do=CONTINUE, approval="true")], [], "look; +1m; run_1 failed; look; approve; +23h; next; look", "r",
         ["waiting", "done"],
     ),
-    "and not later": (
+    "nothing approved for a run that goes on": (
+        [rule(do=START, approval="true")], [], "look; +1m; run_1 failed; look; approve; run_1 working; next", "",
+        ["waiting", "expired the run is working by now"],
+    ),
+    "nothing approved of a rule that was paused": (
+        [rule(do=START, approval="true")], [], "look; +1m; run_1 failed; look; approve; pause r by bob; next", "",
+        ["waiting", "skipped the rule is paused: by bob"],
+    ),
+    "what is approved for a host that is bad": (
+        [rule(on=BAD, do=START, approval="true")], [], f"host ok; look; {DOWN}; look; approve; next", "r",
+        ["waiting", "done"],
+    ),
+    "nothing approved for a host that has recovered": (
+        [rule(on=BAD, do=START, approval="true")], [],
+        f"host ok; look; {DOWN}; look; approve; +1m; host ok; +1m; host ok; +1m; host ok; next", "",
+        ["waiting", "expired code host github has recovered by now"],
+    ),
+    "what is approved for an unknown outcome": (
+        [rule(on=LOST, do=START, approval="true")], [], "look; unknown k; +2m; look; approve; next", "r",
+        ["waiting", "done"],
+    ),
+    "nothing approved for an outcome that is known": (
+        [rule(on=LOST, do=START, approval="true")], [], "look; unknown k; +2m; look; approve; resolve; next", "",
+        ["waiting", "expired its outcome is known by now"],
+    ),
+    "nothing that was approved a day ago": (
         [rule(do=CONTINUE, approval="true")], [], "look; +1m; run_1 failed; look; approve; +25h; next", "",
         ["waiting", "expired approved, but not sent in time"],
     ),
