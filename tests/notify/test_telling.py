@@ -32,7 +32,6 @@ from storage.records.inbox import Mark
 from tests.lab import Respond, Server
 from tests.notify.conftest import TO_ALL, World, outward
 from tests.service.mail_servers import MailServer
-from tests.service_process import ROOT
 from tests.waiting import present
 
 
@@ -562,17 +561,6 @@ def test_severity_kind_repository_and_hour_choose(
 
     assert routes_of(BROKEN, parse(Path("/c.toml"), "").notify, NIGHT) == ("default",)
     assert routes_of(replace(BROKEN, **change), notify, NIGHT + timedelta(hours=hour - 3)) == routes  # type: ignore[arg-type] # fields by name
-
-
-def test_what_the_document_shows_is_read() -> None:
-    """The section on notifications of docs/use/automations.md."""
-    page = (ROOT / "docs" / "use" / "automations.md").read_text().partition("## Notifications")[2]
-    notify = parse(Path("/c.toml"), page.partition("```toml\n")[2].partition("```")[0]).notify
-
-    assert [(route.name, route.fallback) for route in notify.routes] == [
-        ("oncall", "lead"),
-        ("lead", ""),
-    ]
 
 
 @pytest.mark.parametrize(
