@@ -110,7 +110,7 @@ def every_option(group: click.Group) -> Iterator[str]:
 
 def test_every_option_and_make_target_in_a_document_exists() -> None:
     """Even an option without its command."""
-    of_others = {"--name", "--trust", "--output-format", "--help"}
+    of_others = {"--name", "--trust", "--output-format", "--help", "--acp", "--auth-type", "--model"}
     known = {*every_option(root), *every_option(service_root), *of_others}
     targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     texts = {page.name: page.read_text("utf-8") for page in DOCUMENTS}

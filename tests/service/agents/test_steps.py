@@ -7,7 +7,6 @@ from typing import Any, cast, get_args
 import pytest
 
 from service.agents.options import PresetName
-from service.agents.presets import PRESETS
 from service.agents.steps import LONGEST_LINE, Step, steps_of, window
 from service.store.turn_files import LogPiece
 
@@ -31,6 +30,11 @@ def opencode(kind: str, **part: Any) -> dict[str, Any]:
     return {"type": kind, "timestamp": 1795540720989, "part": part}
 
 
+def acp(report: str, **update: Any) -> dict[str, Any]:
+    return {"acp": "update", "at": AT, "update": {"sessionUpdate": report, **update}}
+
+
+DIFF = {"type": "diff", "path": "/workspace/README.md", "oldText": "# api\n", "newText": "# API\n"}
 PATCH = {"type": "file_change", "changes": [{"path": "/workspace/README.md", "kind": "update"}]}
 FAILED = {"status": "error", "value": [{"type": "text", "text": OUTPUT}]}
 TOOLS = {"id": "c2", "type": "toolResponse", "toolResult": FAILED}
@@ -79,6 +83,16 @@ TRANSCRIPTS: dict[str, list[Any]] = {
         {"type": "message", "message": {"role": "user", "content": [TOOLS]}},
         {"type": "complete", "total_tokens": 15},
     ],
+    "acp": [
+        {"acp": "session", "at": AT, "id": "s-1"},
+        acp("agent_thought_chunk", content={"type": "text", "text": "First look."}),
+        acp("agent_message_chunk", content={"type": "text", "text": "I "}),
+        acp("agent_message_chunk", content={"type": "text", "text": "look."}),
+        acp("tool_call", toolCallId="c1", kind="edit", title="Edit README.md", content=[DIFF]),
+        acp("tool_call", toolCallId="c2", kind="execute", rawInput={"command": ["/bin/bash", "-lc", COMMAND]}),
+        acp("tool_call_update", toolCallId="c2", status="failed", rawOutput={"formatted_output": OUTPUT}),
+        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": {"totalTokens": 15}},
+    ],
     "aider": ["I look.", "", "README.md", "Tokens: 10 sent, 5 received.", "Applied edit to README.md"],
 }
 """What the programs printed of one turn, cut down; goose's is from its documents."""
@@ -95,8 +109,8 @@ def said(steps: list[Step]) -> list[tuple[object, ...]]:
 
 def test_each_program_s_output_is_a_conversation() -> None:
     """What it said, ran and edited, what came of it, and its tokens; the service's own lines are among them."""
-    for preset in PRESETS:
-        steps = steps_of(preset, log(preset))
+    for preset in TRANSCRIPTS:
+        steps = steps_of(cast("PresetName", preset), log(preset))
         told = said(steps)
 
         assert told[0] == ("log", "attempt 1")
