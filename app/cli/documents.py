@@ -13,7 +13,6 @@ from app.engine.times import exact_ago, rfc3339, span
 from app.runs.document import as_received, run_document
 from storage.records import (
     CANCELLED,
-    INVITATION_LIFETIME,
     STATUS_BY_NAME,
     WRITE_KINDS,
     Action,
@@ -23,7 +22,6 @@ from storage.records import (
     RunDetail,
     RunSummary,
 )
-from storage.records.results import Invitation
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -81,31 +79,6 @@ def state_text(action: Action) -> str:
     """An action's state in words, and whether a user resolved it."""
     by_hand = {"sent_again": " (sent again)", None: ""}.get(action.resolution, " (by hand)")
     return action.state.replace("_", " ") + by_hand
-
-
-def invitation_ends_at(action: Action) -> datetime | None:
-    """When the administrator's invitation expires (spec 3); None if no organization was created."""
-    if action.kind != "organization.create" or action.state != "confirmed":
-        return None
-    return (action.sending_at or action.created_at) + INVITATION_LIFETIME
-
-
-_INVITATION: Final = "invitation_id state sent_at expires_at accepted_at failure mail"
-
-
-def organization_document(action: Action, invitation: Invitation | None = None) -> dict[str, object]:
-    """An attempt to create an organization, and its invitation; None is unknown."""
-    body = json.loads(action.body_json)
-    return {
-        **facts(action, "action_id state created_at settled_at resolution"),
-        "email": body.get("email"),
-        "offer_code": body.get("offer_code"),
-        "organization": as_received(action.response_json) or None,
-        "organization_id": action.result_id,
-        "invitation_expires_at": rfc3339(invitation_ends_at(action)),
-        "error": error_document(action),
-        "invitation": invitation and facts(invitation, _INVITATION),
-    }
 
 
 CACHED_HINT: Final = "Show earlier results with --cached."
