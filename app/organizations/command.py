@@ -27,7 +27,7 @@ from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, facts
 from app.engine.times import exact_ago, rfc3339
 from app.organizations.facts import invited_until, newest, short
-from app.organizations.imports import LARGEST, ImportFileError, ImportRow, mistakes, parse_rows, planned, read_rows
+from app.organizations.imports import LARGEST, ImportFileError, ImportRow, parse_rows, planned, read_rows
 from app.runs.document import as_received
 from storage.base_error import RunwardenError
 from storage.records import Action
@@ -73,13 +73,9 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
         rows = parse_rows(sys.stdin.buffer.read(LARGEST + 1), origin) if is_stdin else read_rows(file)
     except ImportFileError as error:
         raise failed("usage", str(error)) from error
-    found: list[ErrorDetail] = [
-        {"line": row.line, "field": problem.field, "message": problem.message}
-        for row in rows
-        for problem in row.problems
-    ]
-    if found:
-        lines = " ".join(mistakes(rows)[:MOST_PROBLEMS])
+    if wrong := [(row.line, problem) for row in rows for problem in row.problems]:
+        lines = " ".join(f"Line {line}: {problem.message}" for line, problem in wrong[:MOST_PROBLEMS])
+        found: list[ErrorDetail] = [{"line": n, "field": one.field, "message": one.message} for n, one in wrong]
         raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=found)
     return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 

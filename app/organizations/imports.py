@@ -109,11 +109,6 @@ def changed(rows: Sequence[ImportRow], line: int, text: str) -> tuple[ImportRow,
     return _checked([each for row in rows for each in (new if row.line == line else [row])])
 
 
-def mistakes(rows: Iterable[ImportRow]) -> tuple[str, ...]:
-    """What is wrong, by line; nothing is sent until this is empty."""
-    return tuple(f"Line {row.line}: {problem.message}" for row in rows for problem in row.problems)
-
-
 def _checked(rows: Sequence[ImportRow]) -> tuple[ImportRow, ...]:
     """The rows; a further one of an email has that as its problem."""
     firsts: dict[str, ImportRow] = {}

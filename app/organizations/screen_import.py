@@ -23,7 +23,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import PickerScreen, SheetNote, typed_path
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, plural, safe_text
-from app.organizations.imports import ImportFileError, ImportRow, changed, mistakes, planned, read_rows
+from app.organizations.imports import ImportFileError, ImportRow, changed, planned, read_rows
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.field import FormField
@@ -158,7 +158,8 @@ class OrganizationImportScreen(BaseScreen):
         if action == "edit":
             return self._to_fix is not None and not self._is_under_way
         if action in {"go", "resolve"}:
-            can_go = bool(self._to_send) and not self._engine.actions.read_only and not mistakes(self._rows.values())
+            is_right = not any(row.problems for row in self._rows.values())
+            can_go = bool(self._to_send) and not self._engine.actions.read_only and is_right
             can = can_go if action == "go" else self._unknown is not None
             return True if can and not self._is_under_way else None
         if action == "read":
