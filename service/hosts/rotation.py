@@ -61,11 +61,7 @@ def used(database: Database) -> Iterator[None]:
 
 
 def successor_of(token: str) -> str:
-    """Return the token that is valid in place of one from the environment.
-
-    Raises:
-        NoKeyError: It was rotated, and the new one is not known.
-    """
+    """Return the token that is valid in place of one from the environment (NoKeyError: it is not known)."""
     if not _open:
         return token
     with _open[-1].read() as connection:
@@ -210,11 +206,7 @@ def _sealed(given: str, new: str) -> str:
 
 
 def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:
-    """Return the encryption, a key of its own for each token, and the error of what was changed.
-
-    Raises:
-        NoKeyError: The extra `oidc` is not installed.
-    """
+    """Return the encryption, a key of its own for each token, and the error of what was changed."""
     try:
         from joserfc import jwe
         from joserfc.errors import JoseError

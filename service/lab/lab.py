@@ -124,11 +124,7 @@ class FailingMailer:
     """A mailer that always fails (spec 7.1); the mail sender retries later."""
 
     def send(self, message: MailMessage) -> None:
-        """Refuse.
-
-        Raises:
-            MailError: Always.
-        """
+        """Refuse (MailError: always)."""
         raise MailError(f"the lab was set to hold back {message.invitation_id}")
 
 

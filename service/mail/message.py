@@ -83,11 +83,7 @@ class Mailer(Protocol):
     """Sends messages."""
 
     def send(self, message: MailMessage) -> None:
-        """Send one message.
-
-        Raises:
-            MailError: It was not sent.
-        """
+        """Send one message (MailError: it was not sent)."""
         ...
 
 
@@ -139,11 +135,7 @@ def invitation_message(
 
 
 def checked_address(email: str) -> tuple[str, str]:
-    """Return an address in its normal form, in ASCII if possible (spec 2.1).
-
-    Raises:
-        ValueError: It is not a valid address; the text says why.
-    """
+    """Return an address in its normal form, in ASCII if possible (spec 2.1; ValueError: it is not valid)."""
     import email_validator
 
     # Many private networks use this top-level name, which the library reserves.
