@@ -62,7 +62,6 @@ class TurnFailure:
 
     reason: Reason
     text: str
-    """What went wrong, and how to fix it."""
 
 
 @dataclass(slots=True)
@@ -72,9 +71,7 @@ class AgentReport:
     session: str | None = None
     """The name with which the program resumes its session."""
     summary: str | None = None
-    """Its last message."""
     error: str | None = None
-    """The error that it reported."""
     refused: bool = False
     is_cut: bool = False
     """Whether its last answer ended at the model's limit of tokens."""
@@ -97,7 +94,6 @@ _ENDED: Final[dict[Reason, str]] = {
     "refused": "{} refused the task",
 }
 Ending = Literal["refused", "cut_short"]
-"""How a model's answer ended, if not as it should."""
 Listener = Callable[[dict[str, object], AgentReport], None]
 
 
@@ -219,7 +215,6 @@ class OutcomeReader:
         self._listener = listener
         self._of_line = of_line
         self._must_end = must_end
-        """Whether a turn fails if the program does not report that it finished."""
         self._held = b""
         self._last: list[str] = []
 

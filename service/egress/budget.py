@@ -13,7 +13,6 @@ from service.errors import ServiceError
 
 _MICROS: Final = 1_000_000
 _ANSWER_TOKENS: Final = 4096
-"""The assumed length of an answer under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,6 @@ class Spending:
     day_micro_usd: int = 0
     run_tokens: int = 0
     organization: OrganizationDay = OrganizationDay()
-    """The organization's day; zero if it has no limit."""
 
 
 _NOTHING: Final = Spending()
@@ -87,7 +85,6 @@ class SpendingWatch:
         self._budget: SpendingLimits = access.budget
         self._meter = meter
         self._settled = threading.Condition()
-        """Notified when a request is no longer under way."""
         self._under_way = _NOTHING
 
     @contextmanager

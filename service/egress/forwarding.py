@@ -48,7 +48,6 @@ class ModelRequest:
     """Empty: the request costs nothing."""
     price: Price | None
     silent_s: float
-    """How long the provider may be silent."""
 
 
 class Forwarder:

@@ -48,9 +48,7 @@ class Provider:
 
     base_url: str
     header: str
-    """The header that carries the key."""
     prefix: str
-    """The text before the key in that header."""
     billed: re.Pattern[str]
     """Paths that cost tokens, by POST; the model's name is in the body, or in the group."""
     free: dict[str, re.Pattern[str]]
@@ -115,7 +113,6 @@ class Route:
     """Without a key."""
     is_billed: bool
     model: str
-    """The model's name if the path holds it."""
 
 
 def route_of(provider: Provider, method: str, target: str) -> Route:

@@ -39,7 +39,6 @@ class Question:
 
     question: str
     choices: tuple[str, ...] = ()
-    """Answers to choose from; empty: any."""
 
     @property
     def text(self) -> str:

@@ -22,7 +22,6 @@ MADE_UP: Final = "lab"
 NEEDS_ANSWER: Final = "needs_answer"
 """The outcome of a turn whose agent asked a question; its status is `failed`."""
 CANCELLED: Final = "cancelled"
-"""How the failure of a turn begins that a caller or the operator cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,6 @@ class Turn:
     attempt: int
     """How often a worker claimed it; a worker with an older number can no longer write results."""
     pauses: int
-    """The number of attempts at which its model gave no answer at all."""
     finished_at: int | None
     commit_sha: str | None
     summary: str | None
@@ -59,7 +57,6 @@ class Turn:
     additions: int | None
     deletions: int | None
     question: dict[str, Any] | None
-    """The agent's question with its `choices`."""
     executor: str | None
     """The worker that claimed it last; `MADE_UP` for a turn of the lab."""
     from_turn: int | None
@@ -137,13 +134,11 @@ class TurnPause:
     """How a turn waits without a slot."""
 
     due_at: int
-    """The earliest next start."""
     why: str | None
     """The reason for callers; None to show the outage of its provider."""
     is_counted: bool
     """Whether this was an attempt; otherwise it counts as a pause."""
     from_turn: int | None = None
-    """See `Turn.from_turn`."""
     since: int | None = None
     """Since when its code host has not answered; None if it waits for something else."""
     change: Mapping[str, object] = field(default_factory=dict)
@@ -384,7 +379,6 @@ class EndedTurn:
     run_id: str
     number: int
     outcome: str
-    """`completed`, `failed`, or `cancelled`."""
     accepted_at: int
     started_at: int | None
     """None if it was cancelled before any worker claimed it."""

@@ -185,4 +185,3 @@ PAYLOADS: Final[dict[str, type[Payload]]] = {
     "Confidential Note Hook": _NoteDelivery,
     "Pipeline Hook": _PipelineDelivery,
 }
-"""By the event."""
