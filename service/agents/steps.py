@@ -269,7 +269,12 @@ def _call(name: object, given: object, call: object, at: object) -> Step:
     arguments = _dict(given)
     texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
     path = next((_path(texts[key]) for key in _PATHS if key in texts), None)
-    edits = [line for one in (arguments, *_parts(arguments, "edits")) for line in _difference(one)]
+    edits = [
+        f"{mark} {line}"
+        for one in (arguments, *_parts(arguments, "edits"))
+        for mark, keys in (("-", _OLD), ("+", _NEW))
+        for line in next((one[key] for key in keys if isinstance(one.get(key), str)), "").splitlines()
+    ]
     if "command" in texts:
         return _step("ran", texts["command"], at, call)
     if path is not None and edits:
@@ -277,12 +282,6 @@ def _call(name: object, given: object, call: object, at: object) -> Step:
     is_plain = all(isinstance(value, str | int | float) for value in arguments.values())
     words = " ".join(map(_path, arguments.values())) if is_plain else _text(arguments)
     return _step("used", f"{_text(name)} {words}".strip(), at, call)
-
-
-def _difference(arguments: Event) -> Iterator[str]:
-    for mark, keys in (("-", _OLD), ("+", _NEW)):
-        text = next((arguments[key] for key in keys if isinstance(arguments.get(key), str)), "")
-        yield from (f"{mark} {line}" for line in text.splitlines())
 
 
 def _bare(command: str) -> str:

@@ -57,17 +57,13 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
         done = [one for one in made["applied"] if one["outcome"] != "unchanged"]
         acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in done]
         change.record_each(acts)
-    unset = [] if elsewhere else sorted(name for name in _variables(setup) if not os.environ.get(name))
+    # Those of agents are checked with them.
+    secrets = {host.token_env for one in setup.organizations for host in one.hosts}
+    secrets |= {each.webhook_secret_env for one in setup.organizations for each in one.repositories}
+    unset = [] if elsewhere else sorted(name for name in secrets if name and not os.environ.get(name))
     made |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     made["database"] = shown
     admin.show(made, _apply_lines(made))
-
-
-def _variables(setup: Setup) -> set[str]:
-    """Return the variables that hold the secrets of hosts and webhooks; those of agents are checked with them."""
-    hosts = [host.token_env for one in setup.organizations for host in one.hosts]
-    webhooks = [each.webhook_secret_env for one in setup.organizations for each in one.repositories]
-    return {name for name in (*hosts, *webhooks) if name}
 
 
 def _apply_lines(made: dict[str, Any]) -> list[str]:

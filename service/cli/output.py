@@ -246,22 +246,17 @@ def admin_command(function: Function) -> Function:
         form: Format | None,
         **options: Any,
     ) -> Any:
-        chosen = _format(form, as_json=as_json)
+        before = click.get_current_context().find_root().params
+        asked: set[Format] = {each for each in (form, before.get("form")) if each is not None}
+        asked |= {"json"} if as_json or before.get("as_json") else set()
+        if len(asked) > 1:
+            raise click.UsageError(f"{' and '.join(sorted(asked))} contradict each other: ask for one format.")
+        chosen = asked.pop() if asked else "table"
         with plain_errors(as_json=chosen in {"json", "ndjson"}):
             admin = AdminContext(DataFolder(data_dir or default_data_dir()), chosen, database_url)
             return function(admin, *arguments, **options)
 
     return command  # type: ignore[return-value]  # the wrapper's options are click's business, not the type's
-
-
-def _format(form: Format | None, *, as_json: bool) -> Format:
-    """Return the format that was given before or after the command's name."""
-    before = click.get_current_context().find_root().params
-    named: tuple[Format | None, ...] = (form, before.get("form"), "json" if as_json or before.get("as_json") else None)
-    asked = {each for each in named if each is not None}
-    if len(asked) > 1:
-        raise click.UsageError(f"{' and '.join(sorted(asked))} contradict each other: ask for one format.")
-    return asked.pop() if asked else "table"
 
 
 @contextmanager

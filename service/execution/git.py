@@ -203,16 +203,16 @@ class GitRunner:
         """Run one command with a text on its standard input (GitCommandError: it failed or took too long)."""
         try:
             return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
-        except GitCommandError as error:
-            if not (_UNAUTHORIZED.search(str(error)) and self._has_another_login(error)):
+        except GitCommandError as refusal:
+            if self.login is None or not _UNAUTHORIZED.search(str(refusal)):
+                raise
+            try:
+                has_another_login = self.login.renew()
+            except ServiceError as error:
+                raise GitCommandError(f"{refusal}; {error}", is_passing=True) from error
+            if not has_another_login:
                 raise
         return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
-
-    def _has_another_login(self, refusal: GitCommandError) -> bool:
-        try:
-            return self.login is not None and self.login.renew()
-        except ServiceError as error:
-            raise GitCommandError(f"{refusal}; {error}", is_passing=True) from error
 
     def _run(self, text: str | None, *arguments: str, git_dir: Path | None, work_tree: Path | None) -> str:
         options = [f"--git-dir={git_dir}"] if git_dir else []

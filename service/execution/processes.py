@@ -117,7 +117,9 @@ class UsageWatch:
         self.cpu_s = ticks / _TICKS_PER_S
         if self.cpu_s > limits.cpu_s:
             return f"CPU time: {self.cpu_s:.0f} s, {limits.cpu_s:g} s allowed (cpu_s)"
-        memory = sum(map(_memory_bytes, tree))
+        # What no file backs.
+        lines = [line for pid in tree for line in _read(pid, "status").splitlines()]
+        memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
         if memory > limits.memory_bytes:
             return f"memory: {mib(memory)}, {mib(limits.memory_bytes)} allowed (memory_bytes)"
         return self._disk(tree)
@@ -198,16 +200,11 @@ def hides_files(pid: int, proc: Path = _PROC) -> bool:
 
 def _stat(pid: int, proc: Path = _PROC) -> list[str]:
     """Return the kernel's fields about a process, from its state on; empty: it has exited."""
-    try:
-        return (proc / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return []
+    return _read(pid, "stat", proc).rpartition(")")[2].split()
 
 
-def _memory_bytes(pid: int) -> int:
-    """Return the memory of a process that is not backed by files."""
+def _read(pid: int, name: str, proc: Path = _PROC) -> str:
     try:
-        lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
+        return (proc / str(pid) / name).read_text("utf-8", "replace")
     except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+        return ""

@@ -163,20 +163,16 @@ class DurableEngine:
 
 
 def migrate_queue(database: Database) -> None:
-    """Create or upgrade the engine's own tables."""
-    _add_to_old_sqlite(database)
-    DBOS.migrate(database.url.render_as_string(hide_password=False))
+    """Create or upgrade the engine's own tables.
 
-
-def _add_to_old_sqlite(database: Database) -> None:
-    """Give an older SQLite `unixepoch('subsec')`, the present to the millisecond, which DBOS uses from Python 3.12 on.
-
-    Without this function the call is NULL, and no row of the queue can be written.
+    An older SQLite gets `unixepoch('subsec')`, the present to the millisecond, which DBOS uses from Python 3.12 on:
+    without this function the call is NULL, and no row of the queue can be written.
     """
     is_old = database.is_sqlite and database.engine.dialect.dbapi.sqlite_version_info < _SUBSEC_SINCE  # type: ignore[union-attr]  # it is loaded
     if is_old and not sa.event.contains(sa.Engine, "connect", _add_unixepoch):
         # DBOS makes further engines, one of them only to migrate.
         sa.event.listen(sa.Engine, "connect", _add_unixepoch)
+    DBOS.migrate(database.url.render_as_string(hide_password=False))
 
 
 def _add_unixepoch(connection: Any, _record: object) -> None:

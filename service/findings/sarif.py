@@ -48,24 +48,19 @@ def _draft(
     message = _message(result.get("message"), rule)
     short = _text(_table(rule.get("shortDescription")).get("text")) or message
     title, _, _ = (message or short or rule_id).strip().partition("\n")
-    line = region.get("startLine")
+    line, end = region.get("startLine"), region.get("endLine")
+    # A region that ends before the first column of a line ends with the line before.
+    if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
+        end -= 1
     return {
         "rule": rule_id[:100],
         "severity": _severity(result, rule),
         "path": _path(_table(location.get("artifactLocation")).get("uri"), root),
         "line": line,
-        "end_line": None if line is None else _last_line(region, line),
+        "end_line": None if line is None else end,
         "title": title if len(title) <= _TITLE else f"{title[:_TITLE]}…",
         "message": "" if message == title else message[:_LONGEST],
     }
-
-
-def _last_line(region: Mapping[str, Any], line: Any) -> Any:
-    """A region that ends before the first column of a line ends with the line before."""
-    end: Any = region.get("endLine")
-    if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
-        return end - 1
-    return end
 
 
 def _severity(result: Mapping[str, Any], rule: Mapping[str, Any]) -> str:

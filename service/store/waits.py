@@ -79,14 +79,9 @@ def _reason(
     share = dispatch.share_of(connection, slots, settings.organization_slots)
     if mine >= share:
         return f"the organization may use {plural(share, 'slot')} at a time, which other runs of it take"
-    earlier = sa.select(sa.func.count()).where(
-        WAITING, turns.c.organization_id == run.organization_id, turns.c.accepted_at < _accepted(turn)
-    )
+    this = turns.alias()
+    accepted = sa.select(this.c.accepted_at).where(this.c.run_id == turn.run_id, this.c.number == turn.number)
+    mine_waiting = (WAITING, turns.c.organization_id == run.organization_id)
+    earlier = sa.select(sa.func.count()).where(*mine_waiting, turns.c.accepted_at < accepted.scalar_subquery())
     count = connection.execute(earlier).scalar_one()
     return f"{plural(count, 'earlier turn')} of the organization {'waits' if count == 1 else 'wait'}" if count else None
-
-
-def _accepted(turn: Turn) -> sa.ScalarSelect[int]:
-    this = turns.alias()
-    query = sa.select(this.c.accepted_at).where(this.c.run_id == turn.run_id, this.c.number == turn.number)
-    return query.scalar_subquery()
