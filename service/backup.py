@@ -46,6 +46,7 @@ class RestoreSummary:
     organizations: int
     runs: int
     queued_again: int
+    """Turns that had not ended at the time."""
     files: int
 
 

@@ -16,6 +16,7 @@ _ENTRY: Final = re.compile(
     r"""(?:export\s+)?(?P<name>[A-Za-z_]\w*)=(?:(?P<quote>["'])(?P<quoted>[^\0]*)(?P=quote)|(?P<text>[^"'\0][^\0]*)?)"""
 )
 _held: Final[dict[str, str]] = {}
+"""What this process has from its file."""
 _logger = logging.getLogger(__name__)
 
 

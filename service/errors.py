@@ -40,6 +40,7 @@ _EXPECTED: Final = {
     **dict.fromkeys(("int_type", "float_type"), "a number"),
     "bool_type": "true or false",
 }
+"""Keyed by pydantic's error type."""
 _FOUND: Final[dict[type, str]] = {
     str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a table",
     type(None): "null",

@@ -31,6 +31,7 @@ _PORTS: Final = {"https": 443, "http": 80}
 _SHORTEST_S: Final = 0.01
 """A timeout of zero would mean not to wait at all."""
 Address = tuple[str, int]
+"""An IP address and a port."""
 PROXY_VARIABLES: Final = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 CLIENT_CERT_VARIABLE: Final = "RUNWARDEN_CLIENT_CERT"
 """The variable with the file of the certificate, and its key, that the service shows to servers that ask for one."""

@@ -15,6 +15,7 @@ from typing import IO, Final
 from service.errors import ServiceError
 
 _KEPT_S: Final = 300.0
+"""How long it is used before the command is asked again."""
 _FAILED_KEPT_S: Final = 5.0
 """How long a failure is the answer to everyone who asks."""
 _LONGEST_S: Final = 20.0

@@ -24,11 +24,13 @@ class Platform:
     ref: str
     """The ref under which a repository keeps the head of a pull request."""
     mark: str
+    """Before the number of a pull request."""
     branch: str
     """What stands before a branch in its address."""
     event: str = "x-github-event"
     """The header of a delivery that names its event. Forgejo sends GitHub's headers, next to its own."""
     delivery: str = "x-github-delivery"
+    """The header with its id."""
     proof: str = "x-hub-signature-256"
     """The header with the proof that the code host sent it."""
     has_groups: bool = False
@@ -74,9 +76,13 @@ PLATFORMS: Final[Mapping[str, Platform]] = {
 }
 """The kinds of code hosts, by the names that settings and references use."""
 ALIASES: Final = {"gitea": "forgejo"}
+"""Other names that an operator may use."""
 MADE_BRANCHES: Final = "agent/"
+"""The prefix of branches generated for runs."""
 SEGMENT: Final = "[A-Za-z0-9_][A-Za-z0-9._-]{0,99}"
+"""The pattern of one part of a repository's path."""
 NO_NUL: Final = r"^[^\x00]*$"
+"""The pattern of text that can be stored."""
 _HOST: Final = r"([A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*"
 _REST: Final = "[A-Za-z0-9_][A-Za-z0-9._/-]*"
 NAMED: Final = rf"^({SEGMENT}(/{SEGMENT}){{1,19}}|(https?|ssh|git)://{_HOST}(:[0-9]{{1,5}})?/{_REST}|{_HOST}:{_REST})$"
@@ -87,6 +93,7 @@ _UNREADABLE: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _DEEPEST_GROUP: Final = 19
 _FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
 LONGEST_BRANCH: Final = 200
+"""The most bytes in a branch name."""
 BRANCH: Final = (
     r"^(?![-/]|refs/|(@|HEAD)$|\.)(?![\s\S]*(\.\.|@\{|//|/\.|\.lock/))(?![\s\S]*([/.]|\.lock)$)"
     r"[^\x00-\x20\x7f~^:?*\[\\]+$"

@@ -47,8 +47,11 @@ class ServeOptions:
     host: str = "127.0.0.1"
     port: int = 8400
     database_url: str | None = None
+    """None for SQLite in the data folder."""
     executes: bool = True
+    """Whether this process executes turns; otherwise other worker processes do."""
     concurrency: int | None = None
+    """Turns executed at the same time; None to use the settings."""
     lab: bool = False
 
 

@@ -50,6 +50,7 @@ class AppEntry(_Entry):
 
     id: Annotated[int, Field(gt=0)]
     key_file: Name
+    """The file with its private key."""
     installation_id: Annotated[int, Field(gt=0)] | None = None
     """None: it is installed once."""
     sign: bool = False
@@ -69,7 +70,9 @@ class HostEntry(_Entry):
     token_ends: date | None = None
     """The day on which the token expires; None to rely on the host's information."""
     token_command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = None
+    """Prints a token of short life."""
     app: AppEntry | None = None
+    """A GitHub App whose installation has the token."""
     rotate: bool = False
     """Whether the service rotates GitLab's token in `token_env` before it expires."""
 
@@ -91,6 +94,7 @@ class RepositoryEntry(_Entry):
     platform: Platform
     path: Name
     url: Name | None = None
+    """A URL, or a folder (relative to the document); None for the clone URL of the platform's connected host."""
     protected: tuple[Name, ...] | None = None
     """Patterns of branches that no run may work on, possibly none; None protects only the default branch."""
     triggers: tuple[TriggerRule, ...] | None = None
@@ -116,6 +120,7 @@ class OrganizationEntry(_Entry):
     active: bool = True
     entitlements: tuple[Literal["ServiceAPI", "CreateOrganizations"], ...] = ("ServiceAPI",)
     budget: DayBudget | None = None
+    """None for no change."""
     tokens: tuple[TokenEntry, ...] = ()
     hosts: tuple[HostEntry, ...] = ()
     repositories: tuple[RepositoryEntry, ...] = ()

@@ -22,6 +22,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
 }
 _SHOWN: Final = 60
+"""Characters of a wrong value that its error shows."""
 _WORDS: Final = {"text": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 InputName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]

@@ -24,7 +24,9 @@ class Program:
     """An installed program."""
 
     path: Path
+    """The file to execute, with links resolved."""
     trees: tuple[Path, ...]
+    """The paths that it reads, itself included."""
     search: tuple[Path, ...]
     """The folders of the interpreters that it finds by name."""
 

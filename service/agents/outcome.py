@@ -62,6 +62,7 @@ class TurnFailure:
 
     reason: Reason
     text: str
+    """What went wrong, and how to fix it."""
 
 
 @dataclass(slots=True)
@@ -71,7 +72,9 @@ class AgentReport:
     session: str | None = None
     """The name with which the program resumes its session."""
     summary: str | None = None
+    """Its last message."""
     error: str | None = None
+    """The error that it reported."""
     refused: bool = False
     is_cut: bool = False
     """Whether its last answer ended at the model's limit of tokens."""
@@ -94,6 +97,7 @@ _ENDED: Final[dict[Reason, str]] = {
     "refused": "{} refused the task",
 }
 Ending = Literal["refused", "cut_short"]
+"""How a model's answer ended, if not as it should."""
 Listener = Callable[[dict[str, object], AgentReport], None]
 
 
@@ -215,6 +219,7 @@ class OutcomeReader:
         self._listener = listener
         self._of_line = of_line
         self._must_end = must_end
+        """Whether a turn fails if the program does not report that it finished."""
         self._held = b""
         self._last: list[str] = []
 

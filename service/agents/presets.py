@@ -46,24 +46,29 @@ class Preset:
     program: str
     argv: tuple[str, ...]
     resume: tuple[str, ...]
+    """Further arguments in a turn that resumes a session."""
     models: Mapping[str, ModelWords]
     keys: tuple[str, ...]
     """The variables from which it reads a key if the service does not hold the key."""
     small: tuple[str, ...] = ()
     """Models that it asks for titles and summaries whatever its configured model is; patterns with `*`."""
     is_prompted: bool = True
+    """Whether it reads its instructions from standard input."""
     last: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
+    """Folders that must exist in its home."""
     sealed: tuple[str, ...] = ()
     """Folders of its home that are read-only, so that it installs nothing there."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    """Files of its home with their content, written before each turn."""
     servers: ServerWriter | None = None
     """Configures it for a repository's MCP servers; None: it takes none."""
     guidance: tuple[str, ...] = ()
     """Files of a repository with text for the model, which the program reads by itself only if it also obeys the
     repository's configuration: the first that is there is passed on."""
     untrusted: tuple[str, ...] = ()
+    """Arguments that make it ignore the repository's own configuration."""
     untrusted_environment: Mapping[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
     """Files of a repository that make it execute something; hidden unless the repository is trusted."""
@@ -71,6 +76,7 @@ class Preset:
     """Patterns of files that it writes for itself into a checkout, which are never committed."""
     listener: Listener | None = None
     of_line: Callable[[str, AgentReport], None] | None = None
+    """Reads its output where that is not JSON."""
     reports_endings: bool = False
     """Whether its output shows that a model's answer was a refusal, or was cut."""
     named_session: bool = False

@@ -21,6 +21,7 @@ class Price(BaseModel):
     cached: Annotated[float, Field(ge=0)] | None = None
     """Input that the provider read from its cache; None: the price of other input."""
     cache_write: Annotated[float, Field(ge=0)] | None = None
+    """Input that the provider wrote to its cache; None: the price of other input."""
 
 
 class ListPrice(Price):
@@ -28,6 +29,7 @@ class ListPrice(Price):
 
     looked_up: date
     beyond: tuple[int, Price] | None = None
+    """A prompt of more tokens has the other price."""
 
 
 def _price(figures: _Figures) -> Price:

@@ -27,6 +27,7 @@ _OLD: Final = ("old_string", "oldString", "old_str")
 _NEW: Final = ("new_string", "newString", "new_str", "content", "file_text", "new_source")
 _OPENCODE_TOKENS: Final = ("input", "output", "reasoning", "read", "write")
 _MOST: Final = 1e14
+"""No figure is larger."""
 
 
 @dataclass(frozen=True, slots=True)

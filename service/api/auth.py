@@ -15,6 +15,7 @@ from service.store.tokens import TokenRecord
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="runwarden"'}
 READ: Final = ("runs:read", "runs:write")
+"""The scopes for reading runs."""
 _REJECTED = {"WWW-Authenticate": 'Bearer realm="runwarden", error="invalid_token"'}
 
 
@@ -96,6 +97,10 @@ def scoped(find: Callable[..., Caller], *accepted: str) -> Callable[[Caller], Ca
 # Each together with `admin`, as in the spec (5.6); the others are an extension.
 AnyCaller = Annotated[Caller, Depends(_caller)]
 Creator = Annotated[Caller, Depends(scoped(_caller, "organizations:create"))]
+"""A caller who may create organizations, if its own has the entitlement."""
 Configurer = Annotated[Caller, Depends(scoped(_caller, "settings"))]
+"""A caller who may change the organization's settings."""
 RunWriter = Annotated[Caller, Depends(scoped(_caller, "runs:write"))]
+"""A caller who may start, continue and cancel runs."""
 RunReader = Annotated[Caller, Depends(scoped(_caller, *READ))]
+"""A caller who may read runs and their results."""

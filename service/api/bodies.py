@@ -20,6 +20,7 @@ _DEEPEST: Final = 64
 _LARGE: Final = 16 << 10
 """Larger bodies are parsed in a thread, so that other requests are not delayed."""
 _SMALL: Final = 256 << 10
+"""The first bytes of each body, which are not counted against the reserve."""
 
 Body = TypeVar("Body", bound=BaseModel)
 AnyText = Annotated[str, Field(json_schema_extra={"pattern": NO_NUL})]

@@ -64,14 +64,18 @@ class Context:
     counts: RunCounter
     """Counts the runs in lists; the count of a long list may be a few seconds old."""
     wake: Callable[[], None]
+    """Notifies the workers of an accepted turn."""
     folder: DataFolder
     """On SQLite it contains the logs and diffs of turns."""
     accounts: OwnAccounts
+    """The accounts to which the code hosts' tokens belong."""
     tracer: Tracer
     closing: threading.Event = field(default_factory=threading.Event)
     """Set at shutdown: requests stop waiting for logs to grow."""
     parsing: Threads = field(default_factory=lambda: Threads(1))
+    """For large bodies."""
     scrapes: Threads = field(default_factory=lambda: Threads(1))
+    """For `/metrics`, so that scrapes run one after the other."""
     outgoing: Threads = field(default_factory=lambda: Threads(32, share=4))
     """For requests to code hosts: a slow host uses up only its organization's share."""
 

@@ -19,6 +19,7 @@ from service.store.runs import InactiveOrganizationError
 
 _logger = logging.getLogger(__name__)
 Offered = list[tuple[re.Pattern[str], set[str]]]
+"""Path patterns with the methods that routes offer there."""
 
 
 class HttpError(ServiceError):

@@ -40,6 +40,7 @@ class HttpProtocol(H11Protocol):
     arrival_s = 30.0
     """How long a request may take to arrive, head and body together, and how long a client may read nothing."""
     most_open: int
+    """How many connections may be open: the remaining files are for turns and the database."""
     count: Callable[[int], None]
     """Called with the status when a connection is refused before a request has arrived."""
     _arrival: asyncio.TimerHandle | None = None

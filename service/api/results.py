@@ -41,12 +41,15 @@ LARGEST_DIFF: Final = 8 << 20
 _LARGEST_KEPT: Final = 64 << 20
 """Of a change that was not pushed, the patch is the only copy."""
 _LARGEST_FINDINGS: Final = 2 << 20
+"""The size of the findings of all of a run's turns together."""
 _MOST_QUESTIONS: Final = 100
 _MOST_CANCELLED: Final = 1000
 _LONGEST_WAIT_S: Final = 30
 _PAUSE_S: Final = 0.5
+"""How often a waiting request checks whether the log has grown."""
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _MOST: Final = 10**18 - 1
+"""The largest number with 18 digits."""
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _logger = logging.getLogger(__name__)
 router = APIRouter(tags=["results"])
@@ -120,6 +123,7 @@ class TurnBody(BaseModel):
     usage: UsageBody | None
     findings: list[IdentifiedFinding] | None
     inputs: dict[str, JsonValue] | None
+    """The caller's inputs by name; null if there were none."""
 
 
 class PostingBody(BaseModel):
@@ -160,7 +164,9 @@ class RunResultsBody(RunBody):
     turns: list[TurnBody]
     postings: list[PostingBody]
     url: str | None
+    """The address of its page; null if there is none."""
     budget_used: float | None = None
+    """Left out if the run has no budget."""
 
 
 class StepBody(BaseModel):
@@ -356,6 +362,7 @@ class TurnLog:
     read: Callable[[int, int], LogPiece]
     """Returns up to so many bytes from an offset, from the end if negative."""
     preset: PresetName | None
+    """The known program that wrote it."""
     is_ended: bool
 
 

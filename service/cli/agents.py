@@ -21,7 +21,9 @@ from service.store.agents import Agent
 
 _QUESTION: Final = "This is a check of your installation. Answer with one short sentence, and change no file."
 _REPORTED_S: Final = 5.0
+"""How often a check reports that its agent is still at work."""
 _SHOWN: Final = 3000
+"""Characters of a failed check's log that are shown."""
 
 
 @click.group("agent")

@@ -25,6 +25,7 @@ from service.store.schema import runs
 from service.text import one_line, plural
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
+"""The name of a document's entry in the audit trail."""
 _UNCONNECTED: Final = "  on no connected host of its platform: it is used without a token, and no results are posted"
 _MOST_REFUSED: Final = 20
 """The postings that were given up, the latest, which `status` lists."""

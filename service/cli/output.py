@@ -191,6 +191,7 @@ class AdminAct:
     organization_id: str | None = None
     detail: str | None = None
     is_recorded: bool = False
+    """Whether the command records its own entries."""
 
     def record(self, action: str, *, outcome: str = "done") -> None:
         """Add an entry for the current target."""

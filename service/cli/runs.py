@@ -14,9 +14,11 @@ from service.store.turn_files import LARGEST_LOG
 from service.text import plural
 
 _WAIT_S: Final = 60.0
+"""How long a deletion waits for a worker to stop a turn."""
 
 _SHOWN: Final = 100
 _AT_ONCE: Final = 100
+"""Runs that are cancelled in one transaction."""
 _COLUMNS: Final = ("run_id", "status", "organization", "repository", "branch_name", "agent", "created_at")
 _org = click.option("--org", "slug", help="Only this organization's.")
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")

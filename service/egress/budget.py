@@ -13,6 +13,7 @@ from service.errors import ServiceError
 
 _MICROS: Final = 1_000_000
 _ANSWER_TOKENS: Final = 4096
+"""The assumed length of an answer under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Spending:
     day_micro_usd: int = 0
     run_tokens: int = 0
     organization: OrganizationDay = OrganizationDay()
+    """The organization's day; zero if it has no limit."""
 
 
 _NOTHING: Final = Spending()
@@ -85,6 +87,7 @@ class SpendingWatch:
         self._budget: SpendingLimits = access.budget
         self._meter = meter
         self._settled = threading.Condition()
+        """Notified when a request is no longer under way."""
         self._under_way = _NOTHING
 
     @contextmanager

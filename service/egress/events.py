@@ -14,6 +14,7 @@ class EventStream:
     """Reads one stream in pieces of any size; yields the name and the data of each event."""
 
     is_cut: bool = False
+    """Whether an event was too long to be held."""
     _held: bytearray = field(default_factory=bytearray)
     _looked_at: int = 0
     _name: bytes = b""

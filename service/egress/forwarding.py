@@ -48,6 +48,7 @@ class ModelRequest:
     """Empty: the request costs nothing."""
     price: Price | None
     silent_s: float
+    """How long the provider may be silent."""
 
 
 class Forwarder:

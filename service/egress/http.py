@@ -144,7 +144,9 @@ class ProviderConnection(_Connection):
     def __init__(self, link: socket.socket) -> None:
         super().__init__(link, h11.CLIENT)
         self.status = 0
+        """Zero until an answer arrives."""
         self.headers: dict[str, str] = {}
+        """The answer's; names in lower case."""
 
     def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> None:
         """Send the request, and read the answer's head (OSError, h11.RemoteProtocolError: there is no answer)."""

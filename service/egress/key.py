@@ -8,6 +8,7 @@ from service.agents.options import ModelAccess
 from service.printed import NoKeyError, PrintedKey
 
 _HEADER: Final = re.compile(r"[\t -~]*")
+"""The text that an HTTP header can carry."""
 
 
 class ModelKey:

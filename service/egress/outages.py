@@ -14,11 +14,13 @@ class Patience:
     """How long a turn waits for its model."""
 
     total_s: float = 600
+    """For one request while its provider is down."""
     pause_s: float = 30
     """The longest pause before a request is repeated: the first lasts a second, and each is twice as long."""
     silent_s: float = 600
     """How long an answer that arrives in one piece may take."""
     stream_silent_s: float = 300
+    """How long a stream may be silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +81,15 @@ class ModelState:
     def __init__(self, outages: Outages) -> None:
         self.outages = outages
         self.has_answered = False
+        """Whether the model answered at all."""
         self.trouble: TurnFailure | None = None
+        """Why the last request that costs something failed; None: it was answered."""
         self.ending: Ending | None = None
+        """How the last answer ended; None: normally."""
         self.answered_by = "the model"
+        """The model that gave the last answer, in words."""
         self.end: TurnFailure | None = None
+        """Why the agent must be stopped."""
         self.overspent: TurnFailure | None = None
         """Why the turn fails even if its agent makes no further request."""
         self.waiting = 0

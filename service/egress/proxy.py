@@ -22,6 +22,7 @@ from service.text import printable
 
 _PATIENCE_S: Final = 30.0
 _MOST_REPORTED: Final = 50
+"""The most refused hosts that one turn's log names."""
 
 
 class Reporter:

@@ -25,7 +25,9 @@ Consequence = Literal["ask_again", "stop", "pass_on"]
 @dataclass(frozen=True, slots=True)
 class _Cause:
     statuses: str
+    """A pattern of the status; empty: any."""
     words: str
+    """A pattern in the answer's body; empty: any body."""
     then: Consequence
     reason: Reason
     cure: str
@@ -91,6 +93,7 @@ _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)(ms|[smhd])")
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?")
 _EPOCH: Final = 1_000_000_000
+"""A number of seconds from here on is an instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +164,7 @@ _BROKEN: Final[dict[type[Exception], str]] = {
     ssl.SSLError: "the server there does not speak TLS",
     TimeoutError: "it accepts no connection",
 }
+"""Exceptions in words; the first class that fits counts."""
 
 
 def _wait_s(headers: Mapping[str, str], body: str, now_s: float) -> float | None:

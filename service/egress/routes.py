@@ -48,7 +48,9 @@ class Provider:
 
     base_url: str
     header: str
+    """The header that carries the key."""
     prefix: str
+    """The text before the key in that header."""
     billed: re.Pattern[str]
     """Paths that cost tokens, by POST; the model's name is in the body, or in the group."""
     free: dict[str, re.Pattern[str]]
@@ -113,6 +115,7 @@ class Route:
     """Without a key."""
     is_billed: bool
     model: str
+    """The model's name if the path holds it."""
 
 
 def route_of(provider: Provider, method: str, target: str) -> Route:

@@ -20,6 +20,7 @@ _CHECKSUM: Final = 4
 _LAST_TYPES: Final = frozenset({"message_stop", "response.completed", "response.incomplete"})
 """The types of event with which a stream ends as it should."""
 BYTES_PER_TOKEN: Final = 4
+"""The assumed length of a token, for answers whose tokens the provider did not report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Meter:
         self._counted = Usage()
         self._has_ended = False
         self.ending: Ending | None = None
+        """How the answer ended; None: as it should, or not yet."""
         self.error: bytes | None = None
         """The event in a stream with which the provider gave it up."""
 

@@ -30,7 +30,9 @@ _POLL_S: Final = 0.25
 _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
 LINGERS_S: Final = 5.0
+"""How long a program may stay after it has reported its end."""
 _EXITED: Final = "exit 0"
+"""The supervisor's report on a program that exits as it should."""
 _WAITED_FOR: Final = frozenset({"model_unreachable", "rate_limited", "timed_out"})
 _NOT_STARTED: Final = frozenset({126, 127})
 """A shell's exit codes for a command that cannot be executed, and for a missing one."""
@@ -142,6 +144,7 @@ class _SupervisedAgent:
         self._write = write
         self._report = ""
         self._printed = False
+        """Whether the agent printed since the last check."""
         self.lingered = False
         """Whether it was stopped because it stayed after its reported end."""
         self._control, theirs = socket.socketpair()

@@ -42,6 +42,7 @@ class Patches:
     git: GitRunner
     mask: Callable[[str], str]
     default: str | None
+    """The default branch's commit; None: the repository has no default branch."""
 
     def write(self, git_dir: Path, commit: TurnCommit, turn_diff: Path, run_diff: Path) -> TurnChange:
         """Write a commit's patch, and the whole run's unless the two are the same (GitCommandError)."""

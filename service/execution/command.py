@@ -58,6 +58,7 @@ class PausedAgentError(AgentFailedError):
         super().__init__(pause.failure.text, pause.failure.reason)
         self.pause = pause
         self.has_begun = has_begun
+        """Whether its model answered before."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,12 @@ class AgentCommand:
     sandbox: Sandbox
     share: DiskShare
     task: Mapping[str, Any] = field(default_factory=dict)
+    """The task document of the agent contract."""
     session: Path | None = None
     """The home folder of the run; None: it has one for this turn alone."""
     cache: Path | None = None
     meter: UsageMeter = field(default_factory=MemoryMeter)
+    """Stores its use of a model."""
     setup: RepositorySetup = field(default_factory=RepositorySetup)
     """The repository's; the service's variables come before its own."""
     kept: Mapping[Path, str] = field(default_factory=dict)

@@ -12,11 +12,13 @@ from typing import Final
 from service.execution.git import GitCommandError, GitRunner
 
 LINK: Final = "160000"
+"""The mode of a submodule."""
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
 COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
 KEPT: Final = "the change is kept as a patch; continue the run to let the agent apply it to the branch as it is now"
 TRAILER: Final = "Runwarden-Run"
+"""The key of the line that marks a turn's commits."""
 _CONFLICT: Final = 1
 """The exit status of `git merge-tree` when files are in conflict."""
 _MOST_COMMITS: Final = 1000
@@ -38,7 +40,9 @@ class ChangedFiles:
     before: tuple[str, ...]
     """The mode and id of each in the base, as the index of git has them; zeros: it is not there."""
     blobs: frozenset[str]
+    """The ids of their contents, before and after."""
     new: frozenset[str]
+    """Those of their contents after."""
 
 
 def changed_between(git: GitRunner, git_dir: Path, base: str | None, tree: str) -> ChangedFiles:
@@ -61,6 +65,7 @@ class TurnCommit:
     base: str | None
     """The branch's commit that it goes on top of; None: the branch is new in an empty repository."""
     merged: tuple[str, ...]
+    """Commits of the repository that the agent merged."""
     is_plain: bool
     """Whether it is one commit with the base as its only parent."""
     compared: str | None

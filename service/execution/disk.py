@@ -20,6 +20,7 @@ class Usage(NamedTuple):
     size: int = 0
     """In bytes, as the file system counts them."""
     files: int = 0
+    """Files, folders and links."""
 
     def __add__(self, other: object) -> "Usage":
         """Return the sum of both."""

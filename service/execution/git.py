@@ -41,7 +41,9 @@ _PASSED_ON: Final = (
 _SHOWN_OUTPUT: Final = 2000
 _PIECE: Final = 1 << 16
 _LONGEST_FETCH_S: Final = 6 * 3600.0
+"""A host could print progress forever."""
 _REMOTE: Final = frozenset({"ls-remote", "fetch", "push", "lfs"})
+"""The commands that talk to a code host."""
 _PROGRESS: Final = re.compile(
     r"(remote: )?((Enumerating|Counting|Compressing|Receiving|Resolving|Writing|Unpacking|Updating|Filtering)\b.*: .*"
     r"|Total \d+ .*|Delta compression using .*)"
@@ -79,6 +81,7 @@ class GitCommandError(ServiceError):
         self.status = status
         """git's exit status; None: it did not exit by itself."""
         self.printed = printed
+        """Its standard output."""
         self.is_passing = is_passing
         """Whether the code host, or the way to it, is at fault: the same command may succeed later."""
 
@@ -181,7 +184,9 @@ class GitRunner:
     ) -> None:
         """`progress` gets git's lines about the progress of a fetch or push, as often as git prints them."""
         self.login = login
+        """The login at the code host; None: there is none."""
         self.signing_key = signing_key
+        """The ssh key that signs commits; None: they are not signed."""
         self._environment = environment(home) | dict(extra or {})
         self.timeout_s = timeout_s
         """How long one command may take; for a fetch or push, how long it may be silent."""

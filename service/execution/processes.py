@@ -89,6 +89,7 @@ class UsageWatch:
         cache: tuple[Path, int] | None,
     ) -> None:
         self.cpu_s = 0.0
+        """The CPU time used so far."""
         self._session = session
         """A home folder outside the workspace, which counts as a part of it."""
         self._cache = cache

@@ -33,6 +33,7 @@ class TurnAtWork:
     attempt: int
     log_file: Path
     stopped: threading.Event = field(default_factory=threading.Event)
+    """Set once a caller or an operator has cancelled the turn."""
     _shared: int = field(init=False)
     """The offset up to which the log is shared; an earlier attempt's part comes before it."""
     _sharing: threading.Lock = field(default_factory=threading.Lock)

@@ -37,6 +37,7 @@ from service.store.runs import Run
 
 _DELETION_PAUSE_S: Final = 0.3
 _BATCH: Final = 500
+"""Rows removed in one transaction, so that other writers do not wait long."""
 _PAUSE_S: Final = 3600.0
 _REMEMBERED_DAYS: Final = 30
 """How long each machine looks for files of deleted runs in its data folder."""
@@ -174,6 +175,7 @@ class StaleBranches:
         self._folder = folder
         self._git_timeout_s = git_timeout_s
         self._done_until = 0
+        """This worker has checked the branches of runs that ended before this instant."""
 
     def remove(self, before: int) -> int:
         """Remove branches whose last run ended before an instant (microseconds); return how many."""

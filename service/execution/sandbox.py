@@ -33,6 +33,7 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000 | 1
+"""EPERM."""
 _OTHER_ABI: Final = 0x40000000
 """From this number on x86_64 means another table of calls."""
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store")
@@ -47,6 +48,7 @@ _LOOPBACK: Final = "127.0.0.1 localhost agent\n::1 localhost ip6-localhost ip6-l
 _SOCKETS: Final = "/run/runwarden"
 _PROBE_S: Final = 60
 _INSTALLERS: Final = {"debian": "apt install", "ubuntu": "apt install", "fedora": "dnf install", "rhel": "dnf install"}
+"""By the distribution, or one that it is like."""
 _PROFILE: Final = "/etc/apparmor.d/runwarden-bwrap"
 _FORBIDDING: Final = {
     "kernel/apparmor_restrict_unprivileged_userns=1": "AppArmor forbids user namespaces here; run "
@@ -105,15 +107,20 @@ class SandboxView:
     """An agent's view of the machine, in addition to the system and its workspace."""
 
     home: Path
+    """Its home folder."""
     cache: Path | None = None
     readable: tuple[Path, ...] = ()
     network: bool = False
     sockets: Path | None = None
+    """The folder of the sockets to the proxies; None: the agent has none."""
     ports: Mapping[int, str] = field(default_factory=dict)
     """Ports of the agent's loopback, with the name of the socket that each leads to."""
     hidden: tuple[str, ...] = ()
+    """Files of its checkout that are hidden from it."""
     sealed: tuple[str, ...] = ()
+    """Files of its home that it cannot write."""
     kept: Mapping[Path, str] = field(default_factory=dict)
+    """Folders that it can write, with their paths inside."""
 
 
 class NoSandboxError(ServiceError):

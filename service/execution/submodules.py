@@ -14,6 +14,7 @@ from service.execution.mirror import RepositoryMirror, borrow
 from service.reference import location
 
 _POINTER: Final = "^version https://git-lfs.github.com/spec/v1$"
+"""The first line of a file in Git LFS."""
 _MOST: Final = 100
 """Submodules of one checkout, those of submodules included: they may form a loop."""
 

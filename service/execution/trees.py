@@ -66,6 +66,7 @@ class _Level:
     """From the root, with a final slash; cut once it is longer than `LONGEST_PATH`."""
     identity: tuple[int, int]
     waiting: list[str] = field(default_factory=list)
+    """The folders in it that are still to be entered."""
 
 
 def _next(here: int, root: Path, trail: list[_Level]) -> int:

@@ -34,7 +34,9 @@ _MOST_ATTEMPTS: Final = 20
 _NEXT_S: Final = 5.0
 """How long a paused turn lets other turns ask its provider first, if the provider does not say when it is back."""
 _PROGRESS_S: Final = 15.0
+"""How often the log shows the progress of a fetch or push."""
 _LONGEST_RETRY_S: Final = 120.0
+"""The longest pause before a code host is asked again."""
 _SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM})
 """The system's errors for a full disk, and for a lack of files, processes or memory."""
 OWN_FAULT: Final = "the service itself failed; its log says why. Continue the run to try again"
@@ -66,6 +68,7 @@ class TurnExecution:
         """`secret_names`: variables that hold secrets other than those of agents and code hosts."""
         self.recorder = TurnRecorder(database, clock)
         self.sandbox = sandbox
+        """The sandbox of every agent in this process."""
         self._secret_names = secret_names
         self._folder = folder
         self._settings = settings

@@ -47,6 +47,7 @@ _FORGED: Final = re.compile(rf"\s*{TRAILER}\s*:|.*-{{24}} >8 -{{24}}", re.IGNORE
 _SEARCHED_COMMITS: Final = 500
 _SUBJECT_LENGTH: Final = 60
 _MOST_PUSHES: Final = 5
+"""How often a commit is put on top of a branch that moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Attempt:
     git: GitRunner
     log: IO[bytes]
     secrets: Secrets
+    """The values that are masked in everything stored about the attempt."""
     at_work: TurnAtWork
     share: DiskShare
     api: ApiCommits | None
@@ -105,7 +107,9 @@ class StartingPoint:
 
     source: Literal["patch", "branch"]
     turn: int
+    """The earlier turn."""
     text: str
+    """A sentence for the agent and the log."""
 
 
 def task_of(attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint | None) -> dict[str, object]:
@@ -182,6 +186,7 @@ class TurnWork:
         self._tracer = tracer
         self._snapshot: RepositorySnapshot
         self._setup = RepositorySetup()
+        """The repository's, once it is read."""
         self._base: str | None = None
         """The commit that the checkout was filled from; None: the repository is empty."""
         self.has_begun = False
@@ -189,6 +194,7 @@ class TurnWork:
         self._made: tuple[TurnCommit, TurnChange] | None = None
         """The agent's change, once it is committed here and its patch is kept."""
         self.undelivered: UndeliveredCommit | None = None
+        """The commit that is being pushed."""
 
     def run(self) -> TurnOutcome:
         """Do the turn; return that it completed, or that its agent asks a question.

@@ -37,6 +37,7 @@ _BEATS_IN_TTL: Final = 4
 _LATE_S: Final = 3 * _ROUND_S
 """A heartbeat is due once a round, so a shorter pause does not make it irregular, however short the time to live."""
 _RECOVERY_PAUSE_S: Final = 2.0
+"""How often a worker looks for turns whose worker died."""
 _GRACE_ROUNDS: Final = 3
 """For how many times a worker's time to live the queue may still record an end: 30 s by default."""
 _JOBS_AT_ONCE: Final = 4
@@ -91,7 +92,9 @@ class TurnWorker:
         self._hurried = threading.Event()
         """Set: the heartbeat runs now, since this worker stops."""
         self._ended = threading.Event()
+        """Set: no new turns are started."""
         self._gone = threading.Event()
+        """Set: this worker stops its heartbeat."""
         self._threads = [
             threading.Thread(target=self._repeat, args=given, name=name, daemon=True)
             for name, given in (
@@ -101,6 +104,7 @@ class TurnWorker:
         ]
         self._active = 0
         self._noted = set[str]()
+        """The interrupted turns whose runs say why they wait."""
         self._interrupted = 0
         self._counting = threading.Condition()
 

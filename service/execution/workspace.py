@@ -38,6 +38,7 @@ _LONGEST_MESSAGE = 20_000
 _MOST_NAMED = 5
 _LONGEST_NAME = 200
 _LONGEST_PART = 255
+"""How many bytes a file's name can have on Linux."""
 _MOST_KEPT_COMMITS = 50
 _MOST_OUTSIDE = 1000
 _SOME_NOT_ADDED = 1
@@ -82,22 +83,30 @@ class Workspace:
         self.resolver_file = root / "resolv.conf"
         self.hosts_file = root / "hosts"
         self.sockets = root / "sockets"
+        """The folder of the proxies' sockets, if the agent has any."""
         self._nothing = root / "nothing"
         self.sealed = self._nothing / "sealed"
         """Mounted over folders that a program must not write to."""
         self.left_behind: tuple[str, ...] = ()
         """Patterns of files that the agent's program writes for itself, which are never committed."""
         self.begun_with: frozenset[str] = frozenset()
+        """The files of the kept patch that the checkout was begun with."""
         self.remarks: list[str] = []
+        """Lines for the turn's log."""
         self._has_attributes = False
+        """Whether the checkout has a file `.gitattributes`."""
         self.part: tuple[str, ...] | None = None
         """The paths of the repository that the checkout has, without any all; None: its mirror has all contents."""
         self._outside: list[str] = []
+        """Files of the agent outside of the paths."""
         self._prepared: dict[str, bytes] | None = None
         """The digests of files as the repository's set-up left them; None: it has none."""
         self.large_files: large_files.LargeFiles | None = None
+        """Those of the repository, if it is set up to have any."""
         self.submodules: submodules.Submodules | None = None
+        """Those of the repository, if it is set up to have any."""
         self.url = ""
+        """The repository's address, for those of its submodules."""
         self._index = root / "index"
         """That of the new checkout, which the agent cannot change."""
         self.ours = root / "commit.git"
@@ -515,6 +524,7 @@ class Workspaces:
         self._work = folder.work
         self._locks = folder.workers
         self.executor = executor
+        """The id of the worker."""
         lock_file = self._locks / executor
         while True:
             self._lock: IO[Any] = lock_file.open("a")

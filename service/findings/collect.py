@@ -45,6 +45,7 @@ class CollectedFindings:
     findings: tuple[IdentifiedFinding, ...] | None
     """None: the agent wrote no findings, or none that can be used."""
     remarks: tuple[str, ...] = ()
+    """Problems with its files, for the turn's log."""
 
 
 def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindings:

@@ -10,8 +10,10 @@ from service.errors import ServiceError, first_fault
 from service.text import one_line, plural, printable
 
 MOST: Final = 200
+"""How many findings of a turn are kept."""
 Severity = Literal["blocker", "major", "minor", "note"]
 SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+"""Severities, heaviest first."""
 _REMARKS: Final = 10
 _SHOWN: Final = 200
 

@@ -39,6 +39,7 @@ class Question:
 
     question: str
     choices: tuple[str, ...] = ()
+    """Answers to choose from; empty: any."""
 
     @property
     def text(self) -> str:

@@ -46,8 +46,11 @@ class ForgeError(ServiceError):
         self.status = status
         """None: no usable answer came."""
         self.is_final = is_final
+        """Whether another attempt would fail as well."""
         self.is_away = is_away
+        """Whether the forge did not answer at all."""
         self.retry_after_s = retry_after_s
+        """The wait that the forge asked for; None: it asked for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,7 @@ class PullRequest:
     title: str
     body: str
     head: str
+    """The commit at its head."""
     is_draft: bool
     branch: str
     base: str
@@ -115,10 +119,12 @@ class Thread:
 
     id: str
     comment_id: str
+    """The id of its first comment."""
     path: str
     line: int | None
     """None: the line is no longer in the diff."""
     body: str
+    """The text of its first comment."""
     author: str
     is_resolved: bool
     resolved_by: str | None

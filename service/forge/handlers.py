@@ -18,6 +18,7 @@ from service.text import one_line
 
 Forge = GitHub | GitLab
 FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab, "forgejo": Forgejo}
+"""By the platform's name."""
 _LONGEST_TITLE: Final = 120
 _LONGEST_SUMMARY: Final = 8000
 _LONGEST_INSTRUCTIONS: Final = 2000
@@ -37,14 +38,19 @@ class Subject:
     posting: Posting
     run: Run
     turns: list[Turn]
+    """Oldest first."""
     default_branch: str | None
     """None: it has not been read from the repository yet."""
     run_url: str | None
     """The address of the run's page; None: there is none."""
     mask: Callable[[str], str]
+    """Masks the secrets that the service knows."""
     same: Sequence[SameChange] = ()
+    """Other runs' pull requests with the same change."""
     linked: Posting | None = None
+    """The posting of the run's pull request, if there is one."""
     issue: int | None = None
+    """The number of the issue that the run is from, if it is from one."""
 
     @property
     def turn(self) -> Turn:
@@ -79,6 +85,7 @@ _STANDINGS: Final = {
     "cancelled": "was cancelled",
     NEEDS_ANSWER: "needs an answer: continue the run with it",
 }
+"""By the outcome of the turn."""
 _FORBIDDEN: Final = frozenset({403, 404})
 
 Handler = Callable[[Forge, Subject], Posted]

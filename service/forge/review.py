@@ -36,6 +36,7 @@ class Report:
     commit: str
     found: tuple[IdentifiedFinding, ...]
     origin: str
+    """The run that found this, as Markdown."""
 
 
 def post_review(forge: Forge, subject: Subject) -> Posted:

@@ -134,7 +134,9 @@ class HealthProbes:
         self._settings = settings
         self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="probe")
         self._running: dict[_Probe, tuple[float, Future[HostState]]] = {}
+        """Each probe's start (monotonic seconds) and its answer."""
         self._last_status: dict[Host, str] = {}
+        """The status last logged for each host."""
         self._lock = threading.Lock()
 
     def ask(self, hosts: Iterable[Host], repositories: list[Repository]) -> dict[str, HostState]:

@@ -211,6 +211,7 @@ class Onboarding:
         self._settings = settings
         self._clock = clock
         self._actor = actor
+        """The author in the audit trail."""
 
     def onboard(self, key: ProjectKey) -> Outcome:
         """Connect a project, or check a connected one's webhook (OnboardingError: GitLab has no such project)."""

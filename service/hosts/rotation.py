@@ -47,6 +47,7 @@ class RotatedToken:
     fault: str | None
     """Why it is not rotated, with the fix."""
     is_lost: bool
+    """Whether there is no valid token any more."""
 
 
 @contextmanager

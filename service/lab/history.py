@@ -66,6 +66,7 @@ _INCIDENT_REASON: Final = "the repository could not be cloned: the requested URL
 _INCIDENT_PLATFORM: Final = "gitlab"
 
 Row = tuple[dict[str, Any], list[dict[str, object]]]
+"""A run and its turns."""
 
 
 class HistoryRequest(BaseModel):
@@ -74,10 +75,12 @@ class HistoryRequest(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
     organization: str
+    """Slug or id."""
     runs: Annotated[int, Field(ge=1, le=10_000_000)]
     seed: int = 1
     span: str = "90d"
     until: str | None = None
+    """RFC 3339; None: now."""
     active: Annotated[int, Field(ge=0)] = 0
     """How many of the newest runs stay queued or working: they are never executed."""
     repositories: Annotated[int, Field(ge=1, le=99)] = 12

@@ -55,8 +55,11 @@ class Fault(BaseModel):
     operation: Operation | Literal["any"]
     kind: Kind
     times: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """How many requests it affects."""
     delay_s: Annotated[float, Field(ge=0, le=3600)] = 0
+    """The pause before anything else happens."""
     status: Annotated[int, Field(ge=400, le=599)] | None = None
+    """For `status`: the answer in place of the operation."""
     retry_after: HeaderText | None = None
     """For `status`: the header Retry-After, seconds or a date, as it is."""
     message: str | None = None
@@ -64,6 +67,7 @@ class Fault(BaseModel):
     keep_bytes: Annotated[int, Field(ge=0)] | None = None
     """For `truncate`: how much of the body is sent; half of it if left out."""
     interval_s: Annotated[float, Field(ge=0, le=60)] = 0.1
+    """For `drip`: the pause after each byte of the body."""
 
     @model_validator(mode="after")
     def _fits(self) -> "Fault":

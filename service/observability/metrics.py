@@ -37,9 +37,12 @@ OTHERS: Final = "(others)"
 UNREAD: Final = "unread"
 """The route label of connections that were refused before a request had arrived."""
 _ORGANIZATIONS: Final = 50
+"""How many organizations have a series each: those whose turns wait longest."""
 _AGENTS: Final = 50
+"""How many agents have a usage series each: the first that are seen."""
 _NOTHING: Final = UsageFigures(0, 0, 0, 0, 0)
 _ENDINGS: Final = 50
+"""How many expiring keys have a series each: the first to expire."""
 _LONGEST_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _REQUEST_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)

@@ -31,6 +31,7 @@ class RequestRecord:
     request_id: str
     method: str
     route: str = UNMATCHED
+    """The template of its path."""
     status: int | None = None
     """None: the connection ended without an answer."""
     duration_s: float = 0.0

@@ -21,11 +21,14 @@ from service.store.turn_files import LARGEST_LOG
 from service.text import printable
 
 _PAGE_BYTES: Final = 38 << 10
+"""Of a log on one page."""
 _ROW_BYTES: Final = 90
 """The approximate size of a row without its text."""
 _STEP: Final = 8000
+"""Characters that are shown of a step."""
 _MOST_FOUND: Final = 100
 _AROUND: Final = 100
+"""Characters that are shown before and after a found text."""
 _WAIT_S: Final = 25
 _CHUNK: Final = 1 << 16
 router = APIRouter()

@@ -35,9 +35,11 @@ _MOST: Final = 100
 _PAGE: Final = 25
 _DAYS: Final = 30
 _AT_ONCE: Final = 100
+"""Runs that are cancelled in one transaction."""
 _MOST_CANCELLED: Final = 1000
 """Runs of one preview; the page then offers to continue."""
 _SHOWN: Final = re.compile(r"(run_\w+):([0-9]{1,9})(?!\S)")
+"""A turn of a preview."""
 ACTOR: Final = "operator:page"
 _NAMED: Final = {
     "org": schema.organizations.c.name,

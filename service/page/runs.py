@@ -36,9 +36,11 @@ _PAGE: Final = 25
 _DIFF_BYTES: Final = 36 << 10
 """Of a change on one page; the rest has separate pages."""
 _FILES: Final = 50
+"""Of a change in one list."""
 _BEFORE: Final = 5
 """Lines that are shown before the one that a finding is about."""
 _DAY: Final = 10
+"""The length of a date such as 2026-11-28."""
 router = APIRouter()
 
 
@@ -59,6 +61,7 @@ class _Row:
     repository: str
     stored: Run
     turn: turns.Turn
+    """The last one."""
     findings: str
     pull_url: str | None
 

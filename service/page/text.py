@@ -25,6 +25,7 @@ _FILE_BYTES: Final = 300
 _ROW_BYTES: Final = 45
 """The approximate size of a file of a change without its lines, and of a line without its text."""
 _LONGEST: Final = 2000
+"""Characters that are shown of a line."""
 _LONGEST_COLOURED: Final = 500
 """Characters of a line that gets colours: a longer one was not written by hand."""
 _SGR: Final = re.compile(r"\x1b\[([0-9;]*)m")

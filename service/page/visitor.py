@@ -23,6 +23,7 @@ COOKIE: Final = "__Host-runwarden_session"
 """The prefix lets no other host of the domain set it."""
 CSRF: Final = "csrf"
 _SECRET: Final = frozenset({CSRF, "token", "code"})
+"""Fields that are never shown again."""
 _MOST_FIELDS: Final = 200
 _UNPROVEN: Final = Reserve(64 << 20)
 """Memory for large forms: each is read before its sender is known, so that it can be shown again."""
@@ -59,6 +60,7 @@ class Visitor:
     csrf: str
     """What each of the person's forms carries: another site's cannot know it."""
     caller: Caller | None = None
+    """None: the operator."""
     form: Form = field(default_factory=lambda: Form({}))
 
     @property
@@ -197,6 +199,7 @@ Administrator = Annotated[Caller, Depends(scoped(_member))]
 Operator = Annotated[Visitor, Depends(_operator)]
 SignedIn = Annotated[Visitor, Depends(_signed_in)]
 Writer = Annotated[Form, Depends(_writer)]
+"""A form that the signed-in person sent from a page of this session."""
 
 
 def origin_of(request: Request) -> str:

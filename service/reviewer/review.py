@@ -71,9 +71,11 @@ class Review:
             (self._still if is_open else self._resolved).append(self._found.get(one.id, one))
         counted = Counter(one.severity for one in self._reported)
         self.counts = ", ".join(plural(counted[one], one) for one in SEVERITIES if counted[one]) or "no findings"
+        """`1 blocker, 2 majors`, or `no findings`."""
         verdict = _VERDICTS[min(counted, key=SEVERITIES.index, default="note")]
         turns = "" if last is None else f"; {len(self._resolved)} resolved, {len(self._still)} still open"
         self.summary = f"{verdict}: {self.counts} in {plural(len(checkout.changes), 'file')}{turns}."
+        """The review in one line, for a list of runs."""
 
     def document(self) -> str:
         """Return the findings for programs, version 1 (docs/findings.schema.json)."""

@@ -81,9 +81,11 @@ class TurnRequest:
     trace_parent: str | None = None
     """The caller's span (W3C traceparent), which the turn continues."""
     caller: str | None = None
+    """The alias of the caller's token."""
     head_ref: str | None = None
     head_sha: str | None = None
     is_restricted: bool | None = None
+    """See `Run.is_restricted`."""
     from_turn: int | None = None
     """The turn whose unpushed change a further turn starts from."""
 

@@ -114,6 +114,7 @@ def _columns(kind: Any, *names: str, nullable: bool = False, key: bool = False) 
 _texts = partial(_columns, sa.Text)
 _numbers = partial(_columns, sa.Integer)
 _large = partial(_columns, sa.BigInteger)
+"""Instants, among others."""
 
 
 def _child_of(table: str, column: str) -> sa.Column[str]:
@@ -329,7 +330,9 @@ turns = _table(
 )
 
 WAITING: Final = turns.c.dispatched_at.is_(None) & turns.c.finished_at.is_(None)
+"""The condition for an accepted turn that has no slot yet."""
 UNDER_WAY: Final = turns.c.dispatched_at.is_not(None) & turns.c.finished_at.is_(None)
+"""The condition for a turn that has a slot."""
 HAD_SLOT: Final = turns.c.dispatched_at.is_not(None)
 # Partial indexes keep the database from answering one query with the index meant for another. Their names never change.
 for _name, _held, _keys in (

@@ -21,6 +21,7 @@ ROLES: Final[Mapping[str, tuple[Scope, ...]]] = {
     "developer": ("runs:read", "runs:write"),
     "admin": SCOPES,
 }
+"""The roles of members, with their scopes."""
 TASKS: Final = {"viewer": "view", "developer": "work in", "admin": "administer"}
 """What an invitation to a role is for."""
 IDLE_MICROS: Final = 12 * 3600 * SECOND_MICROS

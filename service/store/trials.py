@@ -48,6 +48,7 @@ class Trial:
     signup_code: str | None
     """The offer given at signup; None for the standard trial."""
     signup_price: str | None
+    """The offer's price at signup."""
     started_at: int | None
     """None until a code host is connected."""
     granted_code: str | None

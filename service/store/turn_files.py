@@ -18,6 +18,7 @@ from service.store.schema import log_pieces, runs, turn_files, turns
 FINDINGS: Final = "findings"
 UNREAD: Final = "unread"
 """What is wrong with an agent's findings: some, or all, are left out."""
+"""The file kind of findings."""
 COMMIT: Final = "commit"
 """The file kind of a turn's commit that waits for its push, as a pack of git."""
 LARGEST_LOG: Final = 16 << 20
@@ -35,6 +36,7 @@ class LogPiece:
 
     offset: int
     size: int
+    """The size of the whole log, in bytes."""
     data: bytes
 
 

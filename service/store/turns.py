@@ -22,6 +22,7 @@ MADE_UP: Final = "lab"
 NEEDS_ANSWER: Final = "needs_answer"
 """The outcome of a turn whose agent asked a question; its status is `failed`."""
 CANCELLED: Final = "cancelled"
+"""How the failure of a turn begins that a caller or the operator cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Turn:
     attempt: int
     """How often a worker claimed it; a worker with an older number can no longer write results."""
     pauses: int
+    """The number of attempts at which its model gave no answer at all."""
     finished_at: int | None
     commit_sha: str | None
     summary: str | None
@@ -57,6 +59,7 @@ class Turn:
     additions: int | None
     deletions: int | None
     question: dict[str, Any] | None
+    """The agent's question with its `choices`."""
     executor: str | None
     """The worker that claimed it last; `MADE_UP` for a turn of the lab."""
     from_turn: int | None
@@ -134,11 +137,13 @@ class TurnPause:
     """How a turn waits without a slot."""
 
     due_at: int
+    """The earliest next start."""
     why: str | None
     """The reason for callers; None to show the outage of its provider."""
     is_counted: bool
     """Whether this was an attempt; otherwise it counts as a pause."""
     from_turn: int | None = None
+    """See `Turn.from_turn`."""
     since: int | None = None
     """Since when its code host has not answered; None if it waits for something else."""
     change: Mapping[str, object] = field(default_factory=dict)
@@ -379,6 +384,7 @@ class EndedTurn:
     run_id: str
     number: int
     outcome: str
+    """`completed`, `failed`, or `cancelled`."""
     accepted_at: int
     started_at: int | None
     """None if it was cancelled before any worker claimed it."""

@@ -36,6 +36,7 @@ class UsageFigures:
     """Input tokens that the provider read from its cache; `input_tokens` does not include them."""
     output_tokens: int
     micro_usd: int
+    """The cost of the requests with a known price."""
     unpriced_requests: int = 0
     list_prices_of: str | None = None
     """The date (`2026-01-31`) of the oldest list price in the cost; None if only the operator's prices are."""
@@ -62,6 +63,7 @@ class ModelUse:
     model: str
     usage: Usage
     micro_usd: int | None
+    """None if the price is not known."""
     list_prices_of: str | None = None
     asked_at: float = 0
     """Seconds since 1970; 0 if not known."""
@@ -75,6 +77,7 @@ class TurnMeter:
 
     def __init__(self, database: Database, turn: Turn, agent: Agent, clock: Clock) -> None:
         self.trace: Callable[[ModelUse], None] = lambda _: None
+        """Called with each request."""
         self._database = database
         self._turn = turn
         self._agent = agent

@@ -20,6 +20,7 @@ class Worker:
     executor: str
     """A random name, new for each process: two processes with the same name would execute every turn twice."""
     host: str
+    """The machine it runs on."""
     sandbox: str
     pid: int
     concurrency: int
@@ -28,6 +29,7 @@ class Worker:
     seen_at: int
     """The time of its last heartbeat by the database's clock, which all machines share; 0 if it signed off."""
     at_work: int = 0
+    """Turns it was executing at that time."""
 
     @property
     def has_no_sandbox(self) -> bool:

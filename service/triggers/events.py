@@ -56,13 +56,17 @@ class HookEvent:
     labels: tuple[str, ...] = ()
     """Of an issue only those that were set just now."""
     assignees: tuple[str, ...] = ()
+    """Who was assigned to the issue just now."""
     issue: IssueText | None = None
+    """None: it is about a pull request."""
     occasion: str = ""
     """The comment, the check of a commit, or the change of an issue; empty: the commit itself."""
     command: str = ""
     """The word after the mention in a comment."""
     words: str = ""
+    """The rest of the comment."""
     check: str = ""
+    """The name of what failed."""
     fault: str = ""
     """Why nothing can start, whatever the rules say; empty: nothing is wrong."""
 

@@ -24,6 +24,7 @@ class _Head(Part):
     ref: Name
     sha: Sha
     repo: _Fork | None = None
+    """None: the fork was deleted."""
 
 
 class _Linked(Part):
@@ -142,7 +143,9 @@ class _Check(Part):
     conclusion: str | None = None
     completed_at: Time | None = None
     updated_at: Time | None = None
+    """Of a workflow."""
     pull_requests: tuple[_Linked, ...] = ()
+    """Empty for forks."""
 
 
 class _CheckDelivery(_Delivery):
@@ -175,6 +178,7 @@ PAYLOADS: Final[dict[str, type[Payload]]] = {
     "check_run": _CheckDelivery,
     "workflow_run": _CheckDelivery,
 }
+"""GitHub's, by the event."""
 
 
 class _Retitled(Part):

@@ -185,3 +185,4 @@ PAYLOADS: Final[dict[str, type[Payload]]] = {
     "Confidential Note Hook": _NoteDelivery,
     "Pipeline Hook": _PipelineDelivery,
 }
+"""By the event."""

@@ -115,6 +115,7 @@ class Issue(Part):
     pull_request: object = None
     """None: it is no pull request."""
     action: str = ""
+    """Of a change on GitLab."""
     updated_at: Time
 
     @property

@@ -28,6 +28,7 @@ class TriggerRule(BaseModel):
     """Assigning one of these accounts to an issue starts it."""
     drafts: bool = False
     bots: bool = False
+    """Whether changes made by bots start it, too."""
     forks: Literal["no", "approve", "without_secrets"] = "no"
     """Of heads in a fork: start nothing, wait for the operator, or start it without secrets and a way out."""
 
