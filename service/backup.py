@@ -51,7 +51,13 @@ class RestoreSummary:
 
 
 def back_up(folder: DataFolder, target: Path, now: int) -> int:
-    """Write a back-up, which replaces `target` once it is complete, as of `now`; return its files (BackupError)."""
+    """Write a back-up that only its owner can read, while the service runs; return the number of its files.
+
+    An earlier back-up is replaced only by a complete one. `now` is in microseconds since 1970.
+
+    Raises:
+        BackupError: It cannot be written.
+    """
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with (
@@ -136,7 +142,11 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
 
 
 def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
-    """Yield the files of an undamaged back-up; read each file before asking for the next."""
+    """Yield the files of an undamaged back-up; read each file before asking for the next.
+
+    Raises:
+        BackupError: The file is damaged, incomplete, or not a back-up.
+    """
     try:
         with gzip.open(source) as whole:
             while whole.read(1 << 20):

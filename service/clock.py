@@ -67,7 +67,11 @@ def parse_rfc3339(text: str, *, round_up: bool) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Parse `30d`, `12h`, `15m`, `90s` or `2w` into microseconds (ValueError: it is none, or over a century)."""
+    """Parse `30d`, `12h`, `15m`, `90s` or `2w` into microseconds.
+
+    Raises:
+        ValueError: The text has another form, or is longer than a century, which no instant could hold.
+    """
     match = _DURATION.fullmatch(text.strip())
     if match is None or int(match["count"]) == 0:
         raise ValueError(f"{text!r} is not a valid duration; write a number and a unit, such as 30d, 12h or 15m")

@@ -103,7 +103,11 @@ class Proxy:
         raise ProxyError(f"{text.rpartition('@')[2]!r} is not the address of an http or https proxy: {example}")
 
     def tunnel(self, authority: str, until: float) -> socket.socket:
-        """Return a connection through the proxy to `host:port` (OSError: the proxy makes none)."""
+        """Return a connection through the proxy to `host:port`.
+
+        Raises:
+            OSError: The proxy cannot be reached, or makes no tunnel.
+        """
         link = dial(resolve(self.host, self.port), until)
         try:
             link.settimeout(max(_SHORTEST_S, until - time.monotonic()))
@@ -147,7 +151,11 @@ class Proxy:
 
 
 def proxy_of(scheme: str, host: Host, port: int) -> Proxy | None:
-    """Return the environment's proxy for a host; None: it is reached directly (ProxyError: a bad address)."""
+    """Return the environment's proxy for a host; None: the connection is direct, as always to this machine.
+
+    Raises:
+        ProxyError: The variable holds no address of a proxy.
+    """
     if host.text == "localhost" or (host.ip is not None and host.ip.is_loopback):
         return None
     names = (f"{scheme}_proxy", "all_proxy")
@@ -177,7 +185,11 @@ def _is_exempt(host: Host, port: int) -> bool:
 
 
 def client_context() -> ssl.SSLContext:
-    """Return a client's TLS settings, with the operator's certificate if there is one (OSError: it is unreadable)."""
+    """Return the TLS settings of a client, with the operator's certificate if a variable names one.
+
+    Raises:
+        OSError: The certificate cannot be read.
+    """
     context = ssl.create_default_context()
     if file := os.environ.get(CLIENT_CERT_VARIABLE):
         try:
@@ -188,7 +200,11 @@ def client_context() -> ssl.SSLContext:
 
 
 def resolve(host: Host, port: int) -> list[Address]:
-    """Return the addresses of a host (OSError: the host has no address)."""
+    """Return the addresses of a host.
+
+    Raises:
+        OSError: The host has no address.
+    """
     if host.ip is not None:
         return [(host.text, port)]
     return [(str(one[4][0]), port) for one in socket.getaddrinfo(host.text, port, type=socket.SOCK_STREAM)]
@@ -209,7 +225,11 @@ def is_public(address: str) -> bool:
 
 
 def dial(addresses: Sequence[Address], until: float) -> socket.socket:
-    """Connect to the first address that answers before an instant in monotonic seconds (OSError: none did)."""
+    """Connect to the first address that answers before an instant (monotonic seconds).
+
+    Raises:
+        OSError: None of them answered.
+    """
     for left, address in zip(range(len(addresses), 1, -1), addresses, strict=False):
         with contextlib.suppress(OSError):
             # An address that does not answer must leave the others a share of the time.

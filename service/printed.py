@@ -46,7 +46,11 @@ class PrintedKey:
         """That of the running command, or of one for which nobody waited any more."""
 
     def get(self, refused: str | None = None) -> str:
-        """Return the key, if possible another than the `refused` one (NoKeyError: none was printed, or none yet)."""
+        """Return the key. If that is the `refused` one, run the command again, which may print the same key.
+
+        Raises:
+            NoKeyError: The command printed none, or none yet: a later call takes what it prints.
+        """
         with self._asking:
             if self._key != refused and time.monotonic() < self._until:
                 return self._key
@@ -92,7 +96,12 @@ class PrintedKey:
 
 
 def _status(command: Sequence[str], out: IO[bytes], err: IO[bytes]) -> int:
-    """Run a command, and end it with all that it started; return its exit status."""
+    """Run a command, and end it with all that it started; return its exit status.
+
+    Raises:
+        OSError: It cannot be started.
+        TimeoutExpired: It took too long.
+    """
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
     try:
         return process.wait(_LONGEST_S)

@@ -131,7 +131,11 @@ class Location:
 
 
 def reference(platform: str, data: Mapping[str, object]) -> Reference:
-    """Parse platform and data into a reference (spec 2.3; ValueError: the text names the field)."""
+    """Parse platform and data into a reference (spec 2.3).
+
+    Raises:
+        ValueError: The platform is unknown, or its data lacks or misspells a field; the text names the field.
+    """
     if platform not in PLATFORMS:
         raise ValueError(f"repository.platform must be one of {', '.join(PLATFORMS)}")
     if not PLATFORMS[platform].has_groups:
@@ -144,7 +148,11 @@ def reference(platform: str, data: Mapping[str, object]) -> Reference:
 
 
 def checked_path(platform: str, path: str) -> str:
-    """Return a repository's path on its platform, without a trailing `.git` (ValueError: it is none there)."""
+    """Return the path of a repository on its platform, without a trailing `.git`.
+
+    Raises:
+        ValueError: It has the wrong number of parts, or a part that no code host allows.
+    """
     parts = path.removesuffix(".git").split("/")
     most_groups = _DEEPEST_GROUP if PLATFORMS[platform].has_groups else 1
     if not 1 < len(parts) <= most_groups + 1 or not all(_SEGMENT.fullmatch(part) for part in parts):

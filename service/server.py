@@ -63,7 +63,11 @@ class RunningService:
         self._options = options
 
     def run(self, masks: Masks) -> int:
-        """Serve until a signal arrives; return the exit status (StartError: the folder or port is in use)."""
+        """Serve until a signal arrives; return the exit status.
+
+        Raises:
+            StartError: The folder is in use, or the port is taken.
+        """
         self._folder.create()
         settings = self._folder.settings()
         url = self._options.database_url or self._folder.database_url

@@ -381,7 +381,11 @@ class DataFolder:
         return self.database_file.exists()
 
     def create(self, *, restoring: bool = False) -> None:
-        """Create the missing folders, closed to other users (SettingsError: a restore was interrupted here)."""
+        """Create the missing folders, closed to other users.
+
+        Raises:
+            SettingsError: A restore was interrupted here, and `restoring` is False.
+        """
         if self.restoring_file.exists() and not restoring:
             raise SettingsError(
                 f"{self.root} is being restored, or its restore was interrupted: run `runwarden service restore` "
@@ -404,7 +408,11 @@ class DataFolder:
         return self.runs / run_id / f"turn-{turn}.run.diff"
 
     def settings(self) -> Settings:
-        """Read `service.toml`; without it all settings have their defaults (SettingsError: a bad key or value)."""
+        """Read `service.toml`; without the file, all settings have their defaults.
+
+        Raises:
+            SettingsError: The file is not TOML, or has an unknown key or value.
+        """
         try:
             text = self.settings_file.read_text("utf-8")
         except FileNotFoundError:

@@ -194,7 +194,11 @@ def apply_setup(
 
 
 def _check_distinct(setup: Setup) -> None:
-    """Refuse entries of which one would silently replace another, or get its tokens."""
+    """Refuse entries of which one would silently replace another, or get its tokens.
+
+    Raises:
+        SetupError: Two entries have the same identity; the text names both.
+    """
     _distinct("organizations", [(one.name, f"the slug {_slug(one)}") for one in setup.organizations])
     _distinct("offers", [(one.code, f"the code {one.code}") for one in setup.offers])
     for number, entry in enumerate(setup.organizations):
@@ -243,7 +247,11 @@ def _outcome(kind: str, name: str, organization_id: str | None, before: object, 
 
 
 def find_organization(connection: sa.Connection, slug: str) -> Organization:
-    """Return the organization with a slug or id (SetupError: there is no such organization)."""
+    """Return the organization with a slug or id.
+
+    Raises:
+        SetupError: There is no such organization.
+    """
     return _named(organizations.named(connection, [slug]), slug)
 
 
@@ -257,7 +265,11 @@ def _named(known: Mapping[str, Organization], slug: str) -> Organization:
 def make_token(
     connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int
 ) -> tuple[tokens.TokenRecord, str]:
-    """Create a token (spec 5.5; SetupError: the organization lacks ServiceAPI, or the duration is bad)."""
+    """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5).
+
+    Raises:
+        SetupError: The organization lacks the entitlement, or the duration cannot be parsed.
+    """
     if "ServiceAPI" not in organization.entitlements:
         raise SetupError(
             f"the organization {organization.slug} needs the entitlement ServiceAPI to have tokens; "
@@ -287,7 +299,11 @@ def welcome(
 
 
 def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: int) -> hosts.Host:
-    """Connect a host, by default the public one; the first starts the trial (SetupError: an address is missing)."""
+    """Connect a code host, by default the platform's public one; the first host starts the trial.
+
+    Raises:
+        SetupError: The address that its kind of probe needs is missing.
+    """
     host = _host(entry)
     hosts.connect(connection, organization.id, host, now)
     trials.activate(connection, organization.id, now)
@@ -345,7 +361,11 @@ def _named_host(entry: HostEntry) -> str | None:
 def add_repository(
     connection: sa.Connection, organization: Organization, entry: RepositoryEntry, folder: Path, now: int
 ) -> repositories.Repository:
-    """Configure a repository; a folder becomes absolute (SetupError: it has no address, or its name is taken)."""
+    """Configure a repository; a folder is stored as an absolute path.
+
+    Raises:
+        SetupError: It has no clone address, or another repository has its name.
+    """
     try:
         path = checked_path(entry.platform, entry.path)
         kept = repositories.by_path(connection, organization.id, entry.platform, path)
@@ -363,7 +383,11 @@ def _repository(
     connected: Iterable[hosts.Host],
     folder: Path,
 ) -> repositories.Repository:
-    """Return a repository as configured by an entry; `kept` is its present configuration, if any."""
+    """Return a repository as configured by an entry; `kept` is its present configuration, if any.
+
+    Raises:
+        ValueError: It has no clone address.
+    """
     if entry.url is None:
         url = hosts.clone_url(connected, entry.platform, path)
         if url is None:
@@ -384,7 +408,11 @@ def _repository(
 
 
 def check_triggers(connection: sa.Connection, organization: Organization, repository: repositories.Repository) -> None:
-    """Check the agents in a repository's rules (SetupError: one is missing, or takes no MCP servers)."""
+    """Check that the agents in a repository's rules exist, and accept its MCP servers.
+
+    Raises:
+        SetupError: An agent is missing, or does not accept MCP servers.
+    """
     for rule in repository.triggers:
         agent = agents.by_name(connection, organization.id, rule.agent)
         has_servers = repository.setup is not None and repository.setup.mcp_servers
@@ -401,7 +429,11 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
 
 
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> agents.Agent:
-    """Configure an agent; `data`: the data folder if it runs here (SetupError: it contradicts itself, or lacks one)."""
+    """Configure an agent; `data` is the data folder if it runs on this machine, or else None.
+
+    Raises:
+        SetupError: Its organization does not exist, its options contradict each other, or something is missing.
+    """
     owner = None if entry.organization is None else find_organization(connection, entry.organization)
     agent = _agent(entry, owner, data)
     agents.put(connection, agent, now)
@@ -442,7 +474,11 @@ class _Organizations:
         """The outcome for each host and repository."""
 
     def apply(self, entry: OrganizationEntry) -> dict[str, object]:
-        """Apply an entry and return the organization (SetupError: it contradicts the state, or lacks something)."""
+        """Apply an entry and return the resulting organization.
+
+        Raises:
+            SetupError: It contradicts the existing state, or lacks something.
+        """
         found = self._named.get(_slug(entry))
         organization = self._create(entry) if found is None else found
         wanted = entry.budget or DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens)

@@ -34,7 +34,11 @@ _logger = logging.getLogger(__name__)
 
 
 def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
-    """Look up the addresses of an endpoint that may be connected to (EndpointError: it has none)."""
+    """Look up an endpoint's present IP addresses, and return the ones that may be connected to.
+
+    Raises:
+        EndpointError: The URL cannot be used, or has no address that is public or allowed.
+    """
     try:
         parts = urlsplit(url if _ADDRESS.fullmatch(url) else "")
         name, port = parts.hostname or "", port_of(parts)

@@ -41,7 +41,11 @@ class StartError(ServiceError):
 
 @contextlib.contextmanager
 def held(lock_file: Path, refusal: str) -> Iterator[None]:
-    """Hold a lock, which the kernel releases with the process (StartError: another has it; the text is `refusal`)."""
+    """Hold a lock during the block; the kernel releases it if the process is killed.
+
+    Raises:
+        StartError: Another process holds the lock; the text is `refusal`.
+    """
     with lock_file.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,7 +55,11 @@ def held(lock_file: Path, refusal: str) -> Iterator[None]:
 
 
 def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | None, masks: Masks) -> int:
-    """Execute turns until a signal arrives; return the exit status (StartError: the folder has a worker)."""
+    """Execute turns until a signal arrives; return the exit status. PostgreSQL takes any number of such processes.
+
+    Raises:
+        StartError: The folder already has a worker.
+    """
     folder.create()
     settings = folder.settings()
     stopping = threading.Event()
@@ -106,7 +114,11 @@ def mask_known(database: Database, masks: Masks) -> None:
 
 @contextlib.contextmanager
 def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
-    """Let a SQLite database have one worker process; PostgreSQL takes any number (StartError: it has one)."""
+    """Ensure that a SQLite database has one worker process; PostgreSQL takes any number.
+
+    Raises:
+        StartError: Another worker process has the database.
+    """
     if not database.is_sqlite:
         yield
         return

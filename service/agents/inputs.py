@@ -84,7 +84,11 @@ def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
 
 
 def checked(agent: str, declared: Mapping[str, AgentInput], given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the inputs, defaults included (InputError: one is unknown, missing, or not as it is declared)."""
+    """Return the inputs with the defaults of those that were left out.
+
+    Raises:
+        InputError: One is unknown, missing, or not as it is declared.
+    """
     if not declared:
         return dict(given)
     values: dict[str, JsonValue] = {name: one.default for name, one in declared.items() if one.default is not None}

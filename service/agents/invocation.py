@@ -35,7 +35,11 @@ class PlaceholderError(ServiceError):
 
 
 def check_placeholders(argv: Sequence[str]) -> None:
-    """Refuse placeholders that would be the program, or only a part of an argument (PlaceholderError)."""
+    """Refuse placeholders whose value would be the program, or only a part of an argument.
+
+    Raises:
+        PlaceholderError: There is such a placeholder.
+    """
     for at, word in enumerate(argv):
         found = _ANY.search(word)
         if found and (at == 0 or not _SAFE.fullmatch(word)):
@@ -43,7 +47,11 @@ def check_placeholders(argv: Sequence[str]) -> None:
 
 
 def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """Return a command with its placeholders filled in (PlaceholderError: a value is too long for an argument)."""
+    """Return a command with the values in place of the placeholders.
+
+    Raises:
+        PlaceholderError: A value is too long for an argument.
+    """
     words = []
     for word in argv:
         if (found := _SAFE.fullmatch(word)) is None:

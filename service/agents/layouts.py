@@ -32,7 +32,11 @@ class Program:
 
 
 def find(name: str) -> Program:
-    """Find a program, named by an absolute path or on the service's PATH (NoProgramError: it is not there)."""
+    """Find a program, named by an absolute path or on the service's PATH.
+
+    Raises:
+        NoProgramError: It is not there.
+    """
     found = shutil.which(name)
     if found is None:
         where = "" if "/" in name else " on the service's PATH"

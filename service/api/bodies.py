@@ -152,7 +152,11 @@ class ReadBody(Generic[Body]):
         self._model = model
 
     async def __call__(self, request: Request) -> Body:
-        """Read and validate the body."""
+        """Read and validate the body.
+
+        Raises:
+            HttpError: 413, 415 or 400.
+        """
         media, _, parameters = request.headers.get("content-type", "").lower().partition(";")
         charset = parameters.partition("charset=")[2].strip(' "') or "utf-8"
         if media.strip() != "application/json" or charset not in {"utf-8", "utf8", "us-ascii"}:
@@ -209,7 +213,11 @@ class Reserve:
 
 
 async def read_bytes(request: Request, limit: int, reserve: Reserve | None = None) -> bytes:
-    """Return a body; large ones count against the reserve (HttpError: 413, 400: it broke off, 503: none is left)."""
+    """Return the body of a request; large ones are counted against the reserve, if there is one.
+
+    Raises:
+        HttpError: 413, 400 if the connection closed first, or 503 if the reserve is used up.
+    """
     # The rest of a body that is too large is not read, so the connection cannot be reused.
     too_large = HttpError(413, "body_too_large", f"the body may have at most {limit} bytes", {"Connection": "close"})
     if int(request.headers.get("content-length", 0)) > limit:

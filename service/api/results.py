@@ -223,7 +223,11 @@ def read_run(run_id: str, request: Request, context: RequestContext, caller: Run
 
 
 def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, object]:
-    """Return a run with its turns, oldest first, without its address (HttpError: 404)."""
+    """Return a run with its turns, oldest first, without its address.
+
+    Raises:
+        HttpError: 404, the caller's organization has no such run.
+    """
     with context.database.read() as connection:
         run = _run_of(connection, caller, run_id)
         given = (context.settings.execution, context.clock)
@@ -368,7 +372,11 @@ class TurnLog:
 
 @contextmanager
 def turn_log(context: Context, caller: Caller, run_id: str, number: str) -> Iterator[TurnLog]:
-    """Open the log of a turn (HttpError: 404 or 410, there is none, or it is not kept any longer)."""
+    """Open the log of a turn.
+
+    Raises:
+        HttpError: 404 or 410, there is none, or it is not kept any longer.
+    """
     with context.database.read() as connection:
         # Read the turn before the log: if the turn has ended, the log is complete.
         turn = _turn_of(connection, caller, run_id, number)

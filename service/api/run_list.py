@@ -43,7 +43,11 @@ class PageToken:
         return _encoded(self._mark(position) + position)
 
     def read(self, token: str) -> tuple[int, str]:
-        """Return the (created_at, id) of a token (HttpError: 400, it is not ours, or of other filters)."""
+        """Return the (created_at, id) of a token.
+
+        Raises:
+            HttpError: 400, the token is not from this service, or belongs to other filters.
+        """
         try:
             raw = base64.b64decode(token.encode() + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
         except (ValueError, binascii.Error) as error:
@@ -115,7 +119,11 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader) -> d
 
 
 def listed(context: Context, caller: Caller, given: dict[str, str]) -> dict[str, object]:
-    """Return a page of the caller's runs for query parameters (HttpError: 400, one is not valid)."""
+    """Return a page of the caller's runs for query parameters, each given once.
+
+    Raises:
+        HttpError: 400, a parameter is not valid.
+    """
     text = given.get("page_size", str(_DEFAULT_SIZE))
     size = int(text) if _INTEGER.fullmatch(text) else 0
     if not 1 <= size <= _LARGEST_SIZE:
@@ -139,7 +147,11 @@ def listed(context: Context, caller: Caller, given: dict[str, str]) -> dict[str,
 def page_of(
     context: Context, connection: sa.Connection, filters: Filters, token: str | None, size: int
 ) -> tuple[list[Run], str | None, int]:
-    """Return a page's runs, the next page's token (None: it is the last), and the count (HttpError: 400)."""
+    """Return the runs of a page, the token of the next one (None: it is the last), and how many runs match.
+
+    Raises:
+        HttpError: 400, the token does not belong to these filters.
+    """
     cursor = PageToken(context.page_key, filters)
     one_more = runs.page(connection, filters, None if token is None else cursor.read(token), size + 1)
     shown = one_more[:size]

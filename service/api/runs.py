@@ -247,7 +247,11 @@ async def start_agent(
 
 
 def _target_by_text(connection: sa.Connection, organization_id: str, text: str) -> _Target:
-    """Find a repository from its configured name, full URL, `owner/repo` or `group/project`."""
+    """Find a repository from its configured name, full URL, `owner/repo` or `group/project`.
+
+    Raises:
+        HttpError: 400, there is no such repository.
+    """
     text = text.strip()
     exact = repositories.by_name(connection, organization_id, text) or repositories.by_url(
         connection, organization_id, text
@@ -266,7 +270,11 @@ def _target_by_text(connection: sa.Connection, organization_id: str, text: str) 
 
 
 def _first_target(connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str) -> _Target:
-    """Return the first candidate that is configured, and so exists, otherwise the first on a connected host."""
+    """Return the first candidate that is configured, and so exists, otherwise the first on a connected host.
+
+    Raises:
+        HttpError: 400, there is neither.
+    """
     for one in candidates:
         if configured := repositories.by_path(connection, organization_id, one.platform, one.path):
             return _target(configured)

@@ -45,7 +45,11 @@ def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> Non
 
 
 def drain(admin: AdminContext, ttl_s: float) -> None:
-    """Drain the workers of this machine, and return when they have nothing at work (SetupError: there is none)."""
+    """Let the workers of this machine begin nothing more, and return when they have nothing left at work.
+
+    Raises:
+        SetupError: No worker runs on this machine.
+    """
     machine = socket.gethostname()
     with admin.database() as database:
         with admin.change("worker.drain", database) as change:

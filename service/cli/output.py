@@ -68,7 +68,11 @@ class AdminContext:
 
     @contextmanager
     def database(self, *, create: bool = False) -> Iterator[Database]:
-        """Open the database; with `create`, make the data folder if there is none (SetupError: there is no service)."""
+        """Open the database; with `create`, make the data folder if there is none.
+
+        Raises:
+            SetupError: There is no service here.
+        """
         if not create and self.database_url is None and not self.folder.exists():
             raise SetupError(
                 f"there is no service in {self.folder.root}; name its folder with --data-dir, "

@@ -30,7 +30,11 @@ class Entry:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read an entry, such as `*.example.com:8443` or `registry.corp:8443=10.1.2.3` (ValueError)."""
+        """Read an entry, such as `*.example.com:8443` or `registry.corp:8443=10.1.2.3`.
+
+        Raises:
+            ValueError: It is none, or leads where clouds hand out a machine's credentials.
+        """
         found = _ENTRY.fullmatch(text)
         if found is None or text != text.lower():
             raise ValueError("no such form")
@@ -62,7 +66,11 @@ class Allowlist:
         self._entries = [Entry.parse(one) for one in entries]
 
     def decide(self, host: Host, port: int) -> str | None:
-        """Return the only address to dial for a host; None: any public one (RefusedError: it may not be reached)."""
+        """Return the only address to dial for a host that may be reached; None: any public one.
+
+        Raises:
+            RefusedError: It may not be reached.
+        """
         about = [entry for entry in self._entries if entry.fits(host)]
         given = [entry.address for entry in about if entry.port == port]
         if given:

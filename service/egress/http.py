@@ -71,7 +71,11 @@ class AgentConnection(_Connection):
             self._wire.start_next_cycle()
 
     def body(self) -> bytes:
-        """Read the request's body (BodyError: it is too long, or contradicts its headers)."""
+        """Read the request's body.
+
+        Raises:
+            BodyError: It is too long, or contradicts its headers.
+        """
         whole = bytearray()
         try:
             while isinstance(event := self._next_event(), h11.Data):
@@ -149,7 +153,12 @@ class ProviderConnection(_Connection):
         """The answer's; names in lower case."""
 
     def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Send the request, and read the answer's head (OSError, h11.RemoteProtocolError: there is no answer)."""
+        """Send the request, and read the head of the answer.
+
+        Raises:
+            OSError: The connection broke, or was silent for too long.
+            h11.RemoteProtocolError: The other side does not speak HTTP.
+        """
         length = [("Content-Length", str(len(body)))] if body or method == "POST" else []
         self._write(h11.Request(method=method, target=target, headers=_encoded([*headers.items(), *length])))
         self._write(h11.Data(data=body))
@@ -161,7 +170,12 @@ class ProviderConnection(_Connection):
             self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
 
     def read(self) -> bytes:
-        """Return the next piece; empty: it is complete (OSError, h11.RemoteProtocolError: the answer was cut)."""
+        """Return the next piece of the answer; empty: it is complete.
+
+        Raises:
+            OSError: The connection broke, was silent for too long, or closed too early.
+            h11.RemoteProtocolError: The answer is not HTTP.
+        """
         while self._wire.their_state is h11.SEND_BODY and isinstance(event := self._next_event(), h11.Data):
             if event.data:
                 return bytes(event.data)

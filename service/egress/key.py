@@ -20,7 +20,11 @@ class ModelKey:
         self._key = os.environ.get(self._variable, "").strip()
 
     def get(self, refused: str | None = None) -> str:
-        """Return the key, if possible another than the `refused` one (NoKeyError: there is none that can be sent)."""
+        """Return the key. If that is the `refused` one, run the command again, which may print the same key.
+
+        Raises:
+            NoKeyError: The command printed none, or no header can carry the key of the environment.
+        """
         if self._printed is not None:
             return self._printed.get(refused)
         if not _HEADER.fullmatch(self._key):

@@ -86,7 +86,11 @@ class EgressProxy(SandboxServer):
 
 
 def parse_target(request: h11.Request) -> tuple[Host, int]:
-    """Return the host and the port of a CONNECT (RefusedError: it is another request, or names no host)."""
+    """Return the host and the port of a CONNECT.
+
+    Raises:
+        RefusedError: It is another request, or names no host.
+    """
     target = request.target.decode("ascii")
     if request.method != b"CONNECT":
         shown = target.partition("://")[2].partition("/")[0] or target

@@ -119,7 +119,11 @@ class Route:
 
 
 def route_of(provider: Provider, method: str, target: str) -> Route:
-    """Decide about a request's method and target, as they were sent (ClosedPathError: it is not open to agents)."""
+    """Decide about a request's method and target, as they were sent.
+
+    Raises:
+        ClosedPathError: It is not open to agents.
+    """
     path, _, query = target.partition("?")
     if (
         not _AMBIGUOUS.search(_ARN_IN_PATH.sub("arn", path))
@@ -139,7 +143,11 @@ def route_of(provider: Provider, method: str, target: str) -> Route:
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """Read the body of a request that costs tokens (BlockedRequestError: providers may read it differently)."""
+    """Read the body of a request that costs tokens.
+
+    Raises:
+        BlockedRequestError: It is no JSON object, or one that the provider could read differently.
+    """
     try:
         document = json.loads(body.decode(), object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:

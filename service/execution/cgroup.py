@@ -98,7 +98,11 @@ def find() -> DelegatedGroup | None:
 
 
 def prepare(own: Path, controllers: frozenset[str]) -> None:
-    """Move a group's processes to one below it, so that others there can have limits (OSError: it is not ours)."""
+    """Move the processes in a group to one below it, so that other groups below it can have limits.
+
+    Raises:
+        OSError: The service may not change it.
+    """
     ours = own / _OURS
     ours.mkdir(exist_ok=True)
     for pid in _words(own / "cgroup.procs"):

@@ -45,7 +45,11 @@ class Patches:
     """The default branch's commit; None: the repository has no default branch."""
 
     def write(self, git_dir: Path, commit: TurnCommit, turn_diff: Path, run_diff: Path) -> TurnChange:
-        """Write a commit's patch, and the whole run's unless the two are the same (GitCommandError)."""
+        """Write a commit's patch, and the whole run's unless the two are the same.
+
+        Raises:
+            GitCommandError: git could not make one.
+        """
         base = commit.base
         merge_base = base if base and base == self.default else None
         if merge_base is None and self.default is not None:

@@ -85,7 +85,11 @@ class AgentCommand:
 
     @cached_property
     def program(self) -> Program | None:
-        """The installed program (NoProgramError: it is missing); None: our Python, or a file of the checkout."""
+        """The installed program; None: the service's Python, or a file of the checkout.
+
+        Raises:
+            NoProgramError: It is missing.
+        """
         name = check.program_name(self.agent.argv, self.agent.options)
         return None if name is None else layouts.find(name)
 
@@ -151,7 +155,11 @@ class AgentCommand:
         self.workspace.instructions_file.write_bytes(f"{_HOW_TO_ASK}\n\n{text}\n".encode("utf-8", "replace"))
 
     def argv(self) -> list[str]:
-        """Return a prepared agent's command, inside its sandbox (NoSandboxError: it may have no network here)."""
+        """Return the command of a prepared agent, inside its sandbox.
+
+        Raises:
+            NoSandboxError: It needs a network, and there is none that it may have.
+        """
         return self.sandbox.wrap(self._bare(), self.workspace, self.objects, self._view())
 
     def stdin(self) -> Path:

@@ -87,7 +87,11 @@ def commit_tree(
 
 
 def check_signing(key: Path) -> None:
-    """Sign nothing with an ssh key (GitCommandError: it cannot sign)."""
+    """Sign nothing with an ssh key.
+
+    Raises:
+        GitCommandError: It cannot sign.
+    """
     if not os.access(key, os.R_OK):
         why = "the service's user cannot read this file; correct execution.signing.ssh_key, or the file's owner"
         raise GitCommandError(f"commits cannot be signed with {key}: {why}")
@@ -141,7 +145,11 @@ def commit_of(git: GitRunner, git_dir: Path, sha: str, trailer: str) -> TurnComm
 
 
 def moved(git: GitRunner, git_dir: Path, commit: TurnCommit, head: str, branch: str) -> TurnCommit:
-    """Return a turn's commit on top of what others pushed meanwhile (GitCommandError: they do not fit)."""
+    """Return a turn's commit on top of the commits that others pushed to its branch while the agent worked.
+
+    Raises:
+        GitCommandError: The branch no longer has the commits that the agent started from, or the changes conflict.
+    """
     try:
         if commit.base is not None:
             git("merge-base", "--is-ancestor", commit.base, head, git_dir=git_dir)

@@ -199,13 +199,21 @@ class GitRunner:
         return made
 
     def __call__(self, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None) -> str:
-        """Run one command and return its standard output, without the last newline."""
+        """Run one command and return its standard output, without the last newline.
+
+        Raises:
+            GitCommandError: It failed or took too long.
+        """
         return self.feed(None, *arguments, git_dir=git_dir, work_tree=work_tree).rstrip("\n")
 
     def feed(
         self, text: str | None, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None
     ) -> str:
-        """Run one command with a text on its standard input (GitCommandError: it failed or took too long)."""
+        """Run one command with a text on its standard input.
+
+        Raises:
+            GitCommandError: It failed or took too long.
+        """
         try:
             return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
         except GitCommandError as refusal:
@@ -277,7 +285,11 @@ class GitRunner:
         return printed
 
     def _follow(self, process: "subprocess.Popen[bytes]") -> tuple[bytes, bytes]:
-        """Return both outputs of a command, which may take any time as long as it prints its progress."""
+        """Return both outputs of a command, which may take any time as long as it prints its progress.
+
+        Raises:
+            TimeoutExpired: It printed nothing for too long.
+        """
         out, err = bytearray(), bytearray()
         deadline = time.monotonic() + _LONGEST_FETCH_S
         with selectors.DefaultSelector() as selector:

@@ -54,7 +54,11 @@ class LargeFiles:
     mirror: Path
 
     def fill(self, tree: Path, names: Iterable[str], commit: str) -> list[str]:
-        """Put contents in place of pointers in a new checkout; return the files (GitCommandError: one is lost)."""
+        """Put the contents in place of the pointers in a new checkout of a commit; return the names of the files.
+
+        Raises:
+            GitCommandError: The code host does not give them.
+        """
         wanted = {name: oid for name in names if (oid := object_in(tree / name)) is not None}
         if any(not self._file(oid).exists() for oid in wanted.values()):
             self._lfs("fetch", "origin", commit)
@@ -87,7 +91,11 @@ class LargeFiles:
         return pointers
 
     def upload(self, git_dir: Path, blobs: Iterable[str]) -> None:
-        """Send the contents of pointers, of those kept here, to the code host (GitCommandError: it refuses them)."""
+        """Send the contents of pointers to the code host, of those that are kept here.
+
+        Raises:
+            GitCommandError: The code host does not take them.
+        """
         found = (_POINTER.fullmatch(self._blob(git_dir, blob)) for blob in blobs)
         oids = {one[1].decode() for one in found if one is not None}
         if mine := sorted(oid for oid in oids if self._file(oid).exists()):

@@ -95,7 +95,11 @@ class RepositoryMirror:
         return snapshot
 
     def fetch_commit(self, sha: str) -> None:
-        """Bring one commit, unless it is here (GitCommandError: the repository does not give it)."""
+        """Bring one commit, unless it is here.
+
+        Raises:
+            GitCommandError: The repository cannot be read, or does not give the commit.
+        """
         with self._lock_file.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (self.git_dir / "HEAD").exists():

@@ -49,7 +49,11 @@ class Preparation:
         secrets: Secrets,
         check: Callable[[], None],
     ) -> None:
-        """Run the steps with the egress and home of the agent, whose `command` it is (AgentFailedError: one failed)."""
+        """Run the steps with the agent's egress, variables and home; `command` is the agent's.
+
+        Raises:
+            AgentFailedError: A step failed, or they took too long.
+        """
         for folder in self.kept:
             folder.mkdir(mode=0o700, parents=True)
             # There is none at first, while another turn has it, or on another disk.

@@ -103,7 +103,11 @@ class UsageWatch:
         """The processes that did not show their open files at the last walk."""
 
     def passed(self) -> str | None:
-        """Describe the first limit that was passed, with its key; None: none was (OSError: others filled the disk)."""
+        """Describe the first limit that the agent has passed, with its key; None: it has passed none.
+
+        Raises:
+            OSError: The disk is nearly full, and others have filled it.
+        """
         tree = [self._supervisor, *descendants(self._supervisor)]
         limits = self._limits
         stats = {pid: fields for pid in tree if (fields := _stat(pid))}

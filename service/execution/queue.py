@@ -193,7 +193,11 @@ def _client(database: Database) -> DBOSClient:
 
 
 def forget_ended(database: Database, before: int, *, dry_run: bool = False) -> int:
-    """Delete, or count, records of work that ended before an instant in microseconds (DatabaseError: other tables)."""
+    """Delete, or only count, the records of work that ended before an instant (microseconds); return how many.
+
+    Raises:
+        DatabaseError: The tables are not those of this release.
+    """
     if not _has_run(database):
         return 0
     number = 0

@@ -68,7 +68,11 @@ class TurnRecorder:
         """A turn may occur twice: a worker that was taken for dead can be given its own turn again."""
 
     def retried(self, act: Callable[[], T]) -> T:
-        """Call, and repeat the call while the database is down (InterruptedTurnError: the service stops first)."""
+        """Call, and repeat the call while the database is down.
+
+        Raises:
+            InterruptedTurnError: The service stops before the database is back.
+        """
         try:
             return self.database.retried(act, self.stopping)
         except AWAY as error:
@@ -114,12 +118,20 @@ class TurnRecorder:
             one.share(self.database)
 
     def begin_push(self, turn: Turn, commit: str) -> None:
-        """Record the commit that is about to leave the machine (SupersededError: the turn is not ours any longer)."""
+        """Record the commit that is about to leave the machine.
+
+        Raises:
+            SupersededError: The attempt no longer has the turn.
+        """
         if not self.write(lambda connection: turns.begin_push(connection, turn, commit)):
             raise SupersededError(_taken(turn))
 
     def pause(self, turn: Turn, paused: TurnPause) -> None:
-        """Give the turn's slot back until its model can be asked again (SupersededError: it is not ours any longer)."""
+        """Give the turn's slot back until its model can be asked again.
+
+        Raises:
+            SupersededError: The attempt no longer has the turn.
+        """
         now = self.clock()
         if not self.write(lambda connection: turns.pause(connection, turn, paused, now)):
             raise SupersededError(_taken(turn))

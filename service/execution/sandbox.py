@@ -155,7 +155,11 @@ class Sandbox:
         return str(workspace.tree) if self.program is None else INSIDE.tree
 
     def wrap(self, argv: list[str], workspace: Workspace, objects: Path, view: SandboxView) -> list[str]:
-        """Return the command that runs `argv` inside; `objects` is the mirror's (NoSandboxError: none works here)."""
+        """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
+
+        Raises:
+            NoSandboxError: The sandbox is missing; or the agent needs a network, and none is available for it.
+        """
         if self.is_missing:
             raise NoSandboxError(self.reason)
         if self.program is None:

@@ -44,7 +44,11 @@ class Submodules:
     remarks: list[str] = field(default_factory=list)
 
     def fill(self, git_dir: Path, commit: str, url: str, tree: Path, folder: Path, prefix: str = "") -> None:
-        """Check out a commit's submodules, and theirs; `folder`: for git-dirs (GitCommandError: the host is down)."""
+        """Check out the submodules of a commit, and theirs; `folder` gets their git-dirs.
+
+        Raises:
+            GitCommandError: The code host is down.
+        """
         addresses = self._addresses(git_dir, commit)
         for path, sha in links(self.git, git_dir, commit):
             shown = f"{prefix}{path}"
@@ -93,7 +97,11 @@ class Submodules:
         return {path: values[f"{name}.url"] for name, path in paths.items() if f"{name}.url" in values}
 
     def _address(self, url: str, given: str | None) -> str:
-        """Return a submodule's address, in the form of the repository's."""
+        """Return a submodule's address, in the form of the repository's.
+
+        Raises:
+            SubmoduleError: It is on another host, outside the organization's groups, or there is none.
+        """
         own = location(url)
         if given is None or own is None or not own.host or "://" not in url:
             raise SubmoduleError("its address is not in .gitmodules" if given is None else "it has no code host")

@@ -210,7 +210,12 @@ class TurnExecution:
         return TurnOutcome("failed", failure=text, failure_kind=kind, attempt=attempt.turn.attempt)
 
     def _paused(self, attempt: Attempt, work: TurnWork, error: PausedAgentError) -> TurnOutcome:
-        """Give the turn's slot back until its model can be asked again; return its failure if that takes too long."""
+        """Give the turn's slot back until its model can be asked again; return its failure if that takes too long.
+
+        Raises:
+            PausedTurnError: The slot was given back.
+            SupersededError: Another attempt took over the turn, or it was cancelled.
+        """
         now, turn, failure = self.recorder.clock(), attempt.turn, error.pause.failure
         until = now + int((error.pause.limit_s or _NEXT_S) * SECOND_MICROS)
         if until > (turn.started_at or now) + DAY_MICROS:

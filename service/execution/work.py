@@ -485,7 +485,11 @@ class TurnWork:
         return True
 
     def _commit(self, message: str) -> tuple[TurnCommit, TurnChange] | None:
-        """Commit the agent's change in the workspace, and keep its patch; None: it changed nothing."""
+        """Commit the agent's change in the workspace, and keep its patch; None: it changed nothing.
+
+        Raises:
+            AgentFailedError: It may be neither pushed nor kept.
+        """
         attempt, workspace = self._attempt, self._attempt.workspace
         if self._made is None:
             keeps = attempt.agent.options.commits == "keep"
@@ -560,7 +564,11 @@ def _dropped(number: int, why: str) -> StartingPoint:
 
 
 def _apply(workspace: Workspace, git: GitRunner, patch: bytes) -> list[str]:
-    """Apply a kept patch to the checkout; return the files in which it conflicts with the branch."""
+    """Apply a kept patch to the checkout; return the files in which it conflicts with the branch.
+
+    Raises:
+        GitCommandError: It cannot be applied at all, and the checkout is unchanged; the text says why.
+    """
     text = patch.decode("utf-8", "surrogateescape")
     folders = {"git_dir": workspace.history, "work_tree": workspace.tree}
     conflicts: list[str] = []

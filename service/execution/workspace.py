@@ -464,12 +464,20 @@ class Workspace:
             os.close(tree)
 
     def upload(self, commit: TurnCommit) -> None:
-        """Upload a commit's large files (GitCommandError: they cannot be uploaded)."""
+        """Upload a commit's large files.
+
+        Raises:
+            GitCommandError: They cannot be uploaded.
+        """
         if self.large_files is not None:
             self.large_files.upload(self.ours, commit.files.blobs)
 
     def push(self, git: GitRunner, url: str, branch: str, commit: TurnCommit, expected: str | None) -> None:
-        """Push a commit and its large files if its branch is at `expected`; None: it is new (GitCommandError)."""
+        """Push a commit, after its large files, if its branch is still at `expected` (None: does not exist).
+
+        Raises:
+            GitCommandError: The branch has moved, or the repository cannot be written.
+        """
         self.upload(commit)
         ref = f"refs/heads/{branch}"
         lease = f"--force-with-lease={ref}:{expected or ''}"

@@ -155,7 +155,11 @@ def _folder_of(tree: Path, path: str) -> Iterator[int]:
 
 
 def read(tree: Path, path: str, most: int) -> bytes:
-    """Return a regular file of the checkout (OSError: it is not there, is something else, or is too large)."""
+    """Return a regular file of the checkout.
+
+    Raises:
+        OSError: it is not there, is something else, or is too large.
+    """
     with _folder_of(tree, path) as folder:
         descriptor = os.open(path.rpartition("/")[2], _FILE, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as file:

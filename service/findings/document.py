@@ -105,7 +105,11 @@ def packed(base: str | None, found: Iterable[IdentifiedFinding]) -> bytes:
 
 
 def read_json(data: bytes) -> Any:
-    """Return a JSON document (FindingsError: it is none)."""
+    """Return a JSON document.
+
+    Raises:
+        FindingsError: it is none.
+    """
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -113,7 +117,11 @@ def read_json(data: bytes) -> Any:
 
 
 def drafts(document: Any) -> list[Any]:
-    """Return a document's findings as they were written (FindingsError: it is of another kind or version)."""
+    """Return the findings of a document, as they were written.
+
+    Raises:
+        FindingsError: it is of another kind, or of a version that is not known here.
+    """
     if not isinstance(document, dict) or not isinstance(document.get("findings"), list):
         raise FindingsError('it must be an object such as {"version": 1, "findings": []}')
     version = document.get("version")

@@ -140,18 +140,30 @@ class ForgeHttp:
         self._timeout_s = timeout_s
 
     def ask(self, method: str, path: str, document: object = None) -> Any:
-        """Return the JSON document of a successful answer (ForgeError: there was no such answer)."""
+        """Return the JSON document of a successful answer.
+
+        Raises:
+            ForgeError: There was no such answer.
+        """
         return self.answer(method, path, document).body
 
     def document(self, method: str, path: str, document: object = None) -> Mapping[str, Any]:
-        """Return the JSON object of a successful answer (ForgeError: there was no such answer)."""
+        """Return the JSON object of a successful answer.
+
+        Raises:
+            ForgeError: There was no such answer.
+        """
         found = self.ask(method, path, document)
         if not isinstance(found, dict):
             raise ForgeError(f"{self._name} answered something else than a JSON object; check the host's API address")
         return found
 
     def pages(self, path: str, **query: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects of a list, page by page (ForgeError: a page cannot be read, or there are too many)."""
+        """Yield the objects of a list, page by page.
+
+        Raises:
+            ForgeError: A page could not be read, or the list has no last page.
+        """
         seen = 0
         for page in range(1, _MOST_PAGES + 1):
             # Forgejo calls the size of a page its limit.
@@ -171,7 +183,11 @@ class ForgeHttp:
         raise ForgeError(f"{self._name} has more than {_MOST_PAGES * _PAGE} entries under {path}", is_final=True)
 
     def answer(self, method: str, path: str, document: object = None) -> HostResponse:
-        """Return a successful answer (ForgeError: there was none)."""
+        """Return a successful answer.
+
+        Raises:
+            ForgeError: There was none.
+        """
         try:
             url = f"{self._base}{path}" if path.startswith("/") else path
             found = ask(url, self._timeout_s, headers=self._headers, method=method, document=document, largest=_LARGEST)

@@ -188,7 +188,11 @@ class GitHub:
 
 
 def pull_request_of(document: Mapping[str, Any]) -> PullRequest:
-    """Return a pull request from the API's answer (ForgeError: a field is missing)."""
+    """Return a pull request from the API's answer.
+
+    Raises:
+        ForgeError: A field is missing.
+    """
     try:
         head, base = document["head"], document.get("base") or {}
         return PullRequest(

@@ -150,7 +150,11 @@ def post_comment(forge: Forge, subject: Subject) -> Posted:
 
 
 def own_account(forge: Forge) -> str | None:
-    """Return the token's account in lower case; None: it may not ask, so only marks identify its texts (ForgeError)."""
+    """Return the name of the token's account in lower case; None: it may not ask, and only marks identify its texts.
+
+    Raises:
+        ForgeError: The forge cannot be asked now.
+    """
     try:
         return forge.account().lower()
     except ForgeError as error:

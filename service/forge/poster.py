@@ -93,7 +93,11 @@ class Poster:
 
 
 def forge_of(connected: Sequence[Host], run: Run | Repository, timeout_s: float) -> Forge:
-    """Return the forge of a repository, or of a run's (ForgeError: its host has no API or token here)."""
+    """Return the forge of a repository, or of a run's.
+
+    Raises:
+        ForgeError: Its host is not connected with an API and a token.
+    """
     where = location(run.url)
     for host in connected:
         # The same path on another host is another repository.

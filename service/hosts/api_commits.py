@@ -40,7 +40,11 @@ class ApiCommits:
         self._git = git
 
     def make(self, git_dir: Path, sha: str, known: Iterable[str]) -> str:
-        """Make a commit there, with those below it that it lacks; return its id (GitCommandError: it is not signed)."""
+        """Make a commit there, with those below it that the repository lacks; return its new id.
+
+        Raises:
+            GitCommandError: GitHub cannot be asked now, refuses, or does not sign.
+        """
         order = ("--topo-order", "--reverse", "--parents")
         listed = self._git("rev-list", *order, sha, *(f"^{one}" for one in known), "--", git_dir=git_dir)
         made: dict[str, str] = {}
@@ -57,7 +61,11 @@ class ApiCommits:
         return made.get(sha, sha)
 
     def publish(self, branch: str, sha: str, head: str | None) -> None:
-        """Let a branch go on from `head` (None: it is new) to a commit made here (GitCommandError: it has moved)."""
+        """Let a branch, which is at `head` (None: does not exist), go on to a commit made here.
+
+        Raises:
+            GitCommandError: The branch has moved to a commit that is not below this one, or GitHub refuses.
+        """
         if head is None:
             self._ask("POST", "/refs", {"ref": f"refs/heads/{branch}", "sha": sha})
         else:

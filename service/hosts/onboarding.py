@@ -45,7 +45,11 @@ class Project:
 
 
 def find_project(host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Project:
-    """Look up a project with its id or, without one, its path (OnboardingError: it is not found)."""
+    """Look up a project with its id or, without one, its path.
+
+    Raises:
+        OnboardingError: There is no such project, or the host cannot be asked.
+    """
     if host.api_url is None:
         return _find_by_git(host, project_id, path, timeout_s)
     try:
@@ -85,7 +89,11 @@ def _check_group(host: Host, path: str) -> None:
 
 
 def _checked_address(host: Host, path: str, given: object) -> str:
-    """Return the clone address that GitLab named, if it is that of this project on this host."""
+    """Return the clone address that GitLab named, if it is that of this project on this host.
+
+    Raises:
+        OnboardingError: It leads elsewhere: to another host, another project, or a folder of this machine.
+    """
     url = given if isinstance(given, str) else ""
     api = urlsplit(host.api_url or "")
     parts, where = urlsplit(url), location(url)
@@ -214,7 +222,11 @@ class Onboarding:
         """The author in the audit trail."""
 
     def onboard(self, key: ProjectKey) -> Outcome:
-        """Connect a project, or check a connected one's webhook (OnboardingError: GitLab has no such project)."""
+        """Connect a project; for one that is connected, only its webhook is checked.
+
+        Raises:
+            OnboardingError: GitLab has no such project or cannot be asked.
+        """
         with self._database.read() as connection:
             own = repositories.of(connection, self._organization_id)
         known = next((one for one in own if key.matches(one)), None)

@@ -61,7 +61,11 @@ def used(database: Database) -> Iterator[None]:
 
 
 def successor_of(token: str) -> str:
-    """Return the token that is valid in place of one from the environment (NoKeyError: it is not known)."""
+    """Return the token that is valid in place of one from the environment.
+
+    Raises:
+        NoKeyError: It was rotated, and the new one is not known.
+    """
     if not _open:
         return token
     with _open[-1].read() as connection:
@@ -200,7 +204,11 @@ def _token(given: str, row: RotatedToken | None) -> str:
 
 
 def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:
-    """Return the encryption, a key of its own for each token, and the error of what was changed."""
+    """Return the encryption, a key of its own for each token, and the error of what was changed.
+
+    Raises:
+        NoKeyError: The extra `oidc` is not installed.
+    """
     try:
         from joserfc import jwe
         from joserfc.errors import JoseError

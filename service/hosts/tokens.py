@@ -63,7 +63,11 @@ def token_of(host: Host, refused: str | None = None) -> str | None:
 
 
 def token_at(host: Host, url: str, refused: str | None = None) -> str | None:
-    """Return a host's token for git at an address; None: the address is on another host (TokenError: there is none)."""
+    """Return a host's token for git at an address; None when the address is on another host, which must not see it.
+
+    Raises:
+        TokenError: As for `token_of`.
+    """
     where = location(url)
     return token_of(host, refused) if where is not None and where.host == host.host else None
 
@@ -96,7 +100,11 @@ class HostLogin:
         self._token: str | None = None
 
     def variables(self) -> dict[str, str]:
-        """Return git's variables; none if the host has no token (TokenError: there is no token now)."""
+        """Return git's variables; none if the host has no token.
+
+        Raises:
+            TokenError: There is no token now.
+        """
         self._token = None if self._host is None else token_at(self._host, self._url)
         return login(self._url, self._token)
 
@@ -105,7 +113,11 @@ class HostLogin:
         return HostLogin(self._host, url)
 
     def renew(self) -> bool:
-        """Replace a token that was refused; return whether there is another one (TokenError: there is no token now)."""
+        """Replace a token that was refused; return whether there is another one.
+
+        Raises:
+            TokenError: There is no token now.
+        """
         refused = self._token
         return self._host is not None and refused is not None and token_at(self._host, self._url, refused) != refused
 

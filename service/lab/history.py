@@ -99,7 +99,11 @@ class HistoryRequest(BaseModel):
 
 
 def make(database: Database, spec: HistoryRequest, now: int) -> dict[str, object]:
-    """Insert the runs with their turns; return counts and duration (HttpError: a bad span, no owner, or they exist)."""
+    """Insert the runs with their turns and return the counts and the duration.
+
+    Raises:
+        HttpError: The span cannot be read, there is no such organization, or the same runs exist.
+    """
     began = time.monotonic()
     try:
         span = parse_duration(spec.span)

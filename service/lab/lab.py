@@ -124,7 +124,11 @@ class FailingMailer:
     """A mailer that always fails (spec 7.1); the mail sender retries later."""
 
     def send(self, message: MailMessage) -> None:
-        """Refuse (MailError: always)."""
+        """Refuse.
+
+        Raises:
+            MailError: Always.
+        """
         raise MailError(f"the lab was set to hold back {message.invitation_id}")
 
 

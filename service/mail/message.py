@@ -83,7 +83,11 @@ class Mailer(Protocol):
     """Sends messages."""
 
     def send(self, message: MailMessage) -> None:
-        """Send one message (MailError: it was not sent)."""
+        """Send one message.
+
+        Raises:
+            MailError: It was not sent.
+        """
         ...
 
 
@@ -135,7 +139,11 @@ def invitation_message(
 
 
 def checked_address(email: str) -> tuple[str, str]:
-    """Return an address in its normal form, in ASCII if possible (spec 2.1; ValueError: it is not valid)."""
+    """Return an address in its normal form, in ASCII if possible (spec 2.1).
+
+    Raises:
+        ValueError: It is not a valid address; the text says why.
+    """
     import email_validator
 
     # Many private networks use this top-level name, which the library reserves.

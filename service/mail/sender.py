@@ -37,7 +37,11 @@ class Outbox:
         self._folder = folder
 
     def send(self, message: MailMessage) -> None:
-        """Write the message; it appears in the folder only when it is complete (MailError)."""
+        """Write the message; it appears in the folder only when it is complete.
+
+        Raises:
+            MailError: The folder cannot be written.
+        """
         draft = self._folder / f".{secrets.token_hex(8)}.part"
         try:
             with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
@@ -60,7 +64,11 @@ class SmtpRelay:
     """Hands messages to a mail server."""
 
     def __init__(self, settings: SmtpSettings, environment: Mapping[str, str]) -> None:
-        """Take the password from the environment (SettingsError: a login needs it, and it is not there)."""
+        """Take the password from the environment.
+
+        Raises:
+            SettingsError: A login is configured, and its password is not there.
+        """
         self._settings = settings
         self._port = settings.port or _USUAL_PORTS[settings.security]
         self._environment = environment
@@ -221,5 +229,9 @@ class MailSender:
 
 
 def mailer_of(folder: DataFolder, settings: MailSettings, environment: Mapping[str, str]) -> Mailer:
-    """Return the mailer: the mail server or, without one, the outbox (SettingsError: its password is missing)."""
+    """Return the configured mailer: the mail server or, without one, the outbox.
+
+    Raises:
+        SettingsError: The mail server needs a password that is not there.
+    """
     return Outbox(folder.outbox) if settings.smtp is None else SmtpRelay(settings.smtp, environment)

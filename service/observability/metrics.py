@@ -109,7 +109,11 @@ class ServiceMetrics:
 
 
 def operators_token(variable: str, environment: Mapping[str, str]) -> str | None:
-    """Return a token that the operator set; None: there is none (SettingsError: it is too short to be a secret)."""
+    """Return a token that the operator set, for scraping or for the page; None: there is none.
+
+    Raises:
+        SettingsError: It is too short to be a secret.
+    """
     token = environment.get(variable, "")
     if not token:
         return None

@@ -51,7 +51,11 @@ class Tracer:
 
 
 def open_tracer(settings: TraceSettings, environment: Mapping[str, str]) -> Tracer:
-    """Return a tracer for the configured collector, or one that does nothing (SettingsError: libraries are missing)."""
+    """Return a tracer for the configured collector; without one, a tracer that does nothing.
+
+    Raises:
+        SettingsError: A collector is configured, and the libraries for it are not installed.
+    """
     endpoint = settings.endpoint
     if endpoint is None and not any(environment.get(name) for name in _ENDPOINTS):
         return Tracer()

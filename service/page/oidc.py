@@ -30,7 +30,11 @@ _logger = logging.getLogger(__name__)
 
 
 def client_of(settings: OidcSettings) -> Any:
-    """Return Authlib's client of the provider (SettingsError: its secret is not in the environment)."""
+    """Return Authlib's client of the provider.
+
+    Raises:
+        SettingsError: Its secret is not in the environment.
+    """
     secret = os.environ.get(settings.client_secret_env)
     if not secret:
         raise SettingsError(

@@ -55,7 +55,11 @@ class Task(BaseModel):
 
 
 def read_task(raw: bytes, configured: list[str]) -> Task:
-    """Read a task; `configured` inputs, such as `focus=security`, hold where it has none (TaskError)."""
+    """Read a task; inputs of the agent's configuration, such as `focus=security`, hold where it has none.
+
+    Raises:
+        TaskError: it cannot be read; the text names the field.
+    """
     try:
         document: dict[str, Any] = dict(json.loads(raw))
         inputs = dict(one.split("=", 1) for one in configured) | (document.get("inputs") or {})

@@ -157,7 +157,12 @@ class Database:
             given_up.wait(_PAUSE_S)
 
     def migrate(self) -> None:
-        """Bring the schema to this version; simultaneous starts wait for each other (DatabaseError)."""
+        """Bring the schema to this program's version; simultaneous first starts wait for each other.
+
+        Raises:
+            DatabaseError: The database cannot be reached, another version of this program has migrated it, or a
+                connection pooler is in the way.
+        """
         try:
             if not self.is_sqlite:
                 self._check_sessions()
@@ -295,7 +300,11 @@ def _checked(url: str) -> sa.URL:
 
 
 def _of_several_hosts(url: str) -> sa.URL | None:
-    """Parse libpq's form with several hosts, which SQLAlchemy does not support; None if there is only one host."""
+    """Parse libpq's form with several hosts, which SQLAlchemy does not support; None if there is only one host.
+
+    Raises:
+        ValueError: The address cannot be parsed.
+    """
     match = _SEVERAL.match(url)
     if match is None or find_spec("psycopg") is None:
         return None

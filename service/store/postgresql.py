@@ -24,7 +24,11 @@ class BoundedConnection(psycopg.Connection[Any]):
     """How long an answer may take; None for no limit."""
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
-        """Run the exchange of `gen` with a deadline (OperationalError: it passed, and the connection is closed)."""
+        """Run the exchange of `gen` with a deadline.
+
+        Raises:
+            OperationalError: The answer did not arrive in time; the connection is closed.
+        """
         return super().wait(self._bounded(gen), *args, **options)
 
     def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:

@@ -64,7 +64,12 @@ def begin_change(connection: sa.Connection, organization_id: str) -> None:
 
 
 def put(connection: sa.Connection, organization_id: str, repository: Repository, now: int) -> bool:
-    """Add or replace a repository; return whether it is new (ValueError: its name is taken)."""
+    """Add a repository, or replace the one with its platform and path; return whether it is new.
+
+    Raises:
+        ValueError: Another repository of the organization has the name.
+        InactiveOrganizationError: The organization was deleted a moment ago.
+    """
     begin_change(connection, organization_id)
     there = sa.select(organizations.c.id).where(organizations.c.id == organization_id)
     if connection.execute(there.with_for_update(read=True, key_share=True)).first() is None:

@@ -118,7 +118,11 @@ def has_more_active(connection: sa.Connection, organization_id: str, limit: int)
 
 
 def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
-    """Store a run with its first turn: once committed, it will be executed (InactiveOrganizationError)."""
+    """Store a new run with its first turn: once committed, it will be executed.
+
+    Raises:
+        InactiveOrganizationError: The organization was deactivated or deleted after the request was authorized.
+    """
     # The lock makes `created_at` increase strictly in commit order, so that a page never misses a run accepted in the
     # same microsecond, or a moment earlier by another process.
     _hold_organization(connection, request.organization_id)
@@ -150,7 +154,11 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
 
 
 def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> Run | None:
-    """Give a finished run its next turn; None: another request did so first (InactiveOrganizationError)."""
+    """Give a finished run its next turn; None if another request did so first, and the run is active again.
+
+    Raises:
+        InactiveOrganizationError: As for `accept`.
+    """
     _hold_organization(connection, run.organization_id)
     # The repository's address may have changed since the last turn.
     values: dict[str, object] = {

@@ -136,12 +136,20 @@ def put_member(connection: sa.Connection, organization_id: str, email: str, now:
 
 
 def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role, now: int) -> bool:
-    """Give a member a role, at once, and withdraw their invitations; False: there is none (LastAdminError)."""
+    """Give a member a role, which open sessions have at once, and withdraw their invitations; False if there is none.
+
+    Raises:
+        LastAdminError: It is the last admin, and the role is another one.
+    """
     return _change(connection, organization_id, member_id, role, now)
 
 
 def remove_member(connection: sa.Connection, organization_id: str, member_id: str, now: int) -> bool:
-    """Remove a member, their sessions and invitations; False: there is none (LastAdminError, if others are left)."""
+    """Remove a member, their open sessions and invitations; False if there is none.
+
+    Raises:
+        LastAdminError: It is the last admin, and there are other members.
+    """
     return _change(connection, organization_id, member_id, None, now)
 
 

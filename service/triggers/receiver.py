@@ -67,7 +67,11 @@ class Receiver:
         self._clock = clock
 
     def receive(self, delivery: WebhookDelivery) -> list[DeliveryDecision]:
-        """Decide on a delivery; a repeated one is a `duplicate` (UnknownRepositoryError: none has its secret)."""
+        """Decide on a delivery; one that was decided on before is a `duplicate`.
+
+        Raises:
+            UnknownRepositoryError: No repository is configured under its path with a secret that signed it.
+        """
         common = self._settings.secret_of_webhooks(delivery.platform)
         with self._database.write() as connection:
             found = [
@@ -271,7 +275,11 @@ class Receiver:
 
 
 def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str, now: int) -> Run:
-    """Start a waiting run, for whose commit the operator answers from now on (ApprovalError: it cannot start)."""
+    """Start a waiting run; the operator takes responsibility for anything that the commit makes the agent do.
+
+    Raises:
+        ApprovalError: It does not wait, or cannot start now.
+    """
     entry = deliveries.by_id(connection, entry_id)
     if entry is None or entry.request is None:
         found = "is not there" if entry is None else f"does not wait: {entry.result} {entry.detail}".rstrip()

@@ -24,7 +24,11 @@ class DatabaseError(ServiceError):
 
 
 def version(connection: sa.Connection) -> int | None:
-    """Return the schema's version; None: no tables of ours (DatabaseError: another program's, or unreleased)."""
+    """Return the version of a database's schema; None if it has no tables of this program.
+
+    Raises:
+        DatabaseError: It belongs to another program, or an unreleased version of this one wrote it.
+    """
     there = sa.inspect(connection)
     if there.has_table(meta.name):
         unreleased = sa.select(meta.c.value).where(meta.c.key == "schema_version")
@@ -42,7 +46,11 @@ def version(connection: sa.Connection) -> int | None:
 
 
 def check(connection: sa.Connection) -> None:
-    """Compare the columns: unreleased versions may share a number (DatabaseError: they differ)."""
+    """Compare the tables' columns with this program's: unreleased versions may share a version number.
+
+    Raises:
+        DatabaseError: They differ.
+    """
     rows = connection.exec_driver_sql(_COLUMNS[connection.dialect.name])
     there = {(table, column, not required) for table, column, required in rows if table in metadata.tables}
     ours = {
@@ -57,7 +65,11 @@ def check(connection: sa.Connection) -> None:
 
 
 def migrate(connection: sa.Connection) -> None:
-    """Upgrade the schema in the caller's transaction, under its lock (DatabaseError: it cannot be used)."""
+    """Upgrade the schema to this program's version, inside the caller's transaction and under its lock.
+
+    Raises:
+        DatabaseError: As for `version` and `check`, or a newer program has migrated it.
+    """
     found = version(connection)
     if found is None:
         metadata.create_all(connection)
