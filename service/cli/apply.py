@@ -20,8 +20,8 @@ from service.execution.git import GitCommandError
 from service.execution.sandbox import find
 from service.hosts import rotation
 from service.setup import Setup, SetupError, apply_setup
-from service.store import endings, events, invitations, maintenance, outages, postings, turns, workers
-from service.store.schema import runs
+from service.store import endings, events, maintenance, outages, postings, turns, workers
+from service.store.schema import mails, runs, unsent
 from service.text import one_line, plural
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
@@ -104,7 +104,7 @@ def status(admin: AdminContext) -> None:
         counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
         by_status: dict[str, int] = dict(counted.all())
         living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
-        unsent = invitations.unsent_mails(connection)
+        unsent_mails = unsent(connection, mails)
         ending = endings.soon(connection, now_micros())
         unrotated = rotation.faults(connection)
         refused = postings.refused(connection, _MOST_REFUSED)
@@ -135,7 +135,7 @@ def status(admin: AdminContext) -> None:
         "maintenance": pauses.maintenance,
         "safe_to_stop": is_safe,
         "runs": by_status,
-        "mails": unsent,
+        "mails": unsent_mails,
         "ending_keys": [one.document() for one in ending],
         "token_faults": unrotated,
         "refused_postings": [one.document() | {"run_id": one.run_id} for one in refused],
@@ -162,7 +162,7 @@ def status(admin: AdminContext) -> None:
         slots_shown = f"{one.concurrency} at a time" if one.concurrency else f"no turns: {idle}"
         lines.append(f"  {one.host} pid {one.pid}, {slots_shown}, sandbox: {one.sandbox}")
     lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
-    lines += [f"{f'mails {state}':14}{number}" for state, number in unsent.items() if number]
+    lines += [f"{f'mails {state}':14}{number}" for state, number in unsent_mails.items() if number]
     lines += [f"{one.shown} gives no answer since {rfc3339(one.since)}: {plural(n, 'turn')} wait" for one, n in away]
     for key in ending:
         when = f"ends within {plural(key.days, 'day')}" if key.days else "has ended"

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import click
+from pydantic import TypeAdapter
 
 from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339
 from service.setup import (
     DayBudget,
-    OfferEntry,
     OrganizationEntry,
     SetupError,
     TokenEntry,
@@ -184,7 +184,7 @@ def offer() -> None:
     """Offer codes."""
 
 
-def _offer_line(one: Offer | OfferEntry) -> str:
+def _offer_line(one: Offer) -> str:
     return line(one.code, one.kind, "retired" if one.retired else "", one.price)
 
 
@@ -196,11 +196,11 @@ def _offer_line(one: Offer | OfferEntry) -> str:
 @admin_command
 def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str | None) -> None:
     """Add an offer, or change the one with its code."""
-    entry = OfferEntry.model_validate({"code": code, "kind": kind, "retired": retired, "price": price})
+    made = TypeAdapter(Offer).validate_python({"code": code, "kind": kind, "retired": retired, "price": price})
     with admin.change("offer.add", create=True) as change:
-        change.target = entry.code
-        trials.put_offer(change.connection, Offer(entry.code, entry.kind, entry.retired, entry.price))
-    admin.show(entry.model_dump(), [_offer_line(entry)])
+        change.target = made.code
+        trials.put_offer(change.connection, made)
+    admin.show(asdict(made), [_offer_line(made)])
 
 
 @offer.command("retire")

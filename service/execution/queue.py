@@ -12,7 +12,8 @@ from dbos import DBOS, DBOSClient, SetWorkflowID
 from dbos import error as dbos_error
 
 from service.clock import rfc3339
-from service.store.database import Database, DatabaseError
+from service.store.database import Database
+from service.store.migrations import DatabaseError
 
 _APPLICATION: Final = "runwarden"
 # Constant: DBOS recovers only workflows of the same version, and those of the service stay compatible.

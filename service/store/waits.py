@@ -11,8 +11,8 @@ from service.settings import ExecutionSettings
 from service.store import dispatch, maintenance, workers
 from service.store.outages import Sources, clock_time
 from service.store.runs import Run
-from service.store.schema import UNDER_WAY, WAITING, organizations, runs, turns
-from service.store.turns import MADE_UP, Turn
+from service.store.schema import WAITING, organizations, runs, turns
+from service.store.turns import MADE_UP, SLOTTED, Turn
 from service.text import plural
 
 
@@ -50,7 +50,7 @@ def _reason(
         sa.select(*columns)
         .join(turns, turns.c.run_id == runs.c.id)
         .join(organizations, organizations.c.id == runs.c.organization_id)
-        .where(UNDER_WAY, turns.c.executor.is_distinct_from(MADE_UP))
+        .where(SLOTTED)
     ).all()
     if any(one.id == run.id for one in under_way):
         return None
