@@ -38,7 +38,7 @@ def enter(visitor: Anybody) -> Response:
 @router.get("/sign-in")
 def show_sign_in(context: RequestContext, next: str = "") -> Response:  # noqa: A002 — in addresses
     """Show the form for a token."""
-    return page("sign_in", next=next, fault=None, oidc=context.settings.page.oidc)
+    return page("sign_in", next=next, oidc=context.settings.page.oidc)
 
 
 @router.post("/sign-in")
@@ -55,7 +55,7 @@ def sign_in(request: Request, context: RequestContext, form: AnyForm) -> Respons
         caller = _caller(request, context, given)
     except HttpError as error:
         where, oidc = form.get("next"), context.settings.page.oidc
-        return page("sign_in", status=error.status, headers=error.headers, next=where, fault=error.message, oidc=oidc)
+        return page("sign_in", next=where, fault=error, oidc=oidc)
     with context.database.write() as connection:
         owner, token, at = caller.organization.id, caller.token.id, context.clock()
         value = sessions.begin(connection, now, organization_id=owner, token_id=token)
@@ -107,7 +107,7 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         owner_id = invitations.accept(connection, form.get("code"), now)
         owner = None if owner_id is None else organizations.by_id(connection, owner_id)
         if owner is None or invitation is None:
-            return page("invitation", status=400, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
+            return page("invitation", fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
         try:
             member, token, value = welcome(connection, owner, invitation, context.clock())
         except SetupError as error:
@@ -130,7 +130,7 @@ def _invitation(context: Context, code: str) -> Response:
     if code and not is_open:
         return page("invitation", status=404, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
     task = invitation and sessions.TASKS[invitation.role]
-    return page("invitation", fault=None, invitation=invitation, owner=owner, parent=parent, code=code, task=task)
+    return page("invitation", invitation=invitation, owner=owner, parent=parent, code=code, task=task)
 
 
 def _count_attempt(request: Request) -> None:

@@ -118,10 +118,15 @@ def page(
     *,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
+    fault: HttpError | str | None = None,
     **facts: Any,
 ) -> HTMLResponse:
-    """Return a page, rendered from a template with facts."""
-    shown = _templates().get_template(f"{name}.html").render(visitor=visitor, **facts)
+    """Return a page, rendered from a template with facts; `fault`: why a form or filter cannot be used (else 400)."""
+    if isinstance(fault, HttpError):
+        status, headers, fault = fault.status, fault.headers, fault.message
+    elif fault and status == HTTPStatus.OK:
+        status = 400
+    shown = _templates().get_template(f"{name}.html").render(visitor=visitor, fault=fault, **facts)
     return HTMLResponse(shown, status, {**HEADERS, **(headers or {})})
 
 
