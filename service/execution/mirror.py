@@ -202,8 +202,8 @@ def lies_in(path: str, part: Sequence[str]) -> bool:
     return not part or any(f"{path}/".startswith(f"{one}/") for one in part)
 
 
-def borrow(git_dir: Path, mirror: Path, branch: str, refs: Mapping[str, str]) -> None:
-    """Make a git-dir that takes its objects from the mirror; by hand, which takes no process.
+def borrow(git_dir: Path, *lenders: Path, branch: str = "main", refs: Mapping[str, str] = {}) -> None:
+    """Make a git-dir that takes its objects from others; by hand, which takes no process.
 
     Programs write into `hooks` and `info` without making them.
     """
@@ -213,7 +213,7 @@ def borrow(git_dir: Path, mirror: Path, branch: str, refs: Mapping[str, str]) ->
         "HEAD": f"ref: refs/heads/{branch}\n",
         "config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
         "packed-refs": "".join(f"{sha} {name}\n" for name, sha in refs.items()),
-        "objects/info/alternates": f"{mirror / 'objects'}\n",
+        "objects/info/alternates": "".join(f"{one / 'objects'}\n" for one in lenders),
         # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
         "info/attributes": "* -text -ident -filter -working-tree-encoding\n",
     }

@@ -60,7 +60,7 @@ class Submodules:
                 mirror = RepositoryMirror(self.mirrors, address, self.git.at(address))
                 mirror.fetch_commit(sha)
                 place = folder / f"submodule-{len(self.filled)}.git"
-                borrow(place, mirror.git_dir, "main", {"refs/heads/main": sha})
+                borrow(place, mirror.git_dir, refs={"refs/heads/main": sha})
                 if (tree / path).resolve() != tree.resolve() / path:
                     raise SubmoduleError("a link is in the way of its folder")  # noqa: TRY301 — noted as any other
                 (tree / path).mkdir(parents=True, exist_ok=True)

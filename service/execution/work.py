@@ -221,9 +221,7 @@ class TurnWork:
         if self.undelivered is None:
             return {}
         attempt, commit = self._attempt, self.undelivered
-        pack = attempt.workspace.pack(attempt.git, self._snapshot, commit.sha)
-        kept = (attempt.at_work.key, attempt.turn.attempt, turn_files.COMMIT, pack)
-        self._recorder.write(lambda connection: turn_files.put(connection, *kept))
+        self._store(turn_files.COMMIT, attempt.workspace.pack(attempt.git, self._snapshot, commit.sha))
         return {"summary": None if commit.summary is None else storable(attempt.secrets.mask(commit.summary))}
 
     def keep(self) -> TurnChange | None:
@@ -476,13 +474,15 @@ class TurnWork:
         for remark in (*found.remarks, *remarks):
             self._log(remark)
         if found.remarks:
-            unread = (attempt.at_work.key, attempt.turn.attempt, turn_files.UNREAD, "; ".join(found.remarks).encode())
-            self._recorder.write(lambda connection: turn_files.put(connection, *unread))
+            self._store(turn_files.UNREAD, "; ".join(found.remarks).encode())
         if found.findings is None:
             return False
-        kept = (attempt.at_work.key, attempt.turn.attempt, turn_files.FINDINGS, packed(self._base, found.findings))
-        self._recorder.write(lambda connection: turn_files.put(connection, *kept))
+        self._store(turn_files.FINDINGS, packed(self._base, found.findings))
         return True
+
+    def _store(self, kind: str, content: bytes) -> None:
+        kept = (self._attempt.at_work.key, self._attempt.turn.attempt, kind, content)
+        self._recorder.write(lambda connection: turn_files.put(connection, *kept))
 
     def _commit(self, message: str) -> tuple[TurnCommit, TurnChange] | None:
         """Commit the agent's change in the workspace, and keep its patch; None: it changed nothing.

@@ -161,7 +161,13 @@ class _Installation:
         with self._asking:
             if self._token == refused or time.monotonic() >= self._until:
                 if self._id is None:
-                    self._id = self._only_one()
+                    listed = self._ask("GET", "/app/installations").body
+                    found = {int(one["id"]): str(one["account"]["login"]) for one in listed}
+                    if len(found) != 1:
+                        shown = ", ".join(f"{name} ({number})" for number, name in found.items())
+                        by = f"it is installed by: {shown or 'none: install it in GitHub'}"
+                        raise TokenError(f"set installation_id of the GitHub App {self._app.id}; {by}")
+                    (self._id,) = found
                 body = self._ask("POST", f"/app/installations/{self._id}/access_tokens").body
                 self._token = str(body["token"])
                 ends_in_s = (parse_rfc3339(str(body["expires_at"]), round_up=False) - now_micros()) / SECOND_MICROS
@@ -177,13 +183,6 @@ class _Installation:
             user = ask(f"{self._api_url}/users/{quote(name)}", _TIMEOUT_S, headers=headers).body
             self._account = name, f"{user['id']}+{name}@users.noreply.{host}"
         return self._account
-
-    def _only_one(self) -> int:
-        found = {int(one["id"]): str(one["account"]["login"]) for one in self._ask("GET", "/app/installations").body}
-        if len(found) != 1:
-            shown = ", ".join(f"{name} ({number})" for number, name in found.items()) or "none: install it in GitHub"
-            raise TokenError(f"set installation_id of the GitHub App {self._app.id}; it is installed by: {shown}")
-        return next(iter(found))
 
     def _ask(self, method: str, path: str) -> HostResponse:
         headers = {"Authorization": f"Bearer {self._signed()}", "X-GitHub-Api-Version": "2022-11-28"}

@@ -107,7 +107,8 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
             _without_traceback,
             structlog.processors.format_exc_info,
             clean,
-            _as_json if form == "json" else _as_text,
+            # Only ASCII, so that a reader of the log need not know its encoding.
+            (lambda _, __, event: json.dumps(_ordered(event))) if form == "json" else _as_text,
         ],
     )
 
@@ -126,13 +127,8 @@ def _without_traceback(_logger: object, _method: str, event: Event) -> Event:
     return event
 
 
-def _as_json(_logger: object, _method: str, event: Event) -> str:
-    # Only ASCII, so that a reader of the log need not know its encoding.
-    return json.dumps({key: event[key] for key in _ordered(event)})
-
-
 def _as_text(_logger: object, _method: str, event: Event) -> str:
-    given = {key: str(event[key]) for key in _ordered(event) if key not in {*_HEAD, "exception"}}
+    given = {key: str(value) for key, value in _ordered(event).items() if key not in {*_HEAD, "exception"}}
     quoted = {
         key: text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False) for key, text in given.items()
     }
@@ -142,9 +138,8 @@ def _as_text(_logger: object, _method: str, event: Event) -> str:
     return line + "".join(f"\n    {one}" for one in event.get("exception", "").splitlines())
 
 
-def _ordered(event: Event) -> list[str]:
-    known = [key for key in (*_HEAD, *FIELDS) if key in event]
-    return [*known, *(key for key in event if key not in known)]
+def _ordered(event: Event) -> dict[str, Any]:
+    return {key: event[key] for key in (*_HEAD, *FIELDS, *event) if key in event}
 
 
 def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:
