@@ -149,10 +149,7 @@ def build_worker(
     mailer = mailer_of(folder, settings.mail, os.environ)
     mail = MailSender(database, mailer, settings.mail, clock, settings.page_url)
     poster = Poster(
-        database,
-        settings.forge.model_copy(update={"run_url": settings.run_url}),
-        clock,
-        settings.secret_names,
+        database, settings.forge.model_copy(update={"run_url": settings.run_url}), clock, settings.secret_names
     )
     sender = EventSender(database, settings.events, clock)
     rotating = TokenRotation(database, clock)

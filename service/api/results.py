@@ -204,13 +204,9 @@ _LOG: Final = _bytes(
 )
 _FORMS: Final = ("raw", "steps")
 _TurnNumber = Annotated[
-    str,
-    Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999}),
+    str, Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999})
 ]
-_PATCH: Final = {
-    **_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"),
-    **documented(409, 410, 413),
-}
+_PATCH: Final = {**_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"), **documented(409, 410, 413)}
 
 
 @router.get("/external/runs/{run_id}", response_model=None, responses={200: {"model": RunResultsBody}, **documented()})
@@ -326,10 +322,7 @@ def _asked_integer(request: Request, name: str) -> int:
             },
         ]
     },
-    responses={
-        200: {"model": StepsBody} | _LOG[200],
-        **documented(400, 410),
-    },
+    responses={200: {"model": StepsBody} | _LOG[200], **documented(400, 410)},
 )
 async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: RunReader
@@ -413,11 +406,7 @@ def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset
     return answer
 
 
-@router.get(
-    "/external/runs/{run_id}/turns/{n}/diff",
-    response_class=Response,
-    responses=_PATCH,
-)
+@router.get("/external/runs/{run_id}/turns/{n}/diff", response_class=Response, responses=_PATCH)
 def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller: RunReader) -> Response:
     """Return a turn's change as a patch."""
     with context.database.read() as connection:

@@ -57,10 +57,7 @@ def _host_line(one: Host) -> str:
 @organization_option
 @_PLATFORM
 @click.option("--host", help="Its name in repository URLs.")
-@click.option(
-    "--group",
-    help="The groups or owners to accept, separated by commas; default: all of the host.",
-)
+@click.option("--group", help="The groups or owners to accept, separated by commas; default: all of the host.")
 @click.option("--probe", type=click.Choice(PROBES), default="api", show_default=True)
 @click.option("--api-url", help="Its HTTP API; the public one if left out.")
 @click.option("--clone-url", help="How a repository is cloned, with {path} in it.")

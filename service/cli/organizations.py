@@ -9,15 +9,7 @@ from pydantic import TypeAdapter
 from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, there
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339
-from service.setup import (
-    DayBudget,
-    OrganizationEntry,
-    SetupError,
-    TokenEntry,
-    find_organization,
-    make_token,
-    welcome,
-)
+from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
 from service.store import invitations, organizations, tokens, trials, turns
 from service.store.organizations import ENTITLEMENTS, Organization
 from service.store.tokens import SCOPES

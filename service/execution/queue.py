@@ -45,10 +45,7 @@ class DurableEngine:
         self._looked_at = 0.0
 
     def open(
-        self,
-        turn: Callable[[str, int], None],
-        jobs: Mapping[str, Callable[[str], None]],
-        ended: Callable[[], None],
+        self, turn: Callable[[str, int], None], jobs: Mapping[str, Callable[[str], None]], ended: Callable[[], None]
     ) -> None:
         """Connect. Turns and jobs are executed by the functions, and `ended` is called after each.
 

@@ -13,15 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.findings import document, sarif
-from service.findings.document import (
-    MOST,
-    SEVERITIES,
-    Finding,
-    FindingsError,
-    IdentifiedFinding,
-    checked,
-    read_json,
-)
+from service.findings.document import MOST, SEVERITIES, Finding, FindingsError, IdentifiedFinding, checked, read_json
 from service.text import plural
 
 FOLDER: Final = ".runwarden"

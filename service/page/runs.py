@@ -111,16 +111,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
         for run, key in zip(found, ids, strict=True)
         if key in stored and key in last
     ]
-    return page(
-        "runs",
-        visitor,
-        fault=fault,
-        rows=rows,
-        filters=filters,
-        listed=listed,
-        statuses=STATUSES,
-        known=known,
-    )
+    return page("runs", visitor, fault=fault, rows=rows, filters=filters, listed=listed, statuses=STATUSES, known=known)
 
 
 def _findings(connection: sa.Connection, turn: turns.Turn) -> str:
@@ -163,15 +154,7 @@ def _new_run(
         chosen = next(one for one in known if one["name"] == DEFAULT_NAME)
     with context.database.read() as connection:
         paths = [one.path for one in repositories.of(connection, caller.organization.id)]
-    return page(
-        "new_run",
-        visitor,
-        fault=fault,
-        agents=known,
-        chosen=chosen,
-        fields=fields,
-        paths=paths,
-    )
+    return page("new_run", visitor, fault=fault, agents=known, chosen=chosen, fields=fields, paths=paths)
 
 
 @router.post("/runs/new")
