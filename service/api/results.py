@@ -258,25 +258,16 @@ def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes 
     # A plain run uses the default agent without inputs; a webhook's inputs do not come from a caller.
     by_name = turn.number == 1 and turn.caller != turns.WEBHOOK and (run.agent != DEFAULT_NAME or bool(turn.inputs))
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
-    return {
-        "number": turn.number,
-        "instructions": turn.instructions,
-        "caller": turn.caller,
+    as_is = "number instructions caller outcome reason failure_kind summary files additions deletions from_turn"
+    asked = turn.question or {"question": None, "choices": []}
+    return {name: getattr(turn, name) for name in as_is.split()} | {
         "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
         "started_at": started,
         "ended_at": ended,
-        "outcome": turn.outcome,
-        "reason": turn.reason,
-        "failure_kind": turn.failure_kind,
         "commit": turn.commit_sha,
-        "summary": turn.summary,
-        "question": None if turn.question is None else turn.question["question"],
-        "choices": [] if turn.question is None else turn.question["choices"],
+        "question": asked["question"],
+        "choices": asked["choices"],
         "offer": offer(turn.summary) if turn.outcome == "completed" else None,
-        "files": turn.files,
-        "additions": turn.additions,
-        "deletions": turn.deletions,
-        "from_turn": turn.from_turn,
         "usage": None if used is None else used.document(),
         "findings": None if findings is None else json.loads(findings)["findings"],
         "inputs": turn.inputs if by_name else None,

@@ -17,6 +17,7 @@ from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.reference import PLATFORMS
 from service.settings import ProbingSettings
+from service.shapes import table
 from service.store.hosts import Host
 from service.store.repositories import Repository
 
@@ -103,7 +104,7 @@ def _judged(host: Host, answer: HostResponse, settings: ProbingSettings) -> Host
         return HostState("degraded", f"{host.host} did not answer with JSON; check --api-url, which is {host.api_url}")
     left: object = answer.body
     for key in ("resources", "core", "remaining"):
-        left = left.get(key) if isinstance(left, dict) else None
+        left = table(left).get(key)
     if left == 0:
         return HostState("degraded", f"the rate limit of the token at {host.host} is spent")
     return _timely(answer.took_s, settings)

@@ -20,6 +20,7 @@ from service import DISTRIBUTION
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError
+from service.shapes import table
 from service.store.database import Database, insert_new
 from service.store.hosts import Host
 from service.store.schema import first, found, host_tokens, hosts
@@ -148,7 +149,7 @@ class TokenRotation:
         ends = (_day(now) + timedelta(days=min(whole, _LONGEST_DAYS))).isoformat()
         # If this fails, the answer is unknown, and `asked_at` stays.
         answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
-        new = answer.body.get("token") if isinstance(answer.body, dict) else None
+        new = table(answer.body).get("token")
         if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
             jwe, key, _ = _cipher(given)
             sealed = str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
@@ -177,7 +178,7 @@ def _ask(host: Host, token: str, method: str, path: str, document: object = None
 
 
 def _refused(host: Host, answer: HostResponse) -> str:
-    body = answer.body if isinstance(answer.body, dict) else {}
+    body = table(answer.body)
     said = str(body.get("message") or body.get("error_description") or body.get("error") or "").strip()
     text = f"the token in {host.token_env} cannot be rotated: {host.host} answered {answer.status} {said}".rstrip()
     return f"{text}; it must be valid, and needs the scope self_rotate or api: replace it, or remove rotate"

@@ -17,6 +17,7 @@ from service.hosts import rotation
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError, PrintedKey
 from service.reference import location
+from service.shapes import table
 from service.store.hosts import Host
 from service.store.schema import GitHubApp
 
@@ -189,7 +190,7 @@ class _Installation:
         answer = ask(self._api_url + path, _TIMEOUT_S, headers=headers, method=method)
         if answer.status in _CREATED and answer.body is not None:
             return answer
-        said = str(answer.body.get("message", "")) if isinstance(answer.body, dict) else ""
+        said = str(table(answer.body).get("message", ""))
         text = f"GitHub gave the App {self._app.id} no token: {answer.status} {said}".rstrip()
         cure = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
         raise TokenError(f"{text}{cure}", is_away=answer.status not in _REFUSED)
