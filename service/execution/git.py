@@ -249,10 +249,9 @@ class GitRunner:
                 # A terminal's Ctrl-C must reach only the service, which then ends git in order.
                 start_new_session=True,
             )
-        except FileNotFoundError as error:
-            raise GitCommandError(f"git cannot be started ({error}); install git on this machine") from error
         except OSError as error:
-            raise GitCommandError(f"git cannot be started ({error})") from error
+            fix = "; install git on this machine" if isinstance(error, FileNotFoundError) else ""
+            raise GitCommandError(f"git cannot be started ({error}){fix}") from error
         with process:
             try:
                 if is_remote:

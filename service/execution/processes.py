@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -158,26 +159,27 @@ class UsageWatch:
         return None
 
 
-def _deleted_bytes(tree: list[int]) -> int:
-    """Return the size of deleted files that processes still hold open, memory files included."""
-    found: dict[tuple[int, int], int] = {}
+def _open_files(tree: list[int]) -> Iterator[str]:
     for pid in tree:
         # A process may have exited, and the service may have no right to read its files.
         with contextlib.suppress(OSError):
-            for number in os.listdir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
-                    file = os.stat(f"/proc/{pid}/fd/{number}")
-                    if file.st_nlink == 0:
-                        found[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
+            yield from [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
+
+
+def _deleted_bytes(tree: list[int]) -> int:
+    """Return the size of deleted files that processes still hold open, memory files included."""
+    found: dict[tuple[int, int], int] = {}
+    for name in _open_files(tree):
+        with contextlib.suppress(OSError):
+            file = os.stat(name)
+            if file.st_nlink == 0:
+                found[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
     return sum(found.values())
 
 
 def _sockets_and_pipes(tree: list[int], allowed: int) -> int:
     """Return how many sockets and pipes processes hold open, or 0 if their open files cannot be too many of them."""
-    opened: list[str] = []
-    for pid in tree:
-        with contextlib.suppress(OSError):
-            opened += [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
+    opened = list(_open_files(tree))
     if len(opened) <= allowed:
         return 0
     buffers = set()

@@ -29,6 +29,7 @@ from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.findings import collect
 from service.settings import DataFolder
+from service.shapes import table
 from service.text import one_line, plural, storable
 
 _PIECE = 1 << 20
@@ -482,13 +483,8 @@ class Workspace:
     def result(self) -> Result:
         """Read the agent's report on its work; nothing in it can fail the turn."""
         try:
-            # Links are not followed: the agent could name a file that only the service may read.
-            descriptor = os.open(self.result_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as file:
-                document = json.loads(file.read(_LARGEST_RESULT))
+            document = table(json.loads(trees.read(self.result_file, _LARGEST_RESULT)))
         except (OSError, ValueError, RecursionError):
-            return Result()
-        if not isinstance(document, dict):
             return Result()
         longest = {"summary": _LONGEST_SUMMARY, "commit_message": _LONGEST_MESSAGE}
         texts = {name: document[name] for name in longest if isinstance(document.get(name), str)}
