@@ -86,8 +86,13 @@ class RepositoryMirror:
             try:
                 snapshot = self._fetch(branch, wanted)
             except GitCommandError as error:
+                # Lock files that a power cut left are older than any git command may run.
+                oldest = time.time() - self._git.timeout_s
+                stale = [file for file in self.git_dir.rglob("*.lock") if file.stat().st_mtime < oldest]
+                for file in stale:
+                    file.unlink()
                 # A branch may have been deleted between the listing and the fetch.
-                if not self._break_stale_locks() and _GONE not in str(error):
+                if not stale and _GONE not in str(error):
                     raise
                 snapshot = self._fetch(branch, wanted)
         if run is not None and head is not None and snapshot.branches.get(branch) != run.head_sha:
@@ -187,14 +192,6 @@ class RepositoryMirror:
         # From the mirror itself: the fetched state, not the one announced a moment before.
         commits = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines() if kept else ()
         return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)), beside)
-
-    def _break_stale_locks(self) -> bool:
-        """Remove lock files that a power cut left: they are older than any git command may run."""
-        oldest = time.time() - self._git.timeout_s
-        stale = [file for file in self.git_dir.rglob("*.lock") if file.stat().st_mtime < oldest]
-        for file in stale:
-            file.unlink()
-        return bool(stale)
 
 
 def lies_in(path: str, part: Sequence[str]) -> bool:

@@ -92,7 +92,17 @@ def sign_out(context: RequestContext, _: Writer, visitor: Anybody) -> RedirectRe
 @router.get("/invitation")
 def show_invitation(context: RequestContext, code: str = "") -> Response:
     """Show whom an invitation is from, or ask for its code; nothing is accepted by opening a link."""
-    return _invitation(context, code.strip())
+    code = code.strip()
+    with context.database.read() as connection:
+        invitation = invitations.by_code(connection, code) if code else None
+        owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
+        parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
+    is_open = invitation is not None and invitation.accepted_at is None
+    is_open = is_open and invitation is not None and invitation.expires_at > context.expiry_clock()
+    if code and not is_open:
+        return page("invitation", status=404, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
+    task = invitation and sessions.TASKS[invitation.role]
+    return page("invitation", invitation=invitation, owner=owner, parent=parent, code=code, task=task)
 
 
 @router.post("/invitation")
@@ -118,19 +128,6 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         audit.record(connection, who, "invitation.accept", at, target=token.id, organization_id=owner.id)
     shown = page("first_token", owner=owner, token=token, value=value, origin=origin_of(request))
     return open_session(shown, session)
-
-
-def _invitation(context: Context, code: str) -> Response:
-    with context.database.read() as connection:
-        invitation = invitations.by_code(connection, code) if code else None
-        owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
-        parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
-    is_open = invitation is not None and invitation.accepted_at is None
-    is_open = is_open and invitation is not None and invitation.expires_at > context.expiry_clock()
-    if code and not is_open:
-        return page("invitation", status=404, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
-    task = invitation and sessions.TASKS[invitation.role]
-    return page("invitation", invitation=invitation, owner=owner, parent=parent, code=code, task=task)
 
 
 def _count_attempt(request: Request) -> None:

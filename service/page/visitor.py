@@ -146,7 +146,7 @@ def _session(context: Context, value: str, csrf: str) -> Visitor | None:
     return Visitor(session, csrf, Caller(owner, token))
 
 
-def _find(request: Request, context: Context) -> Visitor | None:
+def anybody(request: Request, context: RequestContext) -> Visitor | None:
     """Return the person whose session the browser sent; None: there is none, or it has ended."""
     value = request.cookies.get(COOKIE)
     if not value:
@@ -160,11 +160,6 @@ def _find(request: Request, context: Context) -> Visitor | None:
             text = f"your organization sent too many requests; try again in {wait_s} s"
             raise HttpError(429, "rate_limited", text, {"Retry-After": str(wait_s)})
     return found
-
-
-def anybody(request: Request, context: RequestContext) -> Visitor | None:
-    """Return who is signed in; None: no one."""
-    return _find(request, context)
 
 
 def _signed_in(visitor: Annotated[Visitor | None, Depends(anybody)]) -> Visitor:
