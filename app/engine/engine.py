@@ -28,10 +28,11 @@ from app.profiles import STATE_FILE, Profile, Settings, data_folder
 from app.profiles.token import Token, TokenError
 from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
-from app.sync.backfill import Backfill, Retention
+from app.sync.backfill import Backfill
 from app.sync.listing import Listing
 from app.sync.polling import Polling, is_polled_elsewhere
 from app.sync.polls import HealthSync
+from app.sync.retention import Retention
 from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.errors import StorageError
@@ -66,8 +67,6 @@ class Engine(Struct, frozen=True):
     """The results of runs, if the service offers them."""
     summaries: RunSummaries
     """Short descriptions of runs, asked for when nothing else waits for the service."""
-    token_problem: TokenError | None
-    """Why there is no token. Cached data can be read without one."""
 
     @classmethod
     async def open(
@@ -108,14 +107,29 @@ class Engine(Struct, frozen=True):
             stack.push_async_callback(client.aclose)
             await client.budget.load()
             stack.pop_all()
-        cache, ledger, poll = files.cache, files.ledger, profile.poll
         doorbell = Doorbell(*([announce] if announce else []))
-        ring, leases = doorbell.ring, state if isinstance(state, State) else None
+        return cls._over(files.cache, files.ledger, state, client, doorbell, settings, profile, actor, clock)
+
+    @classmethod
+    def _over(
+        cls,
+        cache: Cache,
+        ledger: Ledger,
+        state: State | StorageError,
+        client: Client,
+        doorbell: Doorbell,
+        settings: Settings,
+        profile: Profile,
+        actor: str,
+        clock: Callable[[], datetime],
+    ) -> Self:
+        """Put the parts together over open files and a client."""
+        poll, ring, leases = profile.poll, doorbell.ring, state if isinstance(state, State) else None
         others_poll = partial(is_polled_elsewhere, leases, cache, clock)
         # A user waits for a command's requests; a console and a bot poll in the background.
-        is_awaited = actor == "cli"
-        for_runs = client if is_awaited else client.at(Priority.ACTIVE)
-        for_health = client if is_awaited else client.at(Priority.HEALTH)
+        for_runs, for_health = (
+            client if actor == "cli" else client.at(priority) for priority in (Priority.ACTIVE, Priority.HEALTH)
+        )
         extension = ServiceExtension(
             client, lambda: cache.has_no_results(clock()), lambda: cache.note_no_results(clock())
         )
@@ -171,8 +185,13 @@ class Engine(Struct, frozen=True):
                 clock,
                 timedelta(seconds=poll.runs_s),
             ),
-            token_problem=token if isinstance(token, TokenError) else None,
         )
+
+    @property
+    def token_problem(self) -> TokenError | None:
+        """Why there is no token. Cached data can be read without one."""
+        token = self.client.transport.token
+        return token if isinstance(token, TokenError) else None
 
     async def __aenter__(self) -> Self:
         """Return the open engine."""

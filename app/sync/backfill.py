@@ -1,4 +1,4 @@
-"""History: what is missing is fetched, newest first and once; what is too old or too much is dropped."""
+"""History: missing runs are fetched, newest first and once."""
 
 import asyncio
 import math
@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.api.budget import Priority
@@ -22,14 +21,12 @@ from app.api.errors import (
     RefusedError,
     ServerFailedError,
 )
-from app.engine.events import Announce, BackfillMoved, RunsChanged
+from app.engine.events import Announce, BackfillMoved
 from app.profiles import HistorySettings
 from app.sync.runs import RunSync
 from app.sync.walk import TICK, Order, RunReader, StoredPage
 from app.sync.windows import LONGEST, PARALLEL, Effort, WindowFill
-from storage.cache.cache import Cache
-from storage.ledger import Ledger
-from storage.records import Coverage, CoverageGap, RunChanges, RunFilter
+from storage.records import Coverage, CoverageGap, RunFilter
 from storage.records.coverage import BackfillPhase, BackfillProgress
 
 SLICE_S: Final = 20.0
@@ -329,35 +326,3 @@ class Backfill:
 def _repeats(stored: StoredPage, instant: datetime) -> bool:
     """Whether a page shows a run of this instant that was held before."""
     return any(run.created_at == instant and run.run_id not in stored.changes.new for run in stored.page.runs)
-
-
-EVERY_S: Final = 3600.0
-_MEGABYTE: Final = 1_000_000
-
-
-class Retention(Struct, frozen=True):
-    """Drops the oldest runs of a cache that has grown too old or too large."""
-
-    cache: Cache
-    ledger: Ledger
-    announce: Announce
-    history: HistorySettings
-    clock: Callable[[], datetime]
-
-    async def work(self) -> float:
-        """Drop runs that are too old or too many; return the seconds until the next check."""
-        kept = await self.ledger.run_ids()
-        dropped = 0
-        if self.history.keep_days:
-            before = self.clock() - timedelta(days=self.history.keep_days)
-            while some := await self.cache.drop_oldest(before, kept):
-                dropped += some
-        while self.history.max_mb and await self.cache.used_bytes() > self.history.max_mb * _MEGABYTE:
-            some = await self.cache.drop_oldest(None, kept)
-            dropped += some
-            if not some:
-                break  # Only active and followed runs and those in the ledger are left.
-            await asyncio.sleep(0)
-        if dropped:
-            self.announce(RunsChanged(RunChanges()))
-        return EVERY_S

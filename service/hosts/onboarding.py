@@ -147,6 +147,9 @@ def ensure_webhook(host: Host, project_id: int, settings: GitLabSettings, timeou
         # GitLab switches push_events on unless a request says otherwise.
         fields = {"url": settings.webhook_url, "enable_ssl_verification": True, "push_events": False}
         fields |= dict.fromkeys(settings.webhook_events, True) | ({"token": secret} if secret else {})
+        if "issues_events" in fields:
+            # Also that an issue became confidential comes as such an event, and cancels what waits for its run.
+            fields["confidential_issues_events"] = True
         _put_webhook(api_of(host, timeout_s), f"/projects/{project_id}/hooks", fields)
     except ForgeError as error:
         if error.status is None:

@@ -161,6 +161,8 @@ def _names(context: Context, found: list[Member]) -> list[tuple[str, str]]:
 def _enter(context: Context, member: Member, following: str) -> Response:
     with context.database.write() as connection:
         owner = member.organization_id
+        if sessions.member(connection, member.id) is None:
+            raise HttpError(403, "not_a_member", f"{member.email} is no longer in this organization")
         value = sessions.begin(connection, context.expiry_clock(), organization_id=owner, member_id=member.id)
         audit.record(connection, f"member:{member.id}", "session.begin", context.clock(), organization_id=owner)
     return open_session(leads_to(local_path(following)), value)

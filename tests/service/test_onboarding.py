@@ -109,11 +109,11 @@ def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabF
     others = [{"id": number, "url": f"https://other.example/{number}"} for number in range(5)]
     gitlab.hooks = [*others, {"id": 8, "url": HOOK, "push_events": False}, {"id": 9, "url": HOOK}]
     gitlab.page_size = 2
-    outcome = acme.onboard(webhook_events=("push_events",))
+    outcome = acme.onboard(webhook_events=("push_events", "issues_events"))
 
     assert outcome.repository.webhook_configured
     assert [one["id"] for one in gitlab.hooks] == [0, 1, 2, 3, 4, 8]
-    assert gitlab.hooks[-1]["push_events"] is True
+    assert gitlab.hooks[-1]["push_events"] is gitlab.hooks[-1]["confidential_issues_events"] is True
 
 
 def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: GitLabForge) -> None:

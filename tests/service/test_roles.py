@@ -341,6 +341,16 @@ def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Datab
         assert present(invitations.by_code(connection, older[0])).state(NOW) == "withdrawn"
 
 
+def test_an_expired_invitation_is_not_sent_again_after_a_role_was_given(database: Database) -> None:
+    owner, later = organization(database), NOW + invitations.LIFE_MICROS
+    with database.write() as connection:
+        old = invitations.invite(connection, owner, "eve@acme.example", NOW)
+        sessions.put_member(connection, owner, "boss@acme.example", NOW, "admin")
+        sessions.put_member(connection, owner, "eve@acme.example", later, "viewer")
+        expired = present(invitations.by_id(connection, old))
+        assert invitations.invite_again(connection, expired, "operator:page", later) is None
+
+
 @BOTH
 def test_a_role_given_while_an_invitation_is_accepted_is_kept(database: Database) -> None:
     """Whichever comes first: the invitation does not make an admin of whom an admin has just made a viewer."""

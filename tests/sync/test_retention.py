@@ -8,7 +8,7 @@ import pytest
 
 from app.engine.events import Event, RunsChanged
 from app.profiles import HistorySettings
-from app.sync.backfill import Retention
+from app.sync.retention import Retention
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import RunFilter, RunSort
@@ -67,10 +67,10 @@ async def test_a_cache_too_large_is_dropped_until_it_fits(
 ) -> None:
     """The oldest first, a few at a time; where what is left must stay, it stays."""
     monkeypatch.setattr("storage.cache.retention.STEP", 5)
-    monkeypatch.setattr("app.sync.backfill._MEGABYTE", await cache.used_bytes() - 20_000)
+    monkeypatch.setattr("app.sync.retention._MEGABYTE", await cache.used_bytes() - 20_000)
 
     left = await kept(cache, ledger, [], max_mb=1)
     assert left in ([*range(n), 25] for n in range(8, 25))
 
-    monkeypatch.setattr("app.sync.backfill._MEGABYTE", 1)
+    monkeypatch.setattr("app.sync.retention._MEGABYTE", 1)
     assert await kept(cache, ledger, [], max_mb=1) == [25]
