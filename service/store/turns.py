@@ -333,19 +333,26 @@ def open_questions(connection: sa.Connection, organization_id: str, limit: int) 
 
     A question is open until its run is continued.
     """
-    last = (runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
-    asked = (turns.c.organization_id == organization_id, turns.c.question.is_not(None))
     columns = (turns.c.run_id, turns.c.number, turns.c.question, turns.c.finished_at)
-    query = sa.select(*columns).join(runs, sa.and_(*last)).where(*asked).order_by(turns.c.finished_at.desc())
-    return connection.execute(query.limit(limit)).all()
+    return _newest(connection, columns, organization_id, turns.c.question.is_not(None), limit)
 
 
 def newest_cancelled(connection: sa.Connection, organization_id: str, limit: int) -> list[str]:
     """Return the ids of an organization's runs whose last turn was cancelled, newest first."""
-    last = (runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
-    cancelled = (turns.c.organization_id == organization_id, turns.c.failure.startswith(CANCELLED))
-    query = sa.select(turns.c.run_id).join(runs, sa.and_(*last)).where(*cancelled).order_by(turns.c.finished_at.desc())
-    return list(connection.execute(query.limit(limit)).scalars())
+    cancelled = turns.c.failure.startswith(CANCELLED)
+    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, cancelled, limit)]
+
+
+def _newest(
+    connection: sa.Connection,
+    columns: Sequence[sa.Column[Any]],
+    owner: str,
+    condition: sa.ColumnElement[bool],
+    limit: int,
+) -> Sequence[Any]:
+    last = sa.and_(runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
+    query = sa.select(*columns).join(runs, last).where(turns.c.organization_id == owner, condition)
+    return connection.execute(query.order_by(turns.c.finished_at.desc()).limit(limit)).all()
 
 
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
