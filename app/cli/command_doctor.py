@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from app.api.errors import ApiError
 from app.cli.context import Invocation
-from app.cli.exits import EXTRAS, Exit
+from app.cli.exits import Exit, installed_extras
 from app.cli.options import FactCommand, async_command
 from app.demo.service_process import bubblewrap_works
 from app.engine.text import plural
@@ -48,7 +48,6 @@ async def doctor(invocation: Invocation, /) -> int:
 
     The report has no token, address, name of a profile or home folder in it.
     """
-    extras = [extra for extra, names in EXTRAS.items() if all(find_spec(name) is not None for name in names)]
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     libraries = [f"{name} {version(name)}" for name in _LIBRARIES if find_spec(name) is not None]
     columns, lines = shutil.get_terminal_size()
@@ -58,7 +57,7 @@ async def doctor(invocation: Invocation, /) -> int:
     found = ", ".join([screen, sys.stdout.encoding, *words, *inside])
     fix = "" if sys.stdout.encoding.lower() == "utf-8" else "Use a UTF-8 locale, such as LANG=C.UTF-8."
     checks = [
-        Check("runwarden", f"{__version__} ({DISTRIBUTION}), extras: {', '.join(extras) or 'none'}"),
+        Check("runwarden", f"{__version__} ({DISTRIBUTION}), extras: {', '.join(installed_extras()) or 'none'}"),
         Check("python", f"{platform.python_version()} ({platform.python_implementation()}) on {system}"),
         Check("libraries", ", ".join(libraries)),
         Check("programs", ", ".join(map(_program, _PROGRAMS)), "" if shutil.which("git") else "Install git."),

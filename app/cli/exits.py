@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
-from app.version import DISTRIBUTION
+from app.version import how_to_add
 from storage.base_error import RunwardenError
 from storage.records.error_kinds import ERROR_KINDS
 
@@ -77,6 +77,11 @@ def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError
     return CommandFailedError(Failure(kind, message, EXIT_BY_KIND[kind], detail))
 
 
+def installed_extras() -> list[str]:
+    """The optional parts whose packages are all here."""
+    return [extra for extra, names in EXTRAS.items() if all(map(find_spec, names))]
+
+
 def require_extra(extra: str) -> None:
     """Check that an optional part is installed.
 
@@ -85,11 +90,10 @@ def require_extra(extra: str) -> None:
     """
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
-        wanted = f"'{DISTRIBUTION}[{extra}]'"
+        cure = how_to_add(",".join([*installed_extras(), extra]))
         raise failed(
             "missing_extra",
-            f"The {extra} extra is not installed ({', '.join(missing)} missing). "
-            f"Install it with: pipx install --force {wanted}, or pip install {wanted}.",
+            f"The {extra} extra is not installed ({', '.join(missing)} missing). Install it {cure}.",
             missing=list(missing),
         )
 

@@ -82,7 +82,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
 @KEYS
 @async_command
 async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
-    """Mark items as done (`all`: all items listed now); later events bring them back."""
+    """Mark items as done; `all`: all items listed now. Later events bring them back."""
     return await _mark(invocation, keys, lambda box, items: box.done(items))
 
 

@@ -20,7 +20,7 @@ from app.engine.text import safe_text
 from app.notify.channels import FACTS, Channels, Text, fill
 from app.profiles import NotifyRoute, NotifySettings
 from app.profiles.settings import Markup
-from app.version import DISTRIBUTION
+from app.version import how_to_add
 from storage.base_error import RunwardenError
 from storage.records.alert import Delivery
 
@@ -62,7 +62,7 @@ async def send(
 async def relayed(route: NotifyRoute, title: str, body: str, level: str, network: Network) -> str | None:
     """Deliver one text in the route's markup to all of its addresses. Returns the problem, or None."""
     if find_spec("apprise") is None:
-        return f"Apprise is not installed. Install it with: pip install '{DISTRIBUTION}[notify]'."
+        return f"Apprise is not installed. Install it {how_to_add('notify')}."
     try:
         urls = addresses(route, network.env)
         env = await asyncio.to_thread(network.environment)

@@ -289,7 +289,7 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
 @write_options
 @async_command
 async def cancel(invocation: Invocation, /, *, run_id: str, keep_continuation: bool, **given: Any) -> int:
-    """End RUN_ID: its agent is stopped, nothing of its turn is pushed, and the run is failed. Twice does no harm."""
+    """Cancel RUN_ID: its agent is stopped, its turn pushes nothing, and the run is failed. Twice does no harm."""
     from app.actions.cancelling import look
     from app.actions.follow_ups import waiting_words
 

@@ -10,7 +10,7 @@ import click
 _COMMANDS: Final = {
     "serve": ("service.cli.serve", "Run the service."),
     "worker": ("service.cli.serve", "Execute turns, for services started with --no-worker."),
-    "maintenance": ("service.cli.maintenance", "Begin no turns until it ends; those at work finish."),
+    "maintenance": ("service.cli.maintenance", "Start no more turns until it ends; turns at work finish."),
     "migrate": ("service.cli.maintenance", "Make or upgrade the tables in the database."),
     "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
     "org": ("service.cli.organizations", "Organizations."),

@@ -91,7 +91,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
             owner = one["organization"]
             of = "" if owner is None else f" of {slugs.get(owner, owner)}"
             lines.append(f"{one['kind']} {one['name']}{of}  {one['outcome']}")
-    lines += [f"the variable {name} is not set here: set it for the service" for name in made["unset_variables"]]
+    lines += [f"the variable {name} is not set here; the service needs it" for name in made["unset_variables"]]
     return [*lines, f"applied to the service in {made['data_dir']}, database {made['database']}"]
 
 

@@ -29,7 +29,7 @@ _LOOK_S: Final = 1.0
 @click.option("--end", "is_end", is_flag=True, help="Begin turns again.")
 @admin_command
 def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> None:
-    """Begin no turns, for REASON, which everybody who waits is told; turns at work finish. Runs are still accepted."""
+    """Start no more turns, and show REASON to everybody who waits; turns at work finish. Runs are still accepted."""
     if bool(reason) == is_end:
         raise SetupError("give a REASON to begin the maintenance, or --end to end it")
     with admin.database() as database:

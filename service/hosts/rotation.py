@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service import DISTRIBUTION
+from service import how_to_add
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError
@@ -215,6 +215,5 @@ def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:
         from joserfc.errors import JoseError
         from joserfc.jwk import OctKey
     except ImportError as error:
-        wanted = f"'{DISTRIBUTION}[service,oidc]'"
-        raise NoKeyError(f"rotate needs the extra `oidc`: pipx install --force {wanted}") from error
+        raise NoKeyError(f"rotate needs the extra `oidc`; install it {how_to_add('oidc')}") from error
     return jwe, OctKey.import_key(hashlib.sha256(f"runwarden seal:{given}".encode()).digest()), JoseError

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from service import DISTRIBUTION
+from service import how_to_add
 from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
 from service.execution.git import login
 from service.hosts import rotation
@@ -201,8 +201,7 @@ class _Installation:
             from joserfc.errors import JoseError
             from joserfc.jwk import RSAKey
         except ImportError as error:
-            wanted = f"'{DISTRIBUTION}[service,oidc]'"
-            raise TokenError(f"a GitHub App needs the extra `oidc`: pipx install --force {wanted}") from error
+            raise TokenError(f"a GitHub App needs the extra `oidc`; install it {how_to_add('oidc')}") from error
         now = now_micros() // SECOND_MICROS
         claims = {"iat": now - _SKEW_S, "exp": now + _LIFE_S, "iss": str(self._app.id)}
         try:

@@ -7,7 +7,7 @@ from typing import Final
 
 from fastapi import FastAPI
 
-from service import DISTRIBUTION
+from service import how_to_add
 from service.settings import SettingsError, TraceSettings
 from service.store.agents import Agent
 from service.store.database import Database
@@ -64,6 +64,7 @@ def open_tracer(settings: TraceSettings, environment: Mapping[str, str]) -> Trac
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
-        cure = f"pip install '{DISTRIBUTION}[service,traces]'"
-        raise SettingsError(f"traces are configured, and {error.name} is missing; install it: {cure}") from error
+        raise SettingsError(
+            f"traces are configured, and {error.name} is missing; install it {how_to_add('traces')}"
+        ) from error
     return OtlpTracer(endpoint, settings.sample, environment)

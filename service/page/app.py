@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from fastapi import APIRouter, FastAPI, Request, Response
 from starlette.types import ASGIApp
 
-from service import DISTRIBUTION
+from service import how_to_add
 from service.api.context import Context
 from service.page import entry, log, operator, runs, settings
 from service.page.site import Doors, build, page
@@ -23,8 +23,7 @@ def with_page(api: FastAPI, context: Context) -> ASGIApp:
     rooms = build(context, (entry.router, runs.router, log.router, settings.router, operator.router, _description))
     if context.settings.page.oidc is not None:
         if find_spec("authlib") is None:
-            wanted = f"'{DISTRIBUTION}[service,oidc]'"
-            raise SettingsError(f"page.oidc needs the oidc extra; install it with: pip install {wanted}")
+            raise SettingsError(f"page.oidc needs the oidc extra; install it {how_to_add('oidc')}")
         from service.page import oidc
 
         rooms.include_router(oidc.router)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.dialects import postgresql, sqlite
 
-from service import DISTRIBUTION
+from service import how_to_add
 from service.clock import SECOND_MICROS, Clock, now_micros
 from service.store.migrations import DatabaseError, check, migrate, version
 from service.store.schema import VERSION, meta
@@ -278,10 +278,8 @@ def _checked(url: str) -> sa.URL:
     if made.drivername not in {"postgres", "postgresql", "postgresql+psycopg"}:
         raise DatabaseError(f"{made.drivername!r} is not a supported database; use postgresql://user@host/name")
     if find_spec("psycopg") is None:
-        wanted = f"'{DISTRIBUTION}[service,postgres]'"
         raise DatabaseError(
-            "PostgreSQL needs the postgres extra, which is not installed; "
-            f"install it with: pipx install --force {wanted}, or pip install {wanted}"
+            f"PostgreSQL needs the postgres extra, which is not installed; install it {how_to_add('postgres')}"
         )
     return made.set(drivername="postgresql+psycopg")
 

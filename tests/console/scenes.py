@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from app.api.requests import WriteRequest, as_json
 from app.console.app import RunwardenApp
 from app.engine.engine import Engine
 from app.profiles import ConsoleSettings, PollSettings, Profile, Settings
 from app.profiles.token import EnvToken
 from app.runs.screen_views import first_picture
+from storage.ledger import Ledger
+from storage.records import ActionFailure, ActionState
 from tests.lab import START, Clock, Lab
 
+LOST = ActionFailure("timed_out", "No answer within 20 s.")
 TOKEN_VARIABLE = "RUNWARDEN_SCENE_TOKEN"
 MINUTES_INTO_THE_DAY = 600.0
 """Now, in the board's minutes: 22:00 UTC."""
@@ -67,7 +71,7 @@ def settings_for(base_url: str, data_dir: Path, *, read_only: bool = False, **co
     run_url = "https://runs.example/{run_id}"
     return Settings(
         data_dir=data_dir,
-        console=ConsoleSettings(run_url=run_url, **{"needs_you": False, **console}),  # type: ignore[arg-type]
+        console=ConsoleSettings(**{"run_url": run_url, "needs_you": False, **console}),  # type: ignore[arg-type]
         profiles=(profile,),
     )
 
@@ -88,3 +92,32 @@ def app_on(settings: Settings, clock: SceneClock, engine: Engine) -> RunwardenAp
     profile = settings.profile()
     first = first_picture(settings, profile, clock())
     return RunwardenApp(settings, profile, opened, first, clock)
+
+
+async def enter(
+    ledger: Ledger,
+    request: WriteRequest,
+    state: ActionState,
+    *,
+    key: str = "key",
+    actor: str = "console:ann",
+    made: str | None = None,
+    error: ActionFailure = LOST,
+) -> None:
+    """A write of the past, moved through the ledger as the program moves it."""
+    kind, subject, path, body = request.kind, request.subject, request.path, as_json(request)
+    prepared = await ledger.prepare(
+        action_id=None, kind=kind, subject=subject, key=key, path=path, body_json=body, actor=actor
+    )
+    action_id = prepared.action_id
+    if state == "not_sent":
+        await ledger.not_sent(action_id, error)
+        return
+    await ledger.sending(action_id)
+    match state:
+        case "confirmed":
+            await ledger.confirm(action_id, result_id=made, response_json=None)
+        case "rejected":
+            await ledger.reject(action_id, error)
+        case _:
+            await ledger.unknown(action_id, error)

@@ -52,11 +52,7 @@ async def invited(scene: Scene) -> None:
 INVITATIONS: tuple[tuple[dict[str, object], str, str], ...] = (
     ({}, "outbox, 29d left", "outbox folder"),
     ({"mail": "smtp"}, "sent, 29d left", "handed to the mail server"),
-    (
-        {"state": "waiting", "sent_at": None, "failure": "no route"},
-        "not sent yet",
-        "no route; it is tried again",
-    ),
+    ({"state": "waiting", "sent_at": None, "failure": "no route"}, "not sent yet", "no route; it is tried again"),
     ({"state": "refused", "failure": "no such user"}, "refused", "not sent: no such user"),
     ({"state": "accepted", "accepted_at": "2026-05-01T20:00:00Z"}, "accepted 2h ago", "accepted 2h ago"),
     ({"state": "expired", "expires_at": "2026-04-30T21:00:00Z"}, "expired", "since 2026-04-30"),
@@ -83,16 +79,6 @@ async def test_an_invitation_is_shown_as_the_service_knows_it(staged: Staged, se
             assert ("29d" in scene.text) == ("29d" in cell)
 
 
-async def test_without_the_extension_an_invitation_is_unknown(staged: Staged, server: Server, partner: Partner) -> None:
-    """It is never said to be sent."""
-    async with staged(synced=False, base_url=server.base_url) as scene:
-        await invited(scene)
-        await scene.shows("unknown")
-
-        assert "this service does not report" in detail(scene)
-        assert "29d" not in scene.text
-
-
 async def test_it_is_sent_again_once_it_is_confirmed(staged: Staged, server: Server, partner: Partner) -> None:
     """R asks first, and enter sends nothing; the write is in the ledger. One that was accepted has no such key."""
     partner.told = TOLD
@@ -116,17 +102,30 @@ async def test_it_is_sent_again_once_it_is_confirmed(staged: Staged, server: Ser
         assert len(scene.app.screen_stack) == 1
 
 
-async def test_the_cursor_goes_to_what_was_created(staged: Staged, server: Server, partner: Partner) -> None:
-    """So that the next key, such as that which resends, is about it."""
-    partner.told = TOLD
+async def test_attempts_are_searched_and_the_newest_has_the_cursor(
+    staged: Staged, server: Server, partner: Partner
+) -> None:
+    """By address, name, slug and id, newest first; the next key, such as that which resends, is about the new one.
+
+    Without the extension an invitation is unknown, and never said to be sent.
+    """
     async with staged((80, 24), synced=False, base_url=server.base_url) as scene:
         await invited(scene)
-        table = scene.app.screen.query_one(LineTable)
-        before = table.item
+        await scene.shows("unknown")
+        assert "this service does not report" in detail(scene)
+        assert "29d" not in scene.text
         await scene.press("n", *"bob@globex.example", "ctrl+s", "ctrl+s", "escape")
-
         newest, _ = await scene.engine.ledger.organizations()
-        assert newest.subject == "bob@globex.example"
-        assert table.item is not None
-        assert before is not None
-        assert (table.item.key, before.key == newest.action_id) == (newest.action_id, False)
+        item = scene.app.screen.query_one(LineTable).item
+        assert item is not None
+        assert (item.key, newest.subject) == (newest.action_id, "bob@globex.example")
+
+        for words, found in (("ORG_1", 2), ("globex .example", 2), ("bob@", 1)):
+            await scene.press("slash", *words)
+            await scene.shows(f"{found} of 2" if found < 2 else "bob@globex.example")
+            assert scene.app.screen.query_one(LineTable).total == found
+            await scene.press("escape")
+        await scene.press("slash", *"nothing-like-it")
+        await scene.shows("No attempt matches")
+        await scene.press("enter", "escape")
+        await scene.shows("ada@globex.example")

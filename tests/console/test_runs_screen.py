@@ -1,28 +1,22 @@
 """The Runs room, over the real engine and a service on a real socket."""
 
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
 from app.console.session.user_preferences import read
 from app.engine.events import LinkChanged
 from storage.records import LinkState, PollOutcome
-from tests.console.conftest import WIDE, Staged
+from tests.console.conftest import WIDE, Scene, Staged
 from tests.console.quiet import strips
-from tests.lab import Lab
+from tests.lab import START, Lab
 from tests.waiting import until
 from widgets.kit.cursor_view import HEADER
 from widgets.runs.pane import RunPane
 
 
-async def test_a_token_refused_here_only_is_said_here_only(staged: Staged) -> None:
-    """While another console polls, the rows stay live; a toast says what this one's token lacks."""
-    async with staged() as scene:
-        failure = PollOutcome("runs", scene.clock(), "not_authorized", "The token has expired.", 401)
-        await scene.ring(LinkChanged(LinkState("runs", scene.clock()), own_failure=failure))
-
-        assert [said for said in scene.toasts if "Another console keeps the rows current." in said]
-        assert "live" in scene.lines[0]
-
-
 async def test_rows_are_dimmed_while_the_service_gives_no_answer(staged: Staged) -> None:
-    """And bright again with the first answer."""
+    """And bright again with the first answer. A token that is refused here only is said, and the rows stay live."""
     async with staged() as scene:
         y = scene.table.region.y + HEADER + 3
 
@@ -40,10 +34,25 @@ async def test_rows_are_dimmed_while_the_service_gives_no_answer(staged: Staged)
         await scene.tick(seconds=1)
         assert brightness() == live
 
+        failure = PollOutcome("runs", scene.clock(), "not_authorized", "The token has expired.", 401)
+        await scene.ring(LinkChanged(LinkState("runs", scene.clock()), own_failure=failure))
+        assert [said for said in scene.toasts if "Another console keeps the rows current." in said]
+        assert "live" in scene.lines[0]
 
-async def test_the_mouse_sorts_and_opens(staged: Staged) -> None:
-    """A title sorts, a double click opens."""
-    async with staged() as scene:
+
+async def test_the_mouse_sorts_and_opens_and_keys_move_the_split(staged: Staged) -> None:
+    """A title sorts, a double click opens. The room for the run is remembered; hidden, it comes back first."""
+    async with staged((180, 40)) as scene:
+        pane = scene.app.screen.query_one(RunPane)
+        usual = pane.region.width
+        await scene.press("runs.split_less")
+        assert pane.region.width < usual
+        await scene.press("runs.split_more", "runs.split_more", "runs.split_less", "runs.split_more")
+        assert pane.region.width == 90
+        await scene.press("runs.pane", "runs.split_more", "runs.split_more")
+        assert pane.region.width == 90
+        await until(lambda: read(scene.app.settings).split == "half")
+
         await scene.pilot.click("RunTable", offset=(20, 0))
         await scene.settle()
         repositories = [row.repository for row in scene.table.rows_on_show]
@@ -55,29 +64,6 @@ async def test_the_mouse_sorts_and_opens(staged: Staged) -> None:
         await scene.settle()
 
         assert "esc back" in scene.text
-
-
-async def test_at_rest_nothing_on_the_screen_changes(staged: Staged, board: Lab) -> None:
-    """Neither seconds nor polls that bring nothing new make it say anything else, or look up what its keys do."""
-    board.runs.clear()
-    for number in range(20):
-        board.put(f"run_{number:02}", "completed", created=-number - 120.0, updated=-number - 90.0)
-    async with staged() as scene:
-        await scene.tick(seconds=120)
-        await scene.sync()
-        # The toast about a degraded code host, which has a key of its own, goes by itself.
-        await scene.tick(seconds=60)
-        await scene.sync()
-        before, screen = scene.text, scene.app.screen
-        keys_looked_up: list[object] = []
-        screen.bindings_updated_signal.subscribe(scene.app, keys_looked_up.append)
-        for _ in range(3):
-            await scene.tick(seconds=7)
-            await scene.sync()
-            await scene.tick(seconds=7)
-
-            assert scene.text == before
-        assert not keys_looked_up
 
 
 async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Lab) -> None:
@@ -94,17 +80,33 @@ async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, 
         assert "[All 60]" in scene.lines[3]
 
 
-async def test_the_split_is_moved_by_keys_and_remembered(staged: Staged) -> None:
-    """More and less room for the run; hidden, it comes back first."""
-    async with staged((180, 40)) as scene:
-        pane = scene.app.screen.query_one(RunPane)
-        usual = pane.region.width
-        await scene.press("runs.split_less")
-        assert pane.region.width < usual
+AHEAD = timedelta(hours=2)
 
-        await scene.press("runs.split_more", "runs.split_more", "runs.split_less", "runs.split_more")
-        assert pane.region.width == 90
 
-        await scene.press("runs.pane", "runs.split_more", "runs.split_more")
-        assert pane.region.width == 90
-        await until(lambda: read(scene.app.settings).split == "half")
+async def hear(scene: Scene, ahead: timedelta) -> None:
+    """Answers arrive, dated by the service's clock."""
+    sent_at = datetime.now(UTC) + ahead
+    for _ in range(3):
+        scene.engine.client.budget.hear({"Date": format_datetime(sent_at, usegmt=True)}, time.time())
+    await scene.engine.client.budget.settle()
+    await scene.ring()
+
+
+async def test_ages_count_by_the_service_s_clock_and_that_is_said_once(staged: Staged, board: Lab) -> None:
+    """A run that the service made three minutes ago is three minutes old, and the last 24 hours are its own."""
+    async with staged() as scene:
+        created = (scene.clock() + AHEAD - timedelta(minutes=3) - START).total_seconds() / 60
+        board.put("run_new", "working", created=created)
+        await scene.sync()
+        assert "in 1h" in scene.rows[0]
+        # Clocks that agree to the minute are not spoken of.
+        await hear(scene, timedelta(seconds=40))
+        assert not [said for said in scene.toasts if "clock" in said]
+        for _ in range(2):
+            await hear(scene, AHEAD)
+            await scene.tick(seconds=1)
+
+        assert "3m ago" in scene.rows[0]
+        assert [said.partition(".")[0] for said in scene.toasts if "clock" in said] == [
+            "The service's clock is 2h00m ahead of this machine's"
+        ]

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.binding import Binding
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -24,49 +23,35 @@ CORNER = (1, 22)
 MIDDLE = (40, 11)
 
 
-async def click(scene: Scene, words: str) -> None:
-    """Where those words stand."""
-    y, x = next((y, line.index(words)) for y, line in enumerate(scene.lines) if words in line)
-    await scene.pilot.click(offset=(x + len(words) // 2, y))
+async def click(scene: Scene, x: int, y: int) -> None:
+    await scene.pilot.click(offset=(x, y))
     await scene.settle()
-
-
-async def a_click_beside_a_sheet_closes_it(scene: Scene) -> None:
-    """As escape does; a click in it does not."""
-    for keys in SHEETS:
-        await scene.press("1", *keys.split())
-        sheet = scene.app.screen
-        assert len(scene.app.screen_stack) == 2, keys
-        box = next(each.region for each in sheet.query(Widget) if each.region.contains(*MIDDLE))
-        await scene.pilot.click(offset=(box.x + 1, box.y))
-        await scene.settle()
-        assert scene.app.screen is sheet, keys
-
-        await scene.pilot.click(offset=CORNER)
-        await scene.settle()
-
-        assert len(scene.app.screen_stack) == 1, keys
-    await scene.press("1")
-    assert "All 60]" in scene.text
-
-
-async def a_click_beside_a_form_takes_nothing_away(scene: Scene) -> None:
-    """It has buttons, one of which closes it; what was typed is a draft then."""
-    await scene.press("c", *"Go on.")
-    await scene.pilot.click(offset=(0, 10))
-    await scene.settle()
-    assert scene.app.screen.query_one(TextArea).text == "Go on."
-
-    await click(scene, "Close esc")
-    assert len(scene.app.screen_stack) == 1
-    await scene.press("c")
-    assert scene.app.screen.query_one(TextArea).text == "Go on."
 
 
 async def test_a_click_beside_what_lies_over_a_room(staged: Staged) -> None:
-    """A sheet is closed, and a form is not."""
+    """A sheet is closed, as by escape; a form has a button for that, and what was typed is a draft then."""
     async with staged(SMALL) as scene:
-        await scene.prove(a_click_beside_a_sheet_closes_it, a_click_beside_a_form_takes_nothing_away)
+        for keys in SHEETS:
+            await scene.press("1", *keys.split())
+            sheet = scene.app.screen
+            assert len(scene.app.screen_stack) == 2, keys
+            box = next(each.region for each in sheet.query(Widget) if each.region.contains(*MIDDLE))
+            await click(scene, box.x + 1, box.y)
+            assert scene.app.screen is sheet, keys
+
+            await click(scene, *CORNER)
+            assert len(scene.app.screen_stack) == 1, keys
+        await scene.press("1")
+        assert "All 60]" in scene.text
+
+        await scene.press("c", *"Go on.")
+        await click(scene, 0, 10)
+        assert scene.app.screen.query_one(TextArea).text == "Go on."
+        y, x = next((y, line.index("Close esc")) for y, line in enumerate(scene.lines) if "Close esc" in line)
+        await click(scene, x + 4, y)
+        assert len(scene.app.screen_stack) == 1
+        await scene.press("c")
+        assert scene.app.screen.query_one(TextArea).text == "Go on."
 
 
 def test_enter_does_nothing_that_cannot_be_undone() -> None:
@@ -118,26 +103,18 @@ async def test_two_exports_never_write_the_same_file(staged: Staged, tmp_path: P
     assert sorted(written) == ["one.csv", "two.csv"]
 
 
-@pytest.mark.parametrize("size", [(50, 12), (60, 15), SMALL])
-async def test_a_confirmation_shows_its_keys_however_low_the_terminal_is(staged: Staged, size: tuple[int, int]) -> None:
-    """The facts scroll above them."""
-    async with staged(size) as scene:
-        for _ in range(6):
-            await scene.press("space")
-        await scene.press("X")
+async def test_a_dialog_shows_its_keys_however_low_the_terminal_is(staged: Staged) -> None:
+    """The facts of a confirmation scroll above them; of a form's buttons, those that send are seen in each phase."""
+    async with staged((50, 12)) as scene:
+        await scene.press(*["space"] * 6, "X")
         assert isinstance(scene.app.screen, ConfirmSheet)
         assert "ctrl+s Cancel" in scene.text
         assert "esc Keep" in scene.text
-        for _ in range(30):
-            await scene.press("j")
-
+        await scene.press(*["j"] * 30)
         assert "nothing of this turn is pushed." in " ".join(re.findall(r"[\w.]+", scene.text))
         assert "ctrl+s Cancel" in scene.text
 
-
-async def test_a_form_shows_the_key_that_sends_however_small_the_terminal_is(staged: Staged) -> None:
-    """In each phase; the other buttons are cut off."""
-    async with staged((50, 12)) as scene:
+        await scene.to_all_runs()
         await scene.press("n", *"Fix it")
         assert "Preview ^s" in scene.text
         await scene.press("ctrl+s")

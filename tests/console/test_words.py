@@ -33,39 +33,28 @@ def before(**by: float) -> datetime:
     return NOON - timedelta(**by)
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        # One unit; a clock that is a little ahead makes nothing strange, one far ahead is said.
-        (ago(NOON, NOON), "just now"),
-        (ago(before(seconds=1), NOON), "1s ago"),
-        (ago(before(seconds=119), NOON), "1m ago"),
-        (ago(before(hours=23, minutes=59), NOON), "23h ago"),
-        (ago(before(days=400), NOON), "400d ago"),
-        (ago(before(seconds=-30), NOON), "just now"),
-        (ago(before(minutes=-5), NOON), "in 5m"),
+def test_times_as_words() -> None:
+    """Ages, starts, spans and moments. A clock that is a little ahead makes nothing strange, one far ahead is said."""
+    said = {
+        ago(NOON, NOON): "just now",
+        ago(before(seconds=119), NOON): "1m ago",
+        ago(before(days=400), NOON): "400d ago",
+        ago(before(minutes=-5), NOON): "in 5m",
         # From a day on the moment, in local time; once it is another year, that instead of the hour.
-        (started(before(hours=23, minutes=59), NOON), "23h ago"),
-        (started(before(hours=28), NOON), "3 May 08:00"),
-        (started(before(days=200), NOON), "16 Oct 2025"),
-        (started(before(minutes=-5), NOON), "in 5m"),
-        (started(None, NOON), "-"),
-        # Seconds alone, then the two largest units.
-        (span(0), "0s"),
-        (span(37), "37s"),
-        (span(252), "4m12s"),
-        (span(3900), "1h05m"),
-        (span(183600), "2d03h"),
-        (span(-5), "0s"),
+        started(before(hours=23, minutes=59), NOON): "23h ago",
+        started(before(hours=28), NOON): "3 May 08:00",
+        started(before(days=200), NOON): "16 Oct 2025",
+        started(None, NOON): "-",
+        span(3900): "1h05m",
+        span(183600): "2d03h",
         # Today needs the time only.
-        (clock_time(before(minutes=1), NOON), "11:59:00"),
-        (clock_time(before(days=1), NOON), "3 May 12:00"),
-        (clock_time(before(days=365), NOON), "4 May 2025 12:00"),
-    ],
-)
-def test_times_as_words(words: str, text: str) -> None:
-    """Ages, starts, spans and moments."""
-    assert words == text
+        clock_time(before(minutes=1), NOON): "11:59:00",
+        clock_time(before(days=1), NOON): "3 May 12:00",
+        clock_time(before(days=365), NOON): "4 May 2025 12:00",
+    }
+
+    assert list(said) == list(said.values())
+    assert ago(before(seconds=-30), NOON) == "just now"
 
 
 @given(st.text(max_size=60), st.integers(min_value=0, max_value=40), st.sampled_from(["end", "middle"]))
@@ -109,10 +98,8 @@ def test_words_that_were_looked_for_are_marked_where_they_are(words: str, shown:
 def test_unknown_statuses_are_shown_as_received() -> None:
     """Neither good nor bad: a warning with the word, and quieter once it was learnt to be an end."""
     assert run_badge("paused").text == "◆ paused"
-    assert (run_badge("archived", is_final=True).text, run_badge("", is_final=True).word) == (
-        "◇ archived",
-        "no status",
-    )
+    assert run_badge("archived", is_final=True).text == "◇ archived"
+    assert run_badge("", is_final=True).word == "no status"
     assert (run_badge("cancelled").text, run_badge("cancelled").tone) == ("⊘ cancelled", "quiet")
     assert run_badge("failed", is_final=True) == run_badge("failed")
     assert health_badge("OK", {"ok"}).tone == "good"
@@ -120,8 +107,12 @@ def test_unknown_statuses_are_shown_as_received() -> None:
     assert health_badge("on holiday", {"ok"}).text == "✗ on holiday"
 
 
-def link(**fields: object) -> LinkState:
-    return LinkState("runs", **fields)  # type: ignore[arg-type]
+def link(ok_s: float | None = None, kind: str | None = None, *, failures: int = 1) -> LinkState:
+    """Whose last answer is so old, and whose polls fail since then."""
+    last_ok_at = None if ok_s is None else before(seconds=ok_s)
+    if kind is None:
+        return LinkState("runs", last_ok_at=last_ok_at)
+    return LinkState("runs", last_ok_at=last_ok_at, failing_since=NOON, failures=failures, error_kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -129,18 +120,13 @@ def link(**fields: object) -> LinkState:
     [
         (None, "◌ connecting…"),
         (link(), "◌ connecting…"),
-        (link(last_ok_at=before(hours=5)), "◌ connecting… · from 5h ago"),
-        (link(last_ok_at=before(seconds=4)), "● live · just now"),
-        (link(last_ok_at=before(seconds=19)), "● live · just now"),
-        (link(last_ok_at=before(seconds=20)), "◌ 20s old"),
-        (link(last_ok_at=before(minutes=3)), "◌ 3m old"),
-        (
-            link(last_ok_at=before(minutes=12), failing_since=before(minutes=11), failures=3, error_kind="unreachable"),
-            "◌ no answer for 12m",
-        ),
-        (link(failing_since=before(minutes=1), failures=1, error_kind="not_authorized"), "✗ token refused"),
-        (link(last_ok_at=NOON, failing_since=NOON, failures=1, error_kind="token"), "✗ no token"),
-        (link(failing_since=before(minutes=1), failures=1, error_kind="some_new_kind"), "◌ not answering"),
+        (link(5 * 3600), "◌ connecting… · from 5h ago"),
+        (link(19), "● live · just now"),
+        (link(20), "◌ 20s old"),
+        (link(720, "unreachable"), "◌ no answer for 12m"),
+        (link(None, "not_authorized"), "✗ token refused"),
+        (link(0, "token"), "✗ no token"),
+        (link(None, "some_new_kind"), "◌ not answering"),
     ],
 )
 def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None:
@@ -148,26 +134,17 @@ def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None
     often = PollTiming(opened_at=NOON - timedelta(hours=1), period_s=2.0)
 
     assert freshness(state, PATIENCE, NOON).text == text
-    assert freshness(link(last_ok_at=before(seconds=13)), often, NOON).text == "◌ 13s old"
+    assert freshness(link(13), often, NOON).text == "◌ 13s old"
 
 
 @pytest.mark.parametrize(
     ("state", "wait", "text"),
     [
-        (link(last_ok_at=before(seconds=4)), "own_pace", "● live · just now"),
-        (link(last_ok_at=before(seconds=25)), "own_pace", "◌ 25s old: rate limit"),
-        (
-            link(last_ok_at=before(seconds=4), failing_since=before(seconds=1), failures=1, error_kind="rate_limited"),
-            "rate_limit",
-            "◌ 4s old: rate limited",
-        ),
-        (link(failing_since=NOON, failures=5), "service_down", "◌ not answering"),
-        (
-            link(failing_since=NOON, failures=5, error_kind="unreachable"),
-            "service_down",
-            "◌ service unreachable",
-        ),
-        (link(failing_since=NOON, failures=1, error_kind="not_authorized"), "service_down", "✗ token refused"),
+        (link(4), "own_pace", "● live · just now"),
+        (link(25), "own_pace", "◌ 25s old: rate limit"),
+        (link(4, "rate_limited"), "rate_limit", "◌ 4s old: rate limited"),
+        (link(None, "unreachable", failures=5), "service_down", "◌ service unreachable"),
+        (link(None, "not_authorized"), "service_down", "✗ token refused"),
     ],
 )
 def test_a_wait_says_why(state: LinkState, wait: WaitReason, text: str) -> None:
@@ -177,7 +154,7 @@ def test_a_wait_says_why(state: LinkState, wait: WaitReason, text: str) -> None:
 
 def test_an_outage_is_one_sentence_that_counts() -> None:
     """How long, when it is asked again, and the key that asks now; a rate limit is waited out."""
-    down = link(last_ok_at=before(seconds=46), failing_since=before(seconds=40), failures=4, error_kind="unreachable")
+    down = replace(link(46, "unreachable", failures=4), failing_since=before(seconds=40))
     wait = Wait("service_down", NOON + timedelta(seconds=12))
     titles = [
         notice.title
@@ -223,52 +200,28 @@ def test_the_time_before_the_first_look_is_not_claimed() -> None:
     )
 
 
-class Work:
-    """Work that waits for its gate in each round, and the tasks that were started for it."""
+@pytest.mark.parametrize("error", [None, OSError("disk full")])
+async def test_what_is_asked_while_at_work_is_done_once_more(error: OSError | None) -> None:
+    """Ten asks during one round make one further round, never two at once; after a failing one all the same."""
+    gate, begun, tasks, rounds = asyncio.Event(), asyncio.Event(), list[asyncio.Task[None]](), list[int]()
 
-    def __init__(self, error: Exception | None = None) -> None:
-        self.gate, self.begun = asyncio.Event(), asyncio.Event()
-        self.rounds = self.done = 0
-        self.error = error
-        self.tasks: list[asyncio.Task[None]] = []
-        self.task = CoalescedTask(self.work, lambda work: self.tasks.append(asyncio.ensure_future(work())))
-
-    async def work(self) -> None:
-        self.rounds += 1
-        self.begun.set()
-        await self.gate.wait()
-        error, self.error = self.error, None
-        if error is not None:
+    async def work() -> None:
+        rounds.append(1)
+        begun.set()
+        await gate.wait()
+        if error is not None and len(rounds) == 1:
             raise error
-        self.done += 1
 
-    async def begin(self) -> None:
-        """Asks, and waits until the round has begun."""
-        self.begun.clear()
-        self.task.ask()
-        await self.begun.wait()
-
-
-async def test_what_is_asked_while_at_work_is_done_once_more() -> None:
-    """Ten asks during one round make one further round, never two at once."""
-    work = Work()
-    await work.begin()
+    task = CoalescedTask(work, lambda work: tasks.append(asyncio.ensure_future(work())))
+    task.ask()
+    await begun.wait()
     for _ in range(10):
-        work.task.ask()
-    work.gate.set()
-    await asyncio.gather(*work.tasks)
+        task.ask()
+    gate.set()
+    if error is not None:
+        with pytest.raises(OSError, match="disk full"):
+            await tasks[0]
+        del tasks[0]
+    await asyncio.gather(*tasks)
 
-    assert (work.rounds, len(work.tasks)) == (2, 1)
-
-
-async def test_what_is_asked_during_a_failing_round_is_done_all_the_same() -> None:
-    """The error is reported at once, and the request that came in before it is not lost."""
-    work = Work(OSError("disk full"))
-    await work.begin()
-    work.task.ask()
-    work.gate.set()
-    with pytest.raises(OSError, match="disk full"):
-        await work.tasks[0]
-    await asyncio.gather(*work.tasks[1:])
-
-    assert work.rounds == 2
+    assert (len(rounds), len(tasks)) == (2, 1)

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 import service
-from app.cli.exits import EXTRAS
+from app.cli.exits import EXTRAS, CommandFailedError, require_extra
 from app.version import DISTRIBUTION
 from service.store.database import Database, DatabaseError
 
@@ -74,9 +74,17 @@ def test_an_issue_asks_for_the_version_and_the_report() -> None:
     assert len((ROOT / "AGENTS.md").read_text("utf-8").splitlines()) <= 60
 
 
+def test_adding_an_extra_keeps_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation by force has only what its command names."""
+    monkeypatch.setattr("app.cli.exits.EXTRAS", {"service": ("click",), "mcp": ("not_installed",)})
+
+    with pytest.raises(CommandFailedError, match=re.escape("pipx install --force '.[service,mcp]'")):
+        require_extra("mcp")
+
+
 def test_postgresql_without_its_extra_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a connection is tried; SQLite needs none of it."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
-    with pytest.raises(DatabaseError, match=re.escape(f"pipx install --force '{DISTRIBUTION}[service,postgres]'")):
+    with pytest.raises(DatabaseError, match=re.escape("pipx install --force '.[service,postgres]'")):
         Database("postgresql://runwarden@127.0.0.1:1/none")

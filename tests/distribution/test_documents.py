@@ -1,4 +1,7 @@
-"""What documents and deployment files tell people to type: each command exists, with its options."""
+"""What documents and deployment files tell people to type exists, links lead somewhere, and documents stay short.
+
+`make lint` runs it with test_facts.py; nothing here starts a process.
+"""
 
 import contextlib
 import re
@@ -32,6 +35,13 @@ def calls(text: str) -> Iterator[str]:
     for line in [*(line for block in blocks for line in block.splitlines()), *spans]:
         for pattern in (CALL, IN_CONTAINER):
             yield from (match.strip() for match in pattern.findall(line.partition("  #")[0].replace("|--", " --")))
+
+
+def short_calls(text: str) -> list[str]:
+    """Every command between backticks that leaves out `runwarden`, or `runwarden service`."""
+    names = "|".join(name for group in (root, service_root) for name in group.list_commands(click.Context(group)))
+    found: list[str] = re.findall(rf"`((?:{names}) (?:--)?[a-z][^`\n]*)`", FENCE.sub("", text))
+    return found
 
 
 def child(group: click.Group, word: str) -> click.Command | None:
@@ -87,6 +97,45 @@ def test_every_command_in_a_document_exists(page: Path) -> None:
     text = page.read_text("utf-8")
 
     assert {call: fault(call) for call in [*calls(text), *administration(text)] if fault(call)} == {}
+    assert [call for call in short_calls(text) if fault(call) and fault(f"service {call}")] == []
+
+
+def every_option(group: click.Group) -> Iterator[str]:
+    """The options of a group and of all commands below it."""
+    yield from options_of(group)
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        yield from every_option(command) if isinstance(command, click.Group) else options_of(command)
+
+
+def test_every_option_and_make_target_in_a_document_exists() -> None:
+    """Even an option without its command."""
+    of_others = {"--name", "--trust", "--output-format", "--help"}
+    known = {*every_option(root), *every_option(service_root), *of_others}
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    texts = {page.name: page.read_text("utf-8") for page in DOCUMENTS}
+    spans = [(page, span) for page, text in texts.items() for span in re.findall(r"`([^`\n]+)`", FENCE.sub("", text))]
+    options = [(page, one) for page, span in spans for one in re.findall(r"(?<![\w-])--[a-z][a-z-]+", span)]
+    made = [
+        (page, one)
+        for page, text in texts.items()
+        for one in re.findall(r"(?:`|^\$ )make ([a-z-]+)", text, re.MULTILINE)
+    ]
+
+    assert len(options) > 60
+    assert [each for each in options if each[1] not in known] == []
+    assert len(made) > 20
+    assert [each for each in made if each[1] not in targets] == []
+
+
+def test_documents_stay_short() -> None:
+    """A reader's time is scarce: who adds words shortens others."""
+    words = {page: len(page.read_text("utf-8").split()) for page in (*DOCUMENTS, ROOT / "CHANGELOG.md")}
+
+    assert words[ROOT / "README.md"] <= 700
+    assert words[ROOT / "CHANGELOG.md"] <= 500
+    assert sum(number for page, number in words.items() if page.is_relative_to(ROOT / "docs")) <= 24_000
 
 
 def test_units_and_containers_start_commands_that_exist() -> None:

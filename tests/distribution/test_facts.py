@@ -8,12 +8,14 @@ import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, get_args
 
 import pytest
 from pydantic import BaseModel
 
 from app.automations.metrics import DURATIONS, FIGURES
+from app.profiles.load import parse
 from service.settings import Settings as ServiceSettings
 from service.setup import Setup
 from storage.records import ActionKind
@@ -24,6 +26,7 @@ from tests.program import ROOT
 SOURCES: Final = [path for name in ("app", "service", "widgets", "storage") for path in (ROOT / name).rglob("*.py")]
 DEPLOYED: Final = [path for path in (ROOT / "deploy").rglob("*") if path.is_file()]
 RUN: Final = ROOT / "docs" / "run"
+EXAMPLE: Final = ROOT / "config.example.toml"
 PAGES: Final = {str(page.relative_to(ROOT)) for page in DOCUMENTS}
 METRIC: Final = re.compile(r"\brunwarden_[a-z_]+\b")
 _WORTH_READING: Final = re.compile(
@@ -83,7 +86,7 @@ def test_every_extra_exists() -> None:
     named = {
         (name, extra)
         for name, text in everywhere()
-        for found in re.findall(r"(?:runwarden-console|'\.)\[([a-z,]+)\]|\bextras? `([a-z]+)`", text)
+        for found in re.findall(r"(?:\n\| `|'\.)\[([a-z,]+)\]|\bextras? `([a-z]+)`", text)
         for extra in "".join(found).split(",")
     }
 
@@ -101,13 +104,32 @@ def test_every_page_and_file_in_a_message_exists() -> None:
 
 
 def test_every_variable_exists() -> None:
-    """A variable of the environment is read somewhere."""
-    files = [*SOURCES, *DEPLOYED, *(ROOT / "tests").rglob("*.py"), ROOT / "Makefile"]
-    read = set(re.findall(r"RUNWARDEN_[A-Z_]+[A-Z]", "\n".join(path.read_text("utf-8") for path in files)))
-    of_examples = {"RUNWARDEN_TEST_TOKEN"}
+    """A variable of the environment that a document or a message names is read somewhere."""
+    sources = "\n".join(path.read_text("utf-8") for path in SOURCES)
+    by_tests = "\n".join(path.read_text("utf-8") for path in (*DEPLOYED, *(ROOT / "tests").rglob("*.py")))
+    read = {
+        *re.findall(r"[\"'](RUNWARDEN_\w+)[\"']", sources + by_tests),
+        *re.findall(r"\{\$?(RUNWARDEN_\w+)", by_tests),
+    }
 
-    named = {each for page in DOCUMENTS for each in re.findall(r"RUNWARDEN_[A-Z_]+[A-Z]", page.read_text("utf-8"))}
-    assert sorted(named - read - of_examples) == []
+    texts = [sources, *(page.read_text("utf-8") for page in DOCUMENTS)]
+    named = {each for text in texts for each in re.findall(r"\bRUNWARDEN_[A-Z_]+[A-Z]", text)}
+    assert sorted(named - read) == []
+
+
+def test_the_way_to_a_setting_is_in_the_page_s_own_words() -> None:
+    """Such as "Settings, API tokens", which the console tells who needs a token."""
+    files = [*DOCUMENTS, *(ROOT / "app" / "profiles").glob("*.py")]
+    named = [
+        name
+        for file in files
+        for name in re.findall(r"Settings, ([A-Z]\w+(?: tokens)?)[.\")]", file.read_text("utf-8"))
+    ]
+    parts = (ROOT / "service" / "page" / "templates" / "parts.html").read_text("utf-8")
+    tabs = re.findall(r"\"([^\"]+)\"\)", parts.partition("macro settings_nav")[2].partition("]")[0])
+
+    assert len(named) >= 3
+    assert {*named} <= {*tabs}
 
 
 def known_metrics() -> set[str]:
@@ -126,17 +148,13 @@ def known_metrics() -> set[str]:
 
 
 def test_every_metric_exists() -> None:
-    """In documents, alerts and dashboards."""
-    texts = [(page.name, page.read_text("utf-8")) for page in (*DOCUMENTS, *DEPLOYED)]
-    known = known_metrics()
+    """In documents, messages, alerts and dashboards."""
+    others = {f"runwarden_{name}" for name in ("session", "oidc", "automation", "meta", "writes")}
+    known = known_metrics() | others
+    named = {(file, name) for file, text in everywhere() for name in METRIC.findall(text) if not name.endswith("_")}
 
-    wrong = {
-        (page, name)
-        for page, text in texts
-        for name in METRIC.findall(text)
-        if not {name, _SUFFIX.sub("", name)} & known and name != "runwarden_session"
-    }
-    assert {each for each in wrong if not each[1].endswith("_")} == set()
+    assert len(named) > 60
+    assert sorted(each for each in named if not {each[1], _SUFFIX.sub("", each[1])} & known) == []
 
 
 def test_the_bot_s_metrics_are_listed_with_their_labels() -> None:
@@ -196,9 +214,16 @@ def test_every_setting_of_the_service_is_listed_and_no_other() -> None:
     assert len(numbers) > 20
 
 
+def of_the_console() -> Iterator[str]:
+    """The settings in the example, which has all of them (tests/unit/test_config_example.py)."""
+    example = tomllib.loads(re.sub(r"(?m)^##?(?=[\w\[\"])", "", EXAMPLE.read_text("utf-8")))
+    for section, values in example.items():
+        yield from (f"{section}.{name}" for name in values if isinstance(values, dict))
+
+
 def test_every_dotted_setting_in_a_text_exists() -> None:
     """Such as `execution.drain_s` in a page or in a message."""
-    known = {name for name, _ in leaves(ServiceSettings)}
+    known = {*(name for name, _ in leaves(ServiceSettings)), *of_the_console()}
     sections = {name.partition(".")[0] for name in known if "." in name}
     dotted = re.compile(rf"`((?:{'|'.join(sections)})\.[a-z_.]+[a-z])`")
     named = {(page.name, name) for page in DOCUMENTS for name in dotted.findall(FENCE.sub("", page.read_text("utf-8")))}
@@ -212,7 +237,7 @@ def test_every_dotted_setting_in_a_text_exists() -> None:
 
 EXAMPLES: Final = [
     pytest.param(document, id=f"{page.name}-{number}")
-    for page in sorted(RUN.glob("*.md"))
+    for page in (ROOT / "README.md", *sorted(RUN.glob("*.md")))
     for number, (language, body) in enumerate(FENCE.findall(page.read_text("utf-8")))
     if language == "toml"
     for document in [tomllib.loads(body)]
@@ -237,6 +262,14 @@ def test_every_example_of_a_file_can_be_read(document: dict[str, Any]) -> None:
     if "hosts" in document:  # Lines of an organization.
         organizations = [{"name": "Acme", **document}]
     Setup.model_validate({"organizations": organizations, "agents": agents, "offers": document.get("offers", [])})
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "use").glob("*.md")), ids=lambda page: page.name)
+def test_every_example_of_the_configuration_can_be_read(page: Path) -> None:
+    """By the parser of the console and the bot."""
+    for language, body in FENCE.findall(page.read_text("utf-8")):
+        if language == "toml":
+            parse(Path("/config.toml"), body)
 
 
 def part(repositories: Any) -> dict[str, Any]:

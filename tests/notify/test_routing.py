@@ -11,7 +11,6 @@ from app.profiles import ConfigError
 from app.profiles.load import parse
 from app.profiles.settings import DEFAULT_ROUTE
 from storage.records.alert import Alert
-from tests.service_process import ROOT
 
 NIGHT = datetime(2026, 5, 1, 3).astimezone()
 FAILED = Alert(
@@ -52,17 +51,6 @@ def test_severity_kind_repository_and_hour_choose(
     notify = parse(Path("/c.toml"), ROUTES + RULES).notify
 
     assert routes_of(replace(FAILED, **change), notify, NIGHT + timedelta(hours=hour - 3)) == routes  # type: ignore[arg-type] # fields by name
-
-
-def test_what_the_document_shows_is_read() -> None:
-    """The section on notifications of docs/use/automations.md."""
-    page = (ROOT / "docs" / "use" / "automations.md").read_text().partition("## Notifications")[2]
-    notify = parse(Path("/c.toml"), page.partition("```toml\n")[2].partition("```")[0]).notify
-
-    assert [(route.name, route.fallback) for route in notify.routes] == [
-        ("oncall", "lead"),
-        ("lead", ""),
-    ]
 
 
 def test_without_rules_everything_goes_over_the_channels_of_notify() -> None:

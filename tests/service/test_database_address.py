@@ -24,48 +24,30 @@ from tests.waiting import eventually
 UNBOXED = '[execution]\nsandbox = "none"\n'
 
 
-@pytest.mark.parametrize(
-    ("address", "host", "port"),
-    [
+def test_an_address_is_read_as_libpq_reads_it() -> None:
+    """Each host has its own port, and of several hosts the one that can be written to is used.
+
+    What cannot be read is refused with the two forms that it may have.
+    """
+    for address, host, port in (
         ("postgresql://u:p%2Cw@h1:1,h2:2/name", "h1,h2", "1,2"),
         ("postgres://u:p%2Cw@h1,h2:5/name?sslmode=require", "h1,h2", ",5"),
         ("postgresql+psycopg://u:p%2Cw@[::1]:1,h2/name?target_session_attrs=any", "::1,h2", "1,"),
         ("postgresql://u:p,w@h1:1/name", "h1", "1"),
-    ],
-)
-def test_an_address_is_read_as_libpq_reads_it(address: str, host: str, port: str) -> None:
-    """Each host has its own port, and of several hosts the one that can be written to is used."""
-    with contextlib.closing(Database(address)) as database:
-        dialect = database.url.get_dialect()()
-        found = dialect.create_connect_args(database.url)[1]
-        shown = database.url.render_as_string(hide_password=True)
+    ):
+        with contextlib.closing(Database(address)) as database:
+            dialect = database.url.get_dialect()()
+            found = dialect.create_connect_args(database.url)[1]
+            shown = database.url.render_as_string(hide_password=True)
 
-    assert (found["host"], str(found["port"])) == (host, port)
-    assert (found["user"], found["password"], found["dbname"]) == ("u", "p,w", "name")
-    asked = "any" if "any" in address else "read-write"
-    assert found.get("target_session_attrs", "read-write") == asked
-    assert "p,w" not in shown
-
-
-@pytest.mark.parametrize(
-    "address", ["postgresql://u@h1:x,h2:2/name", "postgresql://u@h1:1,h2:2/name?nope=1", "mysql://u@h1:1,h2:2/name"]
-)
-def test_an_address_that_cannot_be_read_is_refused(address: str) -> None:
-    """With the two forms that it may have."""
-    with pytest.raises(DatabaseError, match="must read postgresql://user@host/name, or postgresql://user@host1"):
-        Database(address)
-
-
-def test_a_deployment_works_with_two_hosts_of_which_one_is_down(
-    postgres: Cluster, postgres_url: str, tmp_path: Path
-) -> None:
-    """The first does not answer; API, worker, and queue use the second."""
-    down = f"127.0.0.1:{free_port()}"
-    url = postgres_url.replace("@", f"@{down},")
-    with deployment(tmp_path / "nodes", url, settings=UNBOXED) as nodes:
-        api = nodes.client(nodes.begin("serve", "--port", "0"))
-
-        assert api.ended(api.start("nothing"))["status"] == "completed"
+        assert (found["host"], str(found["port"])) == (host, port)
+        assert (found["user"], found["password"], found["dbname"]) == ("u", "p,w", "name")
+        asked = "any" if "any" in address else "read-write"
+        assert found.get("target_session_attrs", "read-write") == asked
+        assert "p,w" not in shown
+    for address in ("postgresql://u@h1:x,h2:2/name", "postgresql://u@h:1,i:2/n?nope=1", "mysql://u@h1:1,h2:2/name"):
+        with pytest.raises(DatabaseError, match="must read postgresql://user@host/name, or postgresql://user@host1"):
+            Database(address)
 
 
 POOLER = """
@@ -115,9 +97,15 @@ def answers(url: str) -> bool:
     return False
 
 
-def test_a_deployment_works_behind_a_pooler_that_keeps_sessions(pooled: Callable[[str], str], tmp_path: Path) -> None:
-    """PgBouncer in session mode: a turn is executed, and the worker is woken by a notice."""
-    with deployment(tmp_path / "nodes", pooled("session"), settings=f"{UNBOXED}look_s = 600\n") as nodes:
+def test_a_deployment_works_behind_a_pooler_that_keeps_sessions_and_a_host_that_is_down(
+    pooled: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The first host does not answer; API, worker and queue use the second, and a notice wakes the worker.
+
+    That one is PgBouncer in session mode.
+    """
+    url = pooled("session").replace("@", f"@127.0.0.1:{free_port()},")
+    with deployment(tmp_path / "nodes", url, settings=f"{UNBOXED}look_s = 600\n") as nodes:
         serving = nodes.api("api")
         nodes.begin("worker", machine="worker")
         api = Api(serving, nodes.organization)
@@ -125,13 +113,11 @@ def test_a_deployment_works_behind_a_pooler_that_keeps_sessions(pooled: Callable
         assert api.ended(api.start("nothing"))["status"] == "completed"
 
 
-@pytest.mark.parametrize(
-    ("mode", "reason"), [("transaction", "pool_mode = session"), ("statement", "statement pooling")]
-)
-def test_a_pooler_that_changes_sessions_is_refused(pooled: Callable[[str], str], mode: str, reason: str) -> None:
+def test_a_pooler_that_changes_sessions_is_refused(pooled: Callable[[str], str]) -> None:
     """PgBouncer in its other modes: settings of a connection and LISTEN would not hold."""
-    with contextlib.closing(Database(pooled(mode))) as database, pytest.raises(DatabaseError, match=reason):
-        database.migrate()
+    for mode, reason in (("transaction", "pool_mode = session"), ("statement", "statement pooling")):
+        with contextlib.closing(Database(pooled(mode))) as database, pytest.raises(DatabaseError, match=reason):
+            database.migrate()
 
 
 def test_a_command_for_another_database_than_the_service_s_is_refused(tmp_path: Path) -> None:

@@ -61,27 +61,27 @@ def acme(database: Database, gitlab: GitLabForge) -> Acme:
     return Acme(database, gitlab)
 
 
-@pytest.mark.parametrize(
-    ("token", "hook", "cure"),
-    [
-        ("person-token", {}, "Maintainer"),
-        ("", {}, "--token-env"),
-        ("bot-token", {"webhook_url": "https://refused.example"}, "Invalid url given.*gitlab.webhook_url"),
-        ("bot-token", {"webhook_secret_env": "NO_SUCH_SECRET_HERE"}, "NO_SUCH_SECRET_HERE"),
-    ],
-)
 def test_what_keeps_the_webhook_from_being_set_still_onboards(
-    acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch, token: str, hook: dict[str, str], cure: str
+    acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The project is connected, webhook_configured is false, and the reason names the cure; it is made up for."""
-    monkeypatch.setenv("GITLAB_TOKEN_HERE", token)
-    outcome = acme.onboard(**hook)
-    added = list(gitlab.hooks)
-    monkeypatch.setenv("GITLAB_TOKEN_HERE", "bot-token")
-    again = acme.onboard()
+    refused, nothing = {"webhook_url": "https://refused.example"}, dict[str, str]()
+    for token, hook, cure in (
+        ("person-token", nothing, "Maintainer"),
+        ("", nothing, "--token-env"),
+        ("bot-token", refused, "Invalid url given.*gitlab.webhook_url"),
+        ("bot-token", {"webhook_secret_env": "NO_SUCH_SECRET_HERE"}, "NO_SUCH_SECRET_HERE"),
+    ):
+        monkeypatch.setenv("GITLAB_TOKEN_HERE", token)
+        outcome = acme.onboard(**hook)
 
-    assert (outcome.is_new, outcome.repository.webhook_configured, added) == (True, False, [])
-    assert re.search(cure, str(outcome.webhook_failure), re.DOTALL)
+        assert (outcome.is_new, outcome.repository.webhook_configured, gitlab.hooks) == (
+            cure == "Maintainer",
+            False,
+            [],
+        )
+        assert re.search(cure, str(outcome.webhook_failure), re.DOTALL)
+    again = acme.onboard()
     assert (again.is_new, again.repository.webhook_configured, again.webhook_failure) == (False, True, None)
     assert len(gitlab.hooks) == 1
 
@@ -132,15 +132,15 @@ def test_a_configured_repository_keeps_its_name_address_and_secret(
     acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It learns its project's id and its webhook; whose deliveries are taken by the secret of its own then."""
-    monkeypatch.setenv("OWN_SECRET_HERE", "own")
-    monkeypatch.setenv("COMMON_SECRET_HERE", "common")
+    for name in ("OWN", "COMMON"):
+        monkeypatch.setenv(f"{name}_SECRET_HERE", name)
     known = Repository("site", "gitlab", "Acme/Web", "/srv/web.git", webhook_secret_env="OWN_SECRET_HERE")
     acme.add(known)
     outcome = acme.onboard(BY_ID, webhook_secret_env="COMMON_SECRET_HERE")
 
     assert outcome.is_new is False
     assert acme.repositories == [replace(known, project_id=42, webhook_configured=True)]
-    assert [hook["token"] for hook in gitlab.hooks] == ["own"]
+    assert [hook["token"] for hook in gitlab.hooks] == ["OWN"]
 
 
 def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabForge) -> None:
@@ -175,29 +175,25 @@ def ask(api: Any, **project: Any) -> Any:
 
 
 def test_a_project_is_onboarded_and_then_already_connected(tenant: Make, api: Any) -> None:
-    """The first time onboarded, every further time already_connected; afterwards runs know it by its path."""
+    """The first time onboarded, every further time already_connected; afterwards runs know it by its path.
+
+    An id or a path that can be is needed, and a GitLab host; a project that cannot be read fails visibly.
+    """
     clone_url = f"{api.service.data_dir.parent}/repositories/{{path}}.git"
-    api = tenant(hosts=[{"platform": "gitlab", "probe": "git", "clone_url": clone_url, "host": "gitlab.example"}])
-    answers = [ask(api, project_path="acme/web") for _ in range(2)]
-    run = api.post("/external/agents/scribe/runs", {"repository": "https://gitlab.example/acme/web"})
+    mine = tenant(hosts=[{"platform": "gitlab", "probe": "git", "clone_url": clone_url, "host": "gitlab.example"}])
+    answers = [ask(mine, project_path="acme/web") for _ in range(2)]
+    run = mine.post("/external/agents/scribe/runs", {"repository": "https://gitlab.example/acme/web"})
     body = {"success": True, "project_path": "acme/web", "status": "onboarded", "webhook_configured": False}
+    missing, nowhere = ask(mine, project_path="acme/missing").json(), ask(tenant(), project_path="a/b")
 
     assert [answer.status_code for answer in answers] == [200, 200]
     assert [answer.json() for answer in answers] == [body, body | {"status": "already_connected"}]
     assert run.status_code == 201
-
-
-def test_what_cannot_be_onboarded_is_told(api: Any, tenant: Make) -> None:
-    """An id or a path that can be is needed, and a GitLab host; a project that cannot be read fails visibly."""
-    body = ask(api, project_path="acme/missing").json()
-    nowhere = ask(tenant(), project_path="a/b")
-
-    assert (body["success"], body["status"], body["webhook_configured"]) == (False, "failed", False)
-    assert "acme/missing" in body["error"]
-    for given in ({}, {"project_id": None}, {"project_id": 0}, {"project_id": "5"}):
-        assert ask(api, **given).status_code == 400, given
-    for path in ("alone", ""):
-        assert ask(api, project_path=path).status_code == 400, path
+    assert (missing["success"], missing["status"], missing["webhook_configured"]) == (False, "failed", False)
+    assert "acme/missing" in missing["error"]
+    odd: tuple[dict[str, Any], ...] = ({}, {"project_id": None}, {"project_id": 0}, {"project_id": "5"})
+    for given in (*odd, {"project_path": "alone"}, {"project_path": ""}):
+        assert ask(mine, **given).status_code == 400, given
     assert (nowhere.status_code, nowhere.json()["error_code"]) == (404, "no_code_host")
     assert "ask the operator of the service to connect one" in nowhere.json()["message"]
 

@@ -91,5 +91,5 @@ def test_without_a_collector_nothing_is_traced_and_without_the_extra_the_cure_is
     monkeypatch.delitem(sys.modules, "service.observability.otlp", raising=False)
 
     assert type(open_tracer(TraceSettings(), {})) is Tracer
-    with pytest.raises(SettingsError, match=r"pip install 'runwarden-console\[service,traces\]'"):
+    with pytest.raises(SettingsError, match=r"pip install '\.\[service,traces\]'"):
         open_tracer(TraceSettings(endpoint="http://127.0.0.1:4318"), {})

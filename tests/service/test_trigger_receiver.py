@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -15,7 +16,7 @@ from service.api.bodies import Reserve, read_bytes
 from service.api.errors import HttpError
 from service.clock import now_micros
 from service.forge.accounts import OwnAccounts
-from service.settings import Settings, TriggerSettings
+from service.settings import Limits, Settings, TriggerSettings
 from service.store import audit, deletions, deliveries, hosts, organizations, repositories, runs, turns
 from service.store.database import Database
 from service.store.hosts import Host
@@ -26,7 +27,7 @@ from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookD
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond, Server
 from tests.service.conftest import BOTH, organization
-from tests.service.payloads import SECRET, forgejo, github, gitlab, signed, with_token
+from tests.service.payloads import SECRET, forgejo, github, gitlab, signed
 from tests.waiting import present
 
 FIRST: Final = TriggerRule(agent="reviewer", instructions="nothing to do")
@@ -41,26 +42,27 @@ def tenants(
         owner = organization(database, slug)
         with database.write() as connection:
             repositories.put(connection, owner, made, now_micros())
-    whole = Settings(triggers=TriggerSettings(github_secret_env="S", **settings))
-    whole = whole.model_copy(update={"limits": whole.limits.model_copy(update={"active_runs": active_runs})})
-    receiver = Receiver(database, whole, now_micros)
+    limits = Limits(active_runs=active_runs)
+    receiver = Receiver(
+        database, Settings(triggers=TriggerSettings(github_secret_env="S", **settings), limits=limits), now_micros
+    )
 
     def deliver(
         delivery: str, sha: str = "f" * 40, proven: str = "S", action: str = "opened", own: Any = None, **given: Any
     ) -> list[str]:
         found = read("github", {"x-github-event": "pull_request"}, json.dumps(github(action, sha, **given)).encode())
-        assert found is not None
-        made = WebhookDelivery("github", delivery, found, frozenset({proven}), None, own or {})
+        made = WebhookDelivery("github", delivery, present(found), frozenset({proven}), None, own or {})
         return [one.result for one in receiver.receive(made)]
 
     return deliver
 
 
-def connect(database: Database, slug: str, api_url: str) -> str:
+def connect(database: Database, slug: str, api_url: str, platform: str = "github", **given: Any) -> str:
     """Connect an organization to a code host, with the token in TOKEN_HERE; return the organization's id."""
+    host = replace(Host(platform, "h", None, "api", api_url, None, "TOKEN_HERE"), **given)
     with database.write() as connection:
         owner = present(organizations.by_slug(connection, slug))
-        hosts.connect(connection, owner.id, Host("github", "h", None, "api", api_url, None, "TOKEN_HERE"), now_micros())
+        hosts.connect(connection, owner.id, host, now_micros())
     return owner.id
 
 
@@ -86,7 +88,7 @@ def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
     with database.write() as connection:
         (first,) = deliveries.latest(connection, 1, result="started")
         turns.cancel(connection, first.run_id or "", "done", now_micros())
-    given += [deliver(f"d{index}", f"{index}" * 40, number=index) for index in (3,)]
+    given.append(deliver("d3", "3" * 40, number=3))
     with database.write() as connection:
         turns.cancel_all(connection, first.organization_id, "done", now_micros())
     given.append(deliver("d4", "4" * 40, number=4))
@@ -152,10 +154,8 @@ def test_what_could_only_fail_or_never_ends_is_refused(database: Database) -> No
     given = [deliver(head, f"{at}" * 40, head=head, at=at) for at, head in enumerate(("main", "-x"))]
     with database.read() as connection:
         details = [str(one.detail)[:20] for one in deliveries.latest(connection, 9)]
-    given += [
-        deliver(f"d{at}", f"{at}" * 40, action="synchronize", at=at, sender="other[bot]", number=8)
-        for at in range(3, 8)
-    ]
+    feeding = {"action": "synchronize", "sender": "other[bot]", "number": 8}
+    given += [deliver(f"d{at}", f"{at}" * 40, at=at, **feeding) for at in range(3, 8)]
 
     assert [one[-1] for one in given] == ["refused"] * 2 + ["started"] * 3 + ["limited"] * 2
     assert {"the branch main is p", "a branch name may no"} <= set(details)
@@ -204,19 +204,16 @@ def test_a_hanging_token_command_delays_deliveries_once(database: Database, tmp_
     tenants(database, "acme")
     own, runs_of_it = OwnAccounts(database), tmp_path / "runs"
     command = ("sh", "-c", f"echo >> {runs_of_it}; exec sleep 30")
-    for platform in ("forgejo", "github"):
-        made = Host(platform, "h", None, "api", "http://127.0.0.1:9", None, None, token_command=command)
-        with database.write() as connection:
-            owner = present(organizations.by_slug(connection, "acme"))
-            hosts.connect(connection, owner.id, made, now_micros())
-        if platform == "forgejo":
-            assert own.of("github", "acme/api") == {}
-            assert not runs_of_it.exists()
+    given: dict[str, Any] = {"token_env": None, "token_command": command}
+    connect(database, "acme", "http://127.0.0.1:9", "forgejo", **given)
+    assert own.of("github", "acme/api") == {}
+    assert not runs_of_it.exists()
+    owner = connect(database, "acme", "http://127.0.0.1:9", **given)
     found = [own.of("github", "acme/api")]
     began = time.monotonic()
     found += [own.of("github", "acme/api") for _ in range(20)]
 
-    assert found == [{owner.id: frozenset()}] * 21
+    assert found == [{owner: frozenset()}] * 21
     assert time.monotonic() - began < 20
     assert runs_of_it.read_text() == "\n"
 
@@ -240,7 +237,7 @@ def test_no_organization_can_claim_a_person_as_its_own_account_for_another(
 
 def test_large_bodies_that_nothing_is_known_of_share_a_reserve() -> None:
     """Small ones always get in; what was taken comes back, however the request ended."""
-    reserve = Reserve(1 << 20)
+    reserve, others = Reserve(1 << 20), list[str]()
 
     async def read_one(size: int, beside: int = 0) -> str:
         async def stream() -> Any:
@@ -255,7 +252,6 @@ def test_large_bodies_that_nothing_is_known_of_share_a_reserve() -> None:
         except HttpError as error:
             return error.error_code
 
-    others: list[str] = []
     held = [asyncio.run(read_one(1 << 20, one)) for one in (1 << 19, 3 << 18, 1 << 18, 3 << 20)]
     assert (held, others) == ([str(1 << 20)] * 4, [str(1 << 19), "too_busy", str(1 << 18), "too_busy"])
     assert asyncio.run(read_one(5 << 18)) == str(5 << 18)
@@ -270,9 +266,7 @@ GITLAB: Final = ("gitlab", {"x-gitlab-event": "Merge Request Hook"}, gitlab)
 def event(host: Any, action: str, **given: Any) -> HookEvent | None:
     """Return what a payload says."""
     platform, headers, payload = host
-    raw, _ = with_token(payload(action, SHA, **given), {})
-    found: HookEvent | None = read(platform, headers, raw)
-    return found
+    return read(platform, headers, json.dumps(payload(action, SHA, **given)).encode())
 
 
 def test_all_code_hosts_say_what_happened() -> None:
@@ -329,20 +323,20 @@ def test_a_pull_request_is_read_as_a_whole(host: Any) -> None:
     assert [one is not None and one.is_fork for one in forks] == [True, True]
 
 
-@pytest.mark.parametrize("host", [GITHUB, GITLAB], ids=["github", "gitlab"])
-def test_what_no_rule_or_database_could_use_is_refused(host: Any) -> None:
+def test_what_no_rule_or_database_could_use_is_refused() -> None:
     """With the field, or the way out; a tenant with a secret of its own signs what it likes."""
-    for body in (b"", b"payload=%7B%7D", b"[]", b'{"action": "opened"}', b"[" * 100_000, b"\xff"):
-        with pytest.raises(PayloadError):
-            read(host[0], host[1], body)
-    for key in ("head", "base", "sender", "path", "labels"):
-        for value in ("a\0b", "\ud800", "x" * 1001):
+    for host, action in ((GITHUB, "opened"), (GITLAB, "open")):
+        for body in (b"", b"payload=%7B%7D", b"[]", b'{"action": "opened"}', b"[" * 100_000, b"\xff"):
             with pytest.raises(PayloadError):
-                event(host, "opened" if host is GITHUB else "open", **{key: [value] if key == "labels" else value})
+                read(host[0], host[1], body)
+        for key in ("head", "base", "sender", "path", "labels"):
+            for value in ("a\0b", "\ud800", "x" * 1001):
+                with pytest.raises(PayloadError):
+                    event(host, action, **{key: [value] if key == "labels" else value})
     # Nothing but a commit gets near git.
     for sha in ("HEAD", "--upload-pack=x", SHA[:-1], f"{SHA}\n"):
         with pytest.raises(PayloadError, match="sha"):
-            read(*GITHUB[:2], with_token(github("opened", sha), {})[0])
+            read(*GITHUB[:2], json.dumps(github("opened", sha)).encode())
 
 
 def test_only_the_whole_body_s_signature_proves_the_secret() -> None:

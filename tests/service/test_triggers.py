@@ -3,7 +3,6 @@
 import json
 import secrets
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any, Final
 
@@ -20,7 +19,6 @@ from tests.service.payloads import (
     github_check,
     github_comment,
     gitlab,
-    gitlab_issue,
     signed,
     with_token,
 )
@@ -46,8 +44,8 @@ ENVIRONMENT: Final = {
 TELLER: Final = """
 import json, os, pathlib, sys
 pathlib.Path("told.txt").write_text("changed")
-held = {name: name in os.environ for name in ("LENT",)}
-open(os.environ["RUNWARDEN_RESULT"], "w").write(json.dumps({"summary": json.dumps(held)}))
+summary = json.dumps({"LENT": "LENT" in os.environ})
+open(os.environ["RUNWARDEN_RESULT"], "w").write(json.dumps({"summary": summary}))
 """
 NUMBERS: Final = count(100)
 
@@ -86,9 +84,8 @@ class Host:
     def push(self, ref: str, by: str = "fix/login") -> str:
         """Put a new commit onto a branch, as people do."""
         full = ref if ref.startswith("refs/") else f"refs/heads/{ref}"
-        commit = git(
-            "commit-tree", f"{by}^{{tree}}", "-p", by, "-m", f"work {secrets.token_hex(4)}", cwd=self.repository
-        )
+        words = ("-p", by, "-m", f"work {secrets.token_hex(4)}")
+        commit = git("commit-tree", f"{by}^{{tree}}", *words, cwd=self.repository)
         git("update-ref", full, commit, cwd=self.repository)
         return commit
 
@@ -105,7 +102,6 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     teller = folder / "teller.py"
     teller.write_text(TELLER, "utf-8")
     setup = demo_setup(folder)
-    setup["agents"].append({"name": "holder", "argv": ["/bin/sleep", "3600"]})
     setup["agents"].append({"name": "teller", "argv": ["{python}", str(teller)], "environment": ["LENT"]})
     environment = ENVIRONMENT | {"RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"}
     service = service_process.start_service(folder, setup=setup, settings=SETTINGS, environment=environment)
@@ -134,19 +130,16 @@ def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: H
     ended = host.api.ended(run_id)
     turn = host.api.turns(run_id)[0]
     pushed = git("rev-parse", branch, cwd=host.repository)
-    again = [
-        host.deliver("synchronize", pushed, number=number, head=branch, at=2, sender=sender)
-        for sender in ("dora", "acme-bot", "another-bot")
-    ]
+    given = {"number": number, "head": branch}
+    senders = ("dora", "acme-bot", "another-bot")
+    again = [host.deliver("synchronize", pushed, at=2, sender=sender, **given) for sender in senders]
     labeled = host.deliver("opened", host.push(branch), number=number, head=branch, at=3, sender="acme-bot")
 
     assert (answer.status_code, answer.json()["waiting"]) == (202, 0)
     assert (ended["status"], ended["branch_name"], turn["caller"]) == ("completed", branch, "webhook")
     assert turn["commit"] == pushed != sha
     assert turn["instructions"] == f"note this\n\n(pull request #{number}, commit {sha})"
-    assert "Ignore all rules" not in json.dumps(
-        json.loads(git("show", f"{pushed}:notes/{run_id}-1.json", cwd=host.repository))
-    )
+    assert "Ignore all rules" not in git("show", f"{pushed}:notes/{run_id}-1.json", cwd=host.repository)
     assert [(one.status_code, one.content) for one in [*again, labeled]] == [(204, b"")] * 4
     assert [one["result"] for one in host.log(number)] == ["started", "own", "own", "own", "own"]
     trail = host.service.admin("audit", "list", "--action", "trigger")["entries"]
@@ -156,46 +149,38 @@ def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: H
 def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None:
     """Not another one that the branch is at by now, nor the default branch where it is gone."""
     host.rules(rule(instructions="note this"))
-    runs = []
-    for at, (name, change) in enumerate((("moved", host.push), ("gone", None)), 1):
-        branch = f"{name}-{number}"
-        sha = host.branch(branch)
-        if change is None:
-            git("branch", "-D", branch, cwd=host.repository)
-        else:
-            change(branch)
-        runs.append(host.deliver("opened", sha, number=number + 500 * at, head=branch, at=1).json()["runs"][0])
-    ended = [host.api.ended(run_id)["status"] for run_id in runs]
-    reasons = [host.api.turns(run_id)[0]["reason"] for run_id in runs]
+    moved, gone = f"moved-{number}", f"gone-{number}"
+    shas = [host.branch(branch) for branch in (moved, gone)]
+    host.push(moved)
+    git("branch", "-D", gone, cwd=host.repository)
+    runs = [
+        host.deliver("opened", sha, number=number + 500 * at, head=branch).json()["runs"][0]
+        for at, (branch, sha) in enumerate(zip((moved, gone), shas, strict=True), 1)
+    ]
 
-    assert ended == ["failed", "failed"]
-    assert f"the branch moved-{number} is at" in reasons[0]
-    assert f"the branch gone-{number} is gone; the run was started for" in reasons[1]
-    assert git("branch", "--list", f"gone-{number}", cwd=host.repository) == ""
+    assert [host.api.ended(run_id)["status"] for run_id in runs] == ["failed", "failed"]
+    reasons = [host.api.turns(run_id)[0]["reason"] for run_id in runs]
+    assert f"the branch {moved} is at" in reasons[0]
+    assert f"the branch {gone} is gone; the run was started for" in reasons[1]
+    assert git("branch", "--list", gone, cwd=host.repository) == ""
 
 
 def test_a_delivery_that_arrives_twice_starts_one_run(host: Host, number: int) -> None:
-    """Also at the same time, after the service was killed, and under another name for the same commit."""
+    """Also after the service was killed; for the same commit under another name, another rule starts no second one."""
     host.rules(rule())
-    branch = f"twice-{number}"
-    sha = host.branch(branch)
-    with ThreadPoolExecutor(8) as pool:
-        at_once = list(
-            pool.map(lambda _: host.deliver("opened", sha, f"twice-{number}", number=number, head=branch), range(8))
-        )
+    given: dict[str, Any] = {"number": number, "head": f"twice-{number}"}
+    sha, name = host.branch(given["head"]), f"twice-{number}"
+    first = host.deliver("opened", sha, name, **given)
     host.service.kill()
     host.service.restart()
-    later = host.deliver("opened", sha, f"twice-{number}", number=number, head=branch)
-    renamed = host.deliver("reopened", sha, number=number, head=branch)
+    later = [host.deliver("opened", sha, name, **given), host.deliver("reopened", sha, **given)]
     host.rules(rule(on=["reopened", "opened"]))
-    another = host.deliver("reopened", sha, number=number, head=branch)
-    started = [one for one in host.api.runs() if one["branch_name"] == branch]
+    later.append(host.deliver("reopened", sha, **given))
 
-    assert sorted(one.status_code for one in at_once) == [202] + [204] * 7
-    assert [one.status_code for one in (later, renamed, another)] == [204, 204, 204]
-    assert len(started) == 1
+    assert [one.status_code for one in (first, *later)] == [202, 204, 204, 204]
+    (started,) = [one for one in host.api.runs() if one["branch_name"] == given["head"]]
     assert [one["result"] for one in host.log(number)] == ["started", "ignored", "repeated"]
-    assert host.api.ended(started[0]["run_id"])["status"] == "completed"
+    assert host.api.ended(started["run_id"])["status"] == "completed"
 
 
 def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> None:
@@ -209,18 +194,21 @@ def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> Non
     forged += [host.post("gitlab", with_token(gitlab("open", "a" * 40), {}, token=token)) for token in ("", SECRET)]
     forged.append(host.post("github", (raw + b" " * 200_000, without)))
     elsewhere = [host.post(name, (raw, headers)) for name in ("bitbucket", "GitHub", "github/x")]
-    missing = host.post("github", signed(unknown, "delivery-of-unknown"))
-    ping = host.post("github", signed({"zen": "Keep it logically awesome."}, "delivery-of-ping", "ping"))
-    comment = host.post("github", signed(known | {"comment": {}}, "delivery-of-comment", "issue_comment"))
-    bad = host.post("github", signed({"action": "opened"}, "delivery-of-bad"))
-    large = host.post("github", signed(known | {"x": "x" * 100_000}, "delivery-of-large"))
+    missing, ping, comment, bad, large = (
+        host.post("github", signed(document, f"delivery-of-{event}", event))
+        for document, event in (
+            (unknown, "pull_request"),
+            ({"zen": "Keep it logically awesome."}, "ping"),
+            (known | {"comment": {}}, "issue_comment"),
+            ({"action": "opened"}, "pull_request"),
+            (known | {"x": "x" * 100_000}, "pull_request"),
+        )
+    )
 
     assert {(one.status_code, one.content) for one in forged} == {(401, forged[0].content)}
     assert {one.status_code for one in elsewhere} == {404}
-    assert missing.json() == {
-        "error_code": "unknown_repository",
-        "message": "the repository is not configured for this webhook",
-    }
+    message = "the repository is not configured for this webhook"
+    assert missing.json() == {"error_code": "unknown_repository", "message": message}
     assert [(one.status_code, one.content) for one in (ping, comment)] == [(204, b"")] * 2
     assert (bad.status_code, bad.json()["error_code"], large.status_code) == (400, "invalid_payload", 413)
     assert host.log(number) == []
@@ -274,74 +262,43 @@ def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Hos
 def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, number: int) -> None:
     """Its key for repeated deliveries counts; a repository's own secret takes the common one's place."""
     host.rules(rule(), name="tools")
-    sha = git("rev-parse", "main", cwd=host.service.repositories["acme/web"])
-    git("branch", f"mr-{number}", "main", cwd=host.service.repositories["acme/web"])
+    repository, head = host.service.repositories["acme/web"], f"mr-{number}"
+    sha = git("rev-parse", "main", cwd=repository)
+    git("branch", head, "main", cwd=repository)
     key = {"Idempotency-Key": f"key-{number}-of-it", "X-Gitlab-Event-UUID": "e-1"}
-    merge_request = gitlab("update", sha, oldrev="d" * 40, number=number, head=f"mr-{number}")
+    merge_request = gitlab("update", sha, oldrev="d" * 40, number=number, head=head)
     answers = [host.post("gitlab", with_token(merge_request, key, token="of gitlab")) for _ in range(2)]
     ended = host.api.ended(answers[0].json()["runs"][0])
     host.rules(rule(), name="tools", webhook_secret_env="OTHER_SECRET")
     other = gitlab("open", "e" * 40, number=number)
-    tokens = [
-        host.post("gitlab", with_token(other, {}, token=token)).status_code for token in ("of gitlab", "of other")
-    ]
+    own = [host.post("gitlab", with_token(other, {}, token=f"of {name}")).status_code for name in ("gitlab", "other")]
 
     assert [one.status_code for one in answers] == [202, 204]
     assert (ended["status"], ended["repository"]["platform"]) == ("completed", "gitlab")
-    assert tokens == [404, 202]
+    assert own == [404, 202]
     assert host.service.admin("trigger", "list", "--org", "acme")["triggers"][-1]["agent"] == "scribe"
     with pytest.raises(AssertionError, match="a trigger names the agent 'nobody-here'"):
         host.rules(rule(agent="nobody-here"))
 
 
-def test_an_issue_starts_a_run_and_what_may_not_start_one_is_in_the_log(host: Host, number: int) -> None:
-    """On a branch of its own; a stranger, a confidential issue and a second request start none."""
-    given = rule(agent="holder", on=["issue"], labels=["agent"], authors=["dora"])
-    host.rules(given, name="tools", webhook_secret_env="OTHER_SECRET")
-
-    def deliver(action: str, name: str = "Issue Hook", **given: Any) -> httpx.Response:
-        document = gitlab_issue(action, labels=["agent"], number=number, **given)
-        return host.post("gitlab", with_token(document, {"X-Gitlab-Event": name}, token="of other"))
-
-    refused = [deliver("update", sender="eve"), deliver("update", "Confidential Issue Hook", confidential=True)]
-    started = deliver("update", at=1)
-    refused += [deliver("update", at=1), deliver("update", at=2), deliver("close", state="closed", at=3)]
-    run_id = started.json()["runs"][0]
-    ended = host.api.ended(run_id)
-
-    assert [one.status_code for one in refused] == [204] * 5
-    assert ended["branch_name"].startswith("agent/")
-    assert host.api.turns(run_id)[0]["reason"] == f"cancelled: issue {number} was closed"
-    assert [(one["result"], one["detail"]) for one in host.log(number) if one["is_issue"]] == [
-        ("ignored", "holder: eve is not among its authors"),
-        ("ignored", "the issue is confidential"),
-        ("started", ""),
-        ("refused", "holder is at work on this issue"),
-        ("closed", "ended 1 run"),
-    ]
-
-
 def test_forgejo_starts_runs_at_either_of_its_names(host: Host, number: int) -> None:
     """By its own secret; the case of a repository's name means nothing; the API shows owner, repository and host."""
-    api, branch = host.api, f"forgejo-{number}"
+    api, admin, branch = host.api, host.service.admin, f"forgejo-{number}"
     sha = host.branch(branch)
-    admin = host.service.admin
-    admin("host", "connect", "--org", "acme", "--platform", "gitea", "--api-url", "http://127.0.0.1:9/git/api/v1")
+    gitea = ("--org", "acme", "--platform", "gitea")
+    admin("host", "connect", *gitea, "--api-url", "http://127.0.0.1:9/git/api/v1")
     rule = '{ agent = "scribe", instructions = "note this" }'
-    where = ("--platform", "gitea", "--path", "Acme/Forge", "--url", str(host.repository))
-    admin("repository", "add", "forge", "--org", "acme", *where, "--trigger", rule)
-
-    def deliver(name: str, secret: str) -> httpx.Response:
-        document = forgejo("synchronized", sha, number=number, head=branch, path="acme/forge")
-        return host.post(name, signed(document, f"delivery-{number}", secret=secret))
-
-    answers = [deliver(*given) for given in (("forgejo", SECRET), ("gitea", "of forgejo"), ("forgejo", "of forgejo"))]
+    where = ("--path", "Acme/Forge", "--url", str(host.repository), "--trigger", rule)
+    admin("repository", "add", "forge", *gitea, *where)
+    document = forgejo("synchronized", sha, number=number, head=branch, path="acme/forge")
+    secrets = (("forgejo", SECRET), ("gitea", "of forgejo"), ("forgejo", "of forgejo"))
+    answers = [host.post(name, signed(document, f"delivery-{number}", secret=secret)) for name, secret in secrets]
     ended = api.ended(answers[1].json()["runs"][0])
     health = api.get("/external/installation/health").json()["code_hosting"]
     reference = {"platform": "forgejo", "data": {"owner": "Acme", "repo": "Forge"}}
     found = api.get("/external/runs", params={"platform": "forgejo", "data": json.dumps(reference["data"])}).json()
     again = api.post("/external/runs", {"instructions": "x", "repository": reference, "branch_name": branch})
-    admin("host", "disconnect", "--org", "acme", "--platform", "gitea")
+    admin("host", "disconnect", *gitea)
 
     assert [one.status_code for one in answers] == [401, 202, 204]
     assert (ended["status"], ended["repository"], ended["branch_name"]) == ("completed", reference, branch)
@@ -350,11 +307,10 @@ def test_forgejo_starts_runs_at_either_of_its_names(host: Host, number: int) -> 
     assert f"(pull request #{number}, commit {sha})" in api.turns(ended["run_id"])[0]["instructions"]
 
 
-def test_a_comment_and_a_failed_check_start_runs_on_the_delivered_commit(host: Host, number: int) -> None:
-    """The whole way; what is forged starts nothing and can be read in the log of decisions, or in the figures."""
-    host.rules(
-        rule(instructions="note this", on=["comment"], authors=["dora"]), rule(instructions="note this", on=["failed"])
-    )
+def test_a_comment_starts_a_run_on_the_delivered_commit_and_its_push_no_further_one(host: Host, number: int) -> None:
+    """What is forged starts nothing; decisions can be read in their log."""
+    asked = {"instructions": "note this", "on": ["comment"], "authors": ["dora"]}
+    host.rules(rule(**asked), rule(on=["failed"]))
     branch = f"asked-{number}"
     sha, given = host.branch(branch), {"number": number, "head": branch}
 
@@ -365,29 +321,17 @@ def test_a_comment_and_a_failed_check_start_runs_on_the_delivered_commit(host: H
     answer = deliver(diff, github_comment(ask, sha, **given))
     ended = host.api.ended(answer.json()["runs"][0])
     pushed = git("rev-parse", branch, cwd=host.repository)
-    failed = deliver("check_run", github_check(sha, head_sha=pushed, **given))
-    own = deliver("check_run", github_check(pushed, **given))
-    forged = [
+    later = [
+        deliver("check_run", github_check(pushed, **given)),
         deliver(diff, github_comment(ask, sha, id=9, **given), "another"),
-        deliver(diff, github_comment(ask, sha, id=9, sender="eve", **given)),
         deliver("issue_comment", github_comment(ask, id=10, **given)),
     ]
     told = host.log(number)
 
     assert (answer.status_code, ended["status"], pushed != sha) == (202, "completed", True)
-    turn = host.api.turns(ended["run_id"])[0]
-    assert turn["instructions"].startswith(
-        f"note this\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #{number}"
-    )
-    assert [one.status_code for one in (failed, own, *forged)] == [204, 204, 401, 204, 204]
-    assert [(one["event"], one["result"]) for one in told] == [
-        ("comment", "started"),
-        ("failed", "ignored"),
-        ("failed", "own"),
-        ("comment", "ignored"),
-        ("comment", "ignored"),
-    ]
-    details = [one["detail"] for one in told]
-    assert details[1] == f"the pull request is at {pushed[:12]} by now"
-    assert details[3] == "scribe: eve is not among its authors; scribe: not on comment"
-    assert details[4].startswith("the pull request cannot be read: ")
+    words = f"note this\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #{number}"
+    assert host.api.turns(ended["run_id"])[0]["instructions"].startswith(words)
+    assert [one.status_code for one in later] == [204, 401, 204]
+    results = [("comment", "started"), ("failed", "own"), ("comment", "ignored")]
+    assert [(one["event"], one["result"]) for one in told] == results
+    assert told[-1]["detail"].startswith("the pull request cannot be read: ")

@@ -58,7 +58,7 @@ def shown(patch: bytes, *files: ChangedFile) -> DiffView:
     return view
 
 
-@pytest.mark.parametrize("step", [1, 3, 1_000])
+@pytest.mark.parametrize("step", [1, 1_000])
 def test_a_removed_line_stands_beside_the_one_in_its_place(step: int) -> None:
     """However the patch is read, and whatever its lines look like."""
     rows = rows_of(PATCH, step)
@@ -91,7 +91,10 @@ async def test_keys_go_from_file_to_file_and_from_hunk_to_hunk() -> None:
 
 
 async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
-    """With the words that changed on a background of their own; a key shows one below the other."""
+    """With the words that changed on a background of their own; a key shows one below the other.
+
+    The hunk under the cursor is copied, and a line is found.
+    """
     view = shown(PATCH)
     async with staged(view, (160, 24)) as (app, pilot):
         assert re.search(r"2 -limit = 10 +│ +2 \+limit = 12", app.lines[4])
@@ -101,13 +104,7 @@ async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
         assert (view.line, view.cursor) == (2, 4)
         assert "+limit" not in app.lines[4]
 
-
-async def test_the_hunk_under_the_cursor_is_copied() -> None:
-    """Its own lines, and only those."""
-    view = shown(PATCH)
-    async with staged(view):
         view.put_cursor(9)
-
         assert view.hunk_text().splitlines() == ["@@ -20,2 +21,1 @@", " last = 1", "-- a/x"]
         assert view.go_to_line("src/new.py", 3)
         assert view.line == 3

@@ -3,7 +3,6 @@
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 from mdurl._encode import encode_cache
 
 from tests.widgets.stage import staged
@@ -82,16 +81,16 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-async def test_nothing_of_a_hostile_review_reaches_the_terminal(text: str) -> None:
+async def test_nothing_of_a_hostile_review_reaches_the_terminal() -> None:
     """And long tables and code are cut."""
     view = ReviewView()
     async with staged(view, (60, 20)) as (app, pilot):
-        view.take(review_lines(text, 58))
-        await pilot.press("G")
+        for name, text in HOSTILE.items():
+            view.take(review_lines(text, 58))
+            await pilot.press("G")
 
-        assert "".join(app.lines).isprintable()
-        assert 0 < view.total < 10 * MOST_BLOCK_LINES
+            assert "".join(app.lines).isprintable(), name
+            assert 0 < view.total < 10 * MOST_BLOCK_LINES, name
 
 
 def test_each_line_knows_where_it_comes_from() -> None:

@@ -114,7 +114,10 @@ def test_cursor_and_view_stay_on_their_runs(
 
 
 def test_a_sought_run_comes_into_the_middle() -> None:
-    """Once it is among the rows; those of an earlier request leave the search open."""
+    """Once it is among the rows; those of an earlier request leave the search open.
+
+    Another query shows the cursor's run if it still matches, or begins at the top.
+    """
     sought = Position(0, 0, 20, 0, "run_500", is_sought=True, is_pinned=True)
     asked = WindowRequest(RunFilter(), RunSort(), 0, 60, cursor_id="run_500")
 
@@ -124,9 +127,6 @@ def test_a_sought_run_comes_into_the_middle() -> None:
     assert (late.cursor, late.is_sought) == (0, True)
     assert (found.cursor, found.top, found.unseen, found.is_sought) == (500, 490, 0, False)
 
-
-def test_another_query_shows_the_cursors_run_or_begins_at_the_top() -> None:
-    """The run if it still matches."""
     here = Position(70, 60, 20, 4, "run_70", is_pinned=True)
     asked = WindowRequest(RunFilter(), RunSort(), 0, 60, cursor_id="run_70")
 

@@ -4,8 +4,10 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
 
 from app.actions.screen_writes import ContinueRunForm
@@ -16,13 +18,13 @@ from app.api.requests import (
     StartAgent,
     StartRun,
     WriteRequest,
-    as_json,
 )
 from app.engine.files import login
 from app.engine.times import stamp
 from app.runs.screen_run import RunScreen
 from storage.records import ActionFailure, ActionState, PollOutcome, Repository, RunFilter, RunSort
-from tests.console.conftest import SMALL, WIDE, Scene, Staged, seen
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.scenes import enter
 from tests.lab import Lab
 from tests.waiting import until
 from widgets.actions.activity import ActivityEntry
@@ -30,6 +32,8 @@ from widgets.kit.line_table import LineTable
 
 HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
 API = Repository.parse("acme/api")
+NO_ADDRESS = ActionFailure("rejected", "Not an address.", 400, "invalid_email")
+REFUSED = ActionFailure("unreachable", "Connection refused.")
 
 
 @pytest.fixture
@@ -38,62 +42,31 @@ def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secrets.randbits", lambda bits: 7)
 
 
-async def enter(
-    scene: Scene,
-    request: WriteRequest,
-    state: ActionState,
-    *,
-    ago_m: float,
-    actor: str = "console:ann",
-    made: str = "org_1",
-) -> str:
-    """One write of the past, moved through the ledger as the program moves it."""
-    ledger, now = scene.engine.ledger, scene.clock.now
+async def past(scene: Scene, request: WriteRequest, state: ActionState, ago_m: float, **how: Any) -> None:
+    """One write of so many minutes ago."""
+    now = scene.clock.now
     scene.clock.now = now - timedelta(minutes=ago_m)
-    action = await ledger.prepare(
-        action_id=None,
-        kind=request.kind,
-        subject=request.subject,
-        key=f"{request.kind} {ago_m}",
-        path=request.path,
-        body_json=as_json(request),
-        actor=actor,
-    )
-    scene.clock.move(seconds=1)
-    if state == "not_sent":
-        await ledger.not_sent(action.action_id, ActionFailure("unreachable", "Connection refused."))
-    if state not in {"not_sent", "prepared"}:
-        await ledger.sending(action.action_id)
-    scene.clock.move(seconds=2)
-    if state == "confirmed":
-        await ledger.confirm(action.action_id, result_id=made, response_json=None)
-    if state == "rejected":
-        await ledger.reject(action.action_id, ActionFailure("rejected", "Not an address.", 400, "invalid_email"))
-    if state == "unknown":
-        await ledger.unknown(action.action_id, ActionFailure("timed_out", "No answer within 20 s."))
+    await enter(scene.engine.ledger, request, state, key=f"{request.kind} {ago_m}", **how)
     scene.clock.now = now
-    return action.action_id
 
 
 async def a_history(scene: Scene, polls_m: int) -> None:
     """Writes of every kind and outcome; of so many minutes polls, with a link that was down and a refusal."""
     (row,) = await scene.engine.cache.rows(RunFilter(), RunSort(), offset=3, limit=1)
-    await enter(scene, CreateOrganization("old@globex.example"), "confirmed", ago_m=400)
-    await enter(scene, StartAgent("nightly", "acme/api"), "confirmed", ago_m=300, actor="bot:nightly", made="exe_1")
-    await enter(scene, StartRun("Fix the flaky\nretry test.", API), "confirmed", ago_m=200, made=row.run_id)
-    await enter(scene, CreateOrganization("noone@nowhere"), "rejected", ago_m=120)
-    await enter(scene, ContinueRun(row.run_id, HOSTILE, API), "unknown", ago_m=60)
-    await enter(scene, OnboardProject("acme/tools"), "not_sent", ago_m=30)
+    await past(scene, CreateOrganization("old@globex.example"), "confirmed", 400)
+    await past(scene, StartAgent("nightly", "acme/api"), "confirmed", 300, actor="bot:nightly", made="exe_1")
+    await past(scene, StartRun("Fix the flaky\nretry test.", API), "confirmed", 200, made=row.run_id)
+    await past(scene, CreateOrganization("noone@nowhere"), "rejected", 120, error=NO_ADDRESS)
+    await past(scene, ContinueRun(row.run_id, HOSTILE, API), "unknown", 60)
+    await past(scene, OnboardProject("acme/tools"), "not_sent", 30, error=REFUSED)
     for minutes in range(polls_m, 0, -5):
-        at = scene.clock.now - timedelta(minutes=minutes)
-        kind = "unreachable" if 90 < minutes < 115 else None
-        await scene.engine.cache.record_poll(
-            PollOutcome("runs", at, kind, "Connection refused: [/b] \x1b[31m" if kind else None)
-        )
-        kind = "forbidden" if minutes > 500 else None
-        await scene.engine.cache.record_poll(
-            PollOutcome("health", at, kind, "May not." if kind else None, 403 if kind else None)
-        )
+        runs = health = PollOutcome("runs", scene.clock.now - timedelta(minutes=minutes))
+        if 90 < minutes < 115:
+            runs = replace(runs, error_kind="unreachable", error_message="Connection refused: [/b] \x1b[31m")
+        if minutes > 500:
+            health = replace(health, error_kind="forbidden", error_message="May not.", http_status=403)
+        await scene.engine.cache.record_poll(runs)
+        await scene.engine.cache.record_poll(replace(health, subject="health"))
 
 
 @asynccontextmanager
@@ -210,35 +183,35 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
 
 async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page at a time; the line of the cursor stays."""
-    monkeypatch.setattr("app.actions.screen.PAGE", 5)
-    async with staged(synced=False) as scene:
-        scene.clock.move(minutes=1)
-        for number in range(12):
-            await enter(scene, CreateOrganization(f"a{number}@x.example"), "confirmed", ago_m=float(number + 1))
-        await scene.press("6")
-        first = table(scene).total
+    monkeypatch.setattr("app.actions.screen.PAGE", 2)
+    async with room(staged) as scene:
+        _, last = table(scene).items
         await scene.press("G")
-        held = table(scene).item
 
-        assert (first, table(scene).total) == (5, 10)
-        assert held is not None
-        assert "a7@x.example" in held.about
+        assert (table(scene).total, table(scene).item) == (4, last)
 
 
 async def test_picture(staged: Staged, picture: SnapshotAssertion, same_ids: None) -> None:
     """An unknown outcome on top, under the cursor."""
     async with room(staged, SMALL) as scene:
-        await seen(scene, picture)
+        assert scene.app.export_screenshot() == picture
 
 
 async def test_a_continuation_of_an_active_run_waits_for_its_end(staged: Staged, board: Lab) -> None:
-    """The preview offers it; Activity lists it, after the unknown ones, and cancels it; its words are not lost."""
+    """The preview offers it; Activity lists it, after the unknown ones, and cancels it; its words are not lost.
+
+    Once its run has ended it is sent: a toast says so, and Activity has the write that was made.
+    """
     async with staged(SMALL) as scene:
-        await scene.press("slash", *"is:active", "enter", "c", *"Then the docs.", "ctrl+s")
+        await scene.press("slash", *"is:active", "enter")
+        assert scene.table.row is not None
+        run_id = scene.table.row.run_id
+        await scene.press("c", *"Then the docs.", "ctrl+s")
         await scene.shows("Later w", "Send ^s")
         await scene.press("w")
         assert scene.toasts[-1] == "Will be sent when the run finishes. Activity lists and cancels it."
-        await enter(scene, CreateOrganization("noone@nowhere"), "unknown", ago_m=1)
+        assert not any(toast.startswith("Sent.") for toast in scene.toasts)
+        await past(scene, CreateOrganization("noone@nowhere"), "unknown", 1)
         await scene.press("6")
         first, second = table(scene).items[:2]
         assert (first.unknown is not None, second.waits is not None) == (True, True)
@@ -252,15 +225,7 @@ async def test_a_continuation_of_an_active_run_waits_for_its_end(staged: Staged,
         assert isinstance(scene.app.screen, ContinueRunForm)
         assert scene.app.screen.values["instructions"] == "Then the docs."
         assert board.posts == []
-
-
-async def test_a_waiting_continuation_is_sent_and_told(staged: Staged, board: Lab) -> None:
-    """Once its run has ended: a toast says so, and Activity has the write that was made."""
-    async with staged(toasts=True) as scene:
-        await scene.press("slash", *"is:active", "enter")
-        assert scene.table.row is not None
-        run_id = scene.table.row.run_id
-        await scene.press("c", *"Then the docs.", "ctrl+s", "w", "6")
+        await scene.press("ctrl+s", "w")
         await scene.shows("◌ waiting")
         board.runs[run_id]["status"] = "completed"
         await scene.sync()

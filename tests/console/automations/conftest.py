@@ -90,33 +90,3 @@ REQUEST = (
     ' "repository": {"data": {"owner": "acme", "repo": "api"}, "platform": "github"}, "run_id": "run_01JX0003"},'
     ' "path": "/external/runs"}'
 )
-
-
-async def a_history(scene: Scene) -> None:
-    """Ten rules with results of every kind."""
-    run = {"run_id": "run_01JX0003", "run_status": "failed", "run_repository": "acme/api", "run_branch": "main"}
-    for number in range(12):
-        outcome: Outcome = "skipped" if number % 3 == 2 else "failed" if number in {4, 5} else "done"
-        why = {"skipped": "in quiet hours", "failed": "Connection refused.", "done": ""}.get(outcome, "")
-        made = f"run_01JY{number:04}" if outcome == "done" else None
-        await decided(scene, "retry once", outcome, why, ago_m=900 - number * 70, made=made, **run)
-    for number in range(4):
-        await decided(
-            scene, "nightly review", "done", ago_m=5700 - number * 1440, identity=f"at:{number}", made="exe_1"
-        )
-    for number in range(5):
-        await decided(
-            scene, "weekly digest", "failed", "send-digest ended with 1", ago_m=5000 - number, identity=f"at:{number}"
-        )
-    await scene.engine.usable_state().pause(
-        "weekly digest", "5 failures in a row, the last one: send-digest ended with 1"
-    )
-    why = "waits for approval until 2026-05-02 22:00 UTC"
-    name = "second chance, asked first"
-    await decided(scene, name, "expired", "not approved in time", ago_m=3000, **run)
-    await decided(scene, name, "done", ago_m=2000, made="run_01JX0003", **run)
-    await decided(scene, name, "waiting", why, ago_m=42, request=REQUEST, **run)
-    await decided(
-        scene, "page on a bad code host", "unknown", ago_m=300, host_platform="gitlab", host_status="degraded"
-    )
-    await decided(scene, "escalate unknown outcomes", "limited", "20 in the last hour: limit.per_hour", ago_m=30)

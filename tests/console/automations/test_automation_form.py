@@ -19,10 +19,11 @@ async def type_at_the_end(scene: Scene, text: str) -> None:
     await scene.press(*text)
 
 
-async def test_the_form_checks_while_one_types_and_saves_one_table(
-    staged: Staged, configured: Configured, hasty: Hasty
-) -> None:
-    """A mistake has its line and its cure; what is saved is shown before, and long enough to be seen."""
+async def test_the_form_checks_while_one_types_and_saves(staged: Staged, configured: Configured, hasty: Hasty) -> None:
+    """A mistake has its line and its cure; what is saved is shown before, and long enough to be seen.
+
+    A file that changed under the form is not overwritten: that is said above the text, which stays.
+    """
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         file, before = file_of(scene), file_of(scene).read_text("utf-8")
         await scene.press("5", "E")
@@ -43,19 +44,14 @@ async def test_the_form_checks_while_one_types_and_saves_one_table(
         assert "Saved: second chance. No bot is running" in scene.toasts[-1]
         assert "even while its last run is active" in scene.text
 
-
-async def test_a_file_that_changed_under_the_form_is_not_overwritten(staged: Staged, configured: Configured) -> None:
-    """That is said above the text, which stays."""
-    async with staged(changed=configured(ONE)) as scene:
-        await scene.press("5", "E")
+        await scene.press("E")
         await type_at_the_end(scene, "# mine")
         await scene.press("ctrl+s")
-        changed = f"{file_of(scene).read_text('utf-8')}# theirs\n"
-        file_of(scene).write_text(changed, "utf-8")
+        changed = f"{file.read_text('utf-8')}# theirs\n"
+        file.write_text(changed, "utf-8")
         await scene.press("ctrl+s")
-
         await scene.shows("changed since it was read", "# mine")
-        assert file_of(scene).read_text("utf-8") == changed
+        assert file.read_text("utf-8") == changed
 
 
 async def test_a_template_is_a_rule_at_once(staged: Staged, configured: Configured) -> None:

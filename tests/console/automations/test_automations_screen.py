@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -19,17 +18,8 @@ from app.console.messages import GoToTab
 from app.engine.events import StateChangedElsewhere
 from storage.records import Repository, RunFilter, RunSort
 from storage.state import AT_WORK
-from tests.console.automations.conftest import (
-    ONE,
-    RECIPES,
-    REQUEST,
-    Changed,
-    a_history,
-    another_bot,
-    decided,
-    file_of,
-)
-from tests.console.conftest import SMALL, WIDE, Disk, Hasty, Scene, Staged
+from tests.console.automations.conftest import ONE, RECIPES, REQUEST, Changed, another_bot, decided, file_of
+from tests.console.conftest import SMALL, Disk, Hasty, Scene, Staged
 from tests.console.test_error_boundary import press_all
 from tests.waiting import until
 from widgets.kit.line_table import LineTable
@@ -37,6 +27,17 @@ from widgets.kit.line_table import LineTable
 Configured = Callable[[str], Changed]
 TIMED = '[[automations]]\nname = "nightly"\non = { schedule = "0 3 * * *" }\ndo = { command = ["echo", "{date}"] }\n'
 RUN = {"run_id": "run_01JX0003", "run_status": "failed", "run_repository": "acme/api"}
+
+
+async def waits(scene: Scene, ago_m: float, **about: str) -> int:
+    """A request that waits for approval."""
+    return await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, **about)
+
+
+async def journal(scene: Scene, outcome: str) -> list[str]:
+    """The runs with this outcome, newest decision first."""
+    found = await scene.engine.usable_state().journal()
+    return [each.occurrence.facts["run.id"] for each in found if each.outcome == outcome]
 
 
 async def outcomes(scene: Scene, rule: str = "second chance") -> list[tuple[str, str]]:
@@ -47,13 +48,13 @@ async def outcomes(scene: Scene, rule: str = "second chance") -> list[tuple[str,
 async def test_picture_of_ten_recipes(staged: Staged, configured: Configured, picture: SnapshotAssertion) -> None:
     """State, name, sentence, next time and results; the rule under the cursor below."""
     async with staged(SMALL, changed=configured(RECIPES)) as scene:
-        await a_history(scene)
+        name = "second chance, asked first"
+        await decided(scene, name, "expired", "not approved in time", ago_m=3000, **RUN)
+        await decided(scene, name, "waiting", "waits for approval", ago_m=42, request=REQUEST, **RUN)
+        await decided(scene, "escalate unknown outcomes", "limited", "20 in the last hour: limit.per_hour", ago_m=30)
         await scene.press("5", "j", "j")
 
-        for name, size in (("size0", SMALL), ("size1", WIDE)):
-            await scene.pilot.resize_terminal(*size)
-            await scene.settle()
-            assert scene.app.export_screenshot() == picture(name=name)
+        assert scene.app.export_screenshot() == picture
 
 
 async def test_without_automations_the_tab_says_how_to_make_one(staged: Staged, configured: Configured) -> None:
@@ -89,12 +90,11 @@ async def test_a_decision_leads_to_its_run(staged: Staged, configured: Configure
 
 async def test_the_journal_says_continued_of_a_run_that_was_not_made(staged: Staged, configured: Configured) -> None:
     """Nor of what an earlier wording of the rule did, which is not known."""
-    async with staged(WIDE, changed=configured(ONE)) as scene:
+    async with staged(changed=configured(ONE)) as scene:
         await decided(scene, "second chance", "done", made="run_01JX0003", **RUN)
         await decided(scene, "second chance", "done", made="run_new", ago_m=2, **RUN)
         await decided(scene, "second chance", "done", made="run_01JX0003", ago_m=60 * 24 * 10, **RUN)
         await scene.press("5", "enter")
-
         assert [f"{how} run_" in scene.text for how in ("continued", "made", "acted on")] == [True] * 3
         assert "made run_01JX0003" not in scene.text
 
@@ -157,7 +157,7 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
     """Its row says the rule, where and what is asked, enter shows the exact request; no held key answers."""
     changed = configured(ONE) | {"command_line": "runwarden --profile=acme-prod"}
     async with staged(toasts=True, changed=changed) as scene:
-        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        await waits(scene, 1, **RUN)
         await scene.press("5", "V")
         await scene.shows("second chance failed", "continue: Find out why, and fix")
         assert "run_01JX0003" not in scene.text
@@ -176,7 +176,7 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
         assert not isinstance(scene.app.screen, ApprovalsSheet)
         assert "as soon as a bot is running: runwarden --profile=acme-prod watch" in scene.toasts[-1]
 
-        number = await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=0.5, **RUN)
+        number = await waits(scene, 0.5, **RUN)
         await scene.ring(StateChangedElsewhere())
         await scene.press("V")
         await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
@@ -189,8 +189,7 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
     """Marks are what a key acts on, wherever the cursor is; one that is answered leaves the cursor where it was."""
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         for number in range(1, 6):
-            about = {"run_id": f"run_{number}", "run_status": "failed", "run_branch": f"fix/{number}"}
-            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=9 - number, **about)
+            await waits(scene, 9 - number, run_id=f"run_{number}", run_status="failed", run_branch=f"fix/{number}")
         await scene.press("5", "V")
         await scene.shows("Waiting for approval: 5", "^s approve", "^k reject")
 
@@ -200,24 +199,22 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         assert not [toast for toast in scene.toasts if "Rejected" in toast]
         await scene.press("ctrl+k")
         await scene.shows("Waiting for approval: 3")
-        found = {each.occurrence.facts["run.id"]: each.outcome for each in await scene.engine.usable_state().journal()}
-        assert [run for run, outcome in found.items() if outcome == "skipped"] == ["run_4", "run_3"]
+        assert await journal(scene, "skipped") == ["run_4", "run_3"]
 
         await scene.press("home", "space", "space")
         await scene.shows("3, 2 marked", "^s approve 2", "^k reject 2")
         await scene.press("ctrl+s")
         await scene.shows("Approved: 2 requests.", "Waiting for approval: 1", "fix/5: continue: Find out why")
         assert "run_5" not in scene.text
-        found = {each.occurrence.facts["run.id"]: each.outcome for each in await scene.engine.usable_state().journal()}
-        assert [run for run, outcome in found.items() if outcome == "approved"] == ["run_2", "run_1"]
+        assert await journal(scene, "approved") == ["run_2", "run_1"]
 
         await scene.press("asterisk", "ctrl+k")
         assert not isinstance(scene.app.screen, ApprovalsSheet)
         assert (await outcomes(scene))[0][0] == "skipped"
 
 
-async def test_a_proposal_is_approved_without_any_automation(staged: Staged, configured: Configured) -> None:
-    """With its exact request, and who wants it; the inbox leads there."""
+async def test_a_proposal_waits_without_any_automation(staged: Staged, configured: Configured) -> None:
+    """With its exact request, and who wants it; the inbox leads there, and it is answered by the mouse alone."""
     async with staged(changed=configured("")) as scene:
         request = StartRun("Look at {run.id}.", Repository.parse("acme/api"))
         await propose(scene.engine, request)
@@ -225,9 +222,14 @@ async def test_a_proposal_is_approved_without_any_automation(staged: Staged, con
         await scene.shows("1 waits for approval")
         scene.app.screen.post_message(GoToTab("automations", "approval:[mcp] run.start"))
         await scene.shows("[mcp] run.start", "by a program", "acme/api: start a run: Look at {run.id}.")
-        await scene.press("ctrl+s")
+        await scene.press("escape")
+        for words in ("1 waits for approval", "^k reject"):
+            y = next(y for y, line in enumerate(scene.lines) if words in line)
+            await scene.pilot.click(offset=(scene.lines[y].index(words) + 1, y))
+            await scene.settle()
 
-        assert (await outcomes(scene, "[mcp] run.start"))[0][0] == "approved"
+        ((outcome, reason),) = await outcomes(scene, "[mcp] run.start")
+        assert (outcome, reason[:12]) == ("skipped", "rejected by ")
 
 
 async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_request_for_the_last(
@@ -235,13 +237,11 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
 ) -> None:
     """Neither the one under the cursor nor what was marked is replaced by another request in silence."""
     async with staged(toasts=True, changed=configured(ONE)) as scene:
-        numbers = [
-            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, **about)
-            for ago_m, about in ((3, {"run_id": "run_4", "run_branch": "fix/4"}), (2, {"run_branch": "fix/5"}))
-        ]
+        number = await waits(scene, 3, run_id="run_4", run_branch="fix/4")
+        await waits(scene, 2, run_branch="fix/5")
         await scene.press("5", "V")
         await scene.shows("Waiting for approval: 2", "fix/4: continue: Find out why")
-        await scene.engine.usable_state().take(numbers[0], "waiting", "approved", "approved by ann")
+        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
         await scene.ring(StateChangedElsewhere())
         await scene.shows(
             "second chance: answered elsewhere: approved by ann.", "approval: 1", "fix/5: continue: Find out why"
@@ -254,38 +254,15 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
         assert (await outcomes(scene))[0][0] == "approved"
 
         # What was marked is gone: the one under the cursor was not meant.
-        numbers = [
-            await decided(scene, "second chance", "waiting", "waits", request=REQUEST, ago_m=ago_m, run_id=run_id)
-            for ago_m, run_id in ((0.9, "run_01JX0006"), (0.8, "run_01JX0007"))
-        ]
+        number = await waits(scene, 0.9, run_id="run_01JX0006")
+        await waits(scene, 0.8, run_id="run_01JX0007")
         await scene.ring(StateChangedElsewhere())
         await scene.press("V", "space")
         await scene.shows("^s approve 1")
-        await scene.engine.usable_state().take(numbers[0], "waiting", "approved", "approved by ann")
+        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
         await scene.ring(StateChangedElsewhere())
         await scene.press("ctrl+s")
         assert (await outcomes(scene))[0] == ("waiting", "waits")
-
-
-async def test_other_tabs_lead_to_a_rule_and_to_an_approval(staged: Staged, configured: Configured) -> None:
-    """By the rule's name, and by the key of the inbox's item; it is answered by the mouse alone."""
-    async with staged(changed=configured(f"{ONE}\n{TIMED}")) as scene:
-        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
-        scene.app.post_message(GoToTab("automations", "nightly"))
-        await scene.settle()
-        assert re.search("automation +nightly", scene.text)
-
-        scene.app.post_message(GoToTab("automations", "approval:second chance"))
-        await scene.shows("Waiting for approval: 1", "continue: Find out why")
-
-        await scene.press("escape")
-        for words in ("1 waits for approval", "^k reject"):
-            y = next(y for y, line in enumerate(scene.lines) if words in line)
-            await scene.pilot.click(offset=(scene.lines[y].index(words) + 1, y))
-            await scene.settle()
-
-        ((outcome, reason),) = await outcomes(scene)
-        assert (outcome, reason[:12]) == ("skipped", "rejected by ")
 
 
 async def test_foreign_text_stays_text(staged: Staged, configured: Configured) -> None:
@@ -372,7 +349,7 @@ async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, conf
         await scene.ring(StateChangedElsewhere())
         assert "second chance" in scene.text
 
-        await decided(scene, "second chance", "waiting", "waits", request=REQUEST, **RUN)
+        await waits(scene, 1, **RUN)
         pressed = set[tuple[type, str]]()
         for way in ("5", "5 v", "5 E", "5 ctrl+g"):
             await press_all(scene, disk, way, pressed)

@@ -1,37 +1,21 @@
 """Followed runs: the strip, the list, and what their ends notify, once and by the chosen ways."""
 
-import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
 import pytest
-from msgspec.structs import replace
-from textual.app import App
 
-from app.console.session import Session
 from app.profiles import NotifySettings
-from app.runs.screen_following import RunFollower
-from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.conftest import WIDE, Scene, Staged
 from tests.console.scenes import MINUTES_INTO_THE_DAY
 from tests.lab import START, Lab, Respond, stamp
 from widgets.runs.follow import FollowStrip
 
 SOLO = {"platform": "github", "data": {"owner": "acme", "repo": "solo"}}
-Mover = Callable[..., Awaitable[None]]
 
 
-@pytest.fixture
-def move(board: Lab) -> Mover:
-    """Has a run change its status now, and the console poll."""
-
-    async def change(scene: Scene, run_id: str, status: str) -> None:
-        minute = (scene.clock() - START).total_seconds() / 60
-        board.runs[run_id] |= {"status": status, "updated_at": stamp(minute)}
-        await scene.sync()
-
-    return change
+async def move(scene: Scene, board: Lab, run_id: str, status: str) -> None:
+    """A run changes its status now, and the console polls."""
+    minute = (scene.clock() - START).total_seconds() / 60
+    board.runs[run_id] |= {"status": status, "updated_at": stamp(minute)}
+    await scene.sync()
 
 
 @pytest.fixture(autouse=True)
@@ -39,14 +23,10 @@ def busy(board: Lab) -> None:
     """Six runs that go on, on `acme/solo`, whose runs took 2 to 12 minutes."""
     for number in range(20):
         end = MINUTES_INTO_THE_DAY - 100 - number
-        took = 2.0 + number / 2
-        board.put(f"run_old{number:02}", "completed", created=end - took, updated=end, repository=SOLO)
+        board.put(f"run_old{number:02}", created=end - 2.0 - number / 2, updated=end, repository=SOLO)
     for number in range(6):
         created = MINUTES_INTO_THE_DAY - 0.5 - number * 3
-        branch = f"agent/topic-{number}"
-        board.put(
-            f"run_go{number}", "working", created=created, updated=created + 0.2, branch_name=branch, repository=SOLO
-        )
+        board.put(f"run_go{number}", "working", created=created, updated=created + 0.2, repository=SOLO)
 
 
 def strip(scene: Scene) -> list[str]:
@@ -63,7 +43,7 @@ async def followed(scene: Scene, *run_ids: str) -> None:
     await scene.settle()
 
 
-async def test_f_follows_the_run_under_the_cursor(staged: Staged, move: Mover) -> None:
+async def test_f_follows_the_run_under_the_cursor(staged: Staged, board: Lab) -> None:
     """A line appears above the keys; f again takes it away.
 
     At its end, a toast says how long it took; the strip keeps it until a person saw that. It is listed until f
@@ -84,7 +64,7 @@ async def test_f_follows_the_run_under_the_cursor(staged: Staged, move: Mover) -
 
         await followed(scene, "run_go1")
         scene.clock.move(minutes=2)
-        await move(scene, "run_go1", "completed")
+        await move(scene, board, "run_go1", "completed")
 
         assert "Run completed after 5m30s: acme/solo" in scene.titles
         (line,) = strip(scene)
@@ -103,27 +83,19 @@ async def test_f_follows_the_run_under_the_cursor(staged: Staged, move: Mover) -
         assert scene.table.rows_on_show == ()
 
 
-async def test_many_are_one_line(staged: Staged) -> None:
-    """The rest is counted, a click on the number lists them, and f unfollows the one under the cursor."""
-    async with staged(SMALL) as scene:
-        await followed(scene, "run_go1", "run_go2", "run_go3")
-
-        (line,) = strip(scene)
-        assert line.endswith("+2 F")
-
-        await scene.pilot.click(FollowStrip, offset=(77, 0))
-        await scene.settle()
-        assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1", "run_go2", "run_go3"]
-
-        await scene.press("j", "f")
-        assert {pin.run_id for pin in scene.app.session.pins} == {"run_go1", "run_go3"}
-        assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1", "run_go3"]
-
-
 async def test_the_strip_is_in_every_room_and_a_click_on_a_run_opens_it(staged: Staged, board: Lab) -> None:
-    """Over one run on the whole screen as well; escape leads back to where the click was."""
+    """Over one run on the whole screen as well; escape leads back to where the click was.
+
+    The rest is counted; a click on the number lists them, and f unfollows the one under the cursor.
+    """
     async with staged(WIDE) as scene:
         await followed(scene, "run_go1", "run_go2")
+        await scene.pilot.click(FollowStrip, offset=(137, 0))
+        await scene.settle()
+        assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1", "run_go2"]
+        await followed(scene, "run_go3")
+        await scene.press("j", "j", "f")
+        assert {pin.run_id for pin in scene.app.session.pins} == {"run_go1", "run_go2"}
         for key in ("3", "1", "enter", "escape", "2"):
             await scene.press(key)
             assert [line[-4:] for line in strip(scene)] == ["+1 F"], key
@@ -141,22 +113,10 @@ async def test_the_strip_is_in_every_room_and_a_click_on_a_run_opens_it(staged: 
 
 
 async def test_what_was_followed_is_followed_after_a_restart(staged: Staged, board: Lab) -> None:
-    """From the cache; what had ended by then is listed alone."""
-    async with staged(WIDE) as scene:
-        await followed(scene, "run_go1", "run_go2")
-        board.runs["run_go1"] |= {"status": "completed", "updated_at": stamp(MINUTES_INTO_THE_DAY)}
-        await scene.sync()
-        assert strip(scene)[0].endswith("+1 F")
-    async with staged(WIDE) as scene:
-        assert {pin.run_id for pin in scene.app.session.pins} == {"run_go1", "run_go2"}
-        shown, _ = scene.app.session.followed
-        assert [pin.run_id for pin in shown] == ["run_go2"], "the end of the other one is in the inbox"
-        await scene.press("F")
-        assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1", "run_go2"]
+    """From the cache; what had ended by then is listed alone. What a colleague cancelled is told as cancelled.
 
-
-async def test_a_run_that_a_colleague_cancelled_is_told_as_cancelled(staged: Staged, board: Lab) -> None:
-    """Of two that end at once: the first is never seen as a failure, by no screen; the other one is."""
+    Of two that end at once, the cancelled one is never seen as a failure, by no screen; the other one is.
+    """
     told = {"questions": [], "cancelled": ["run_go1"]}
     board.otherwise = lambda asked: Respond(200, told) if asked.path.endswith("questions") else board.answer(asked)
     async with staged(WIDE) as scene:
@@ -164,97 +124,28 @@ async def test_a_run_that_a_colleague_cancelled_is_told_as_cancelled(staged: Sta
         for run_id in ("run_go1", "run_go2"):
             board.runs[run_id] |= {"status": "failed", "updated_at": stamp(MINUTES_INTO_THE_DAY)}
         await scene.sync()
-
         assert strip(scene)[0].startswith("⊘ cancelled")
         assert scene.titles[-2:] == ["Run cancelled after 3m30s: acme/solo", "Run failed after 6m30s: acme/solo"]
         await scene.press("slash", *"status:cancelled", "enter")
         assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1"]
+        await followed(scene, "run_go3")
+    async with staged(WIDE) as scene:
+        assert {pin.run_id for pin in scene.app.session.pins} == {"run_go1", "run_go3"}
+        shown, _ = scene.app.session.followed
+        assert [pin.run_id for pin in shown] == ["run_go3"], "the end of the other one is in the inbox"
+        await scene.press("F")
+        assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1", "run_go3"]
 
 
-WRITE_TITLE = "import sys; open(sys.argv[1], 'a').write(sys.argv[2] + '\\n')"
-
-
-class NotedApp(App[None]):
-    """An app that is not on show, and notes what a session says and copies."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-        self.titles: list[str] = []
-        self.copied: list[str] = []
-        self.rings = 0
-
-    def bell(self) -> None:
-        """Notes that the bell rings."""
-        self.rings += 1
-
-    def notify(self, message: str, *, title: str = "", **_: Any) -> None:
-        """Notes a toast: its title, if it has one."""
-        (self.titles if title else self.said).append(title or message)
-
-    def copy_to_clipboard(self, text: str) -> None:
-        """Notes what is copied."""
-        self.copied.append(text)
-
-
-@dataclass
-class Person:
-    """Whom a console tells, besides its own screen."""
-
-    scene: Scene
-    app: NotedApp = field(default_factory=NotedApp)
-
-    def follow(self, **notify: Any) -> RunFollower:
-        """Another console of the same profile, with these settings."""
-        settings = replace(self.scene.engine.settings, notify=NotifySettings(**notify))
-        engine = replace(self.scene.engine, settings=settings)
-        self.app.run_worker = self.scene.app.run_worker  # type: ignore[method-assign]
-        following = RunFollower(engine, Session(settings, engine.profile, engine.clock, None, self.app), lambda _: None)
-        engine.subscribe(following.engine_changed)
-        following.look()
-        return following
-
-
-def told(file: Path) -> list[str]:
-    """What the command was given."""
-    return file.read_text().splitlines()
-
-
-async def test_a_command_is_run_once_for_all_consoles(staged: Staged, move: Mover, tmp_path: Path) -> None:
-    """Three consoles show the failure; one of them runs the command, and no later one does again."""
-    command = (sys.executable, "-c", WRITE_TITLE, str(tmp_path / "told"), "{title}")
-    async with staged() as scene:
-        people = [Person(scene), Person(scene)]
-        for person in people:
-            person.follow(on=("failed",), bell=False, command=command)
-        # The staged console itself rings its bell, and must not win what these two are after.
-        assert scene.app.following is not None
-        scene.app.following.watch.notify = NotifySettings(on=())
-        await scene.settle()
-        await move(scene, "run_go3", "failed")
-        await scene.settle()
-        late = Person(scene)
-        late.follow(on=("failed",), command=command)
-        await scene.settle()
-
-    assert [person.app.titles for person in people] == [["Run failed after 9m30s: acme/solo"]] * 2
-    assert late.app.titles == []
-    assert told(tmp_path / "told") == ["Run failed after 9m30s: acme/solo"]
-
-
-async def test_a_command_that_fails_is_said_once(staged: Staged, move: Mover) -> None:
+async def test_a_command_that_fails_is_said_once(staged: Staged, board: Lab) -> None:
     """With what went wrong and where to correct it; the second failure says nothing new."""
-    async with staged() as scene:
-        assert scene.app.following is not None
-        scene.app.following.watch.notify = NotifySettings(on=())
-        person = Person(scene)
-        person.follow(on=("failed",), command=("/nowhere/tell", "{title}"))
-        await scene.settle()
+    notify = NotifySettings(on=("failed",), command=("/nowhere/tell", "{title}"))
+    async with staged(changed={"notify": notify}) as scene:
         for run_id in ("run_go2", "run_go3"):
-            await move(scene, run_id, "failed")
+            await move(scene, board, run_id, "failed")
             await scene.settle()
 
-    assert person.app.rings == 2
-    (said,) = person.app.said
-    assert said.startswith("A notification was not delivered. /nowhere/tell cannot be run")
-    assert "Correct the command" in said
+        (said,) = [said for said in scene.toasts if said.startswith("A notification was not delivered.")]
+        assert "/nowhere/tell cannot be run" in said
+        assert "Correct the command" in said
+        assert sum(title.startswith("Run failed after") for title in scene.titles) == 2

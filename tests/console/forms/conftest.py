@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from textual.screen import Screen
 
-from app.console.app import RunwardenApp
 from app.console.guard import BaseApp
 from app.console.themes import DEFAULT, THEMES
 from app.engine.engine import Engine
@@ -39,7 +38,6 @@ class Stage(BaseApp[None]):
 
 @pytest.fixture
 def clock() -> SceneClock:
-    """Noon, 4 May 2026."""
     return SceneClock(NOON)
 
 
@@ -52,7 +50,7 @@ def profile(server: Server, monkeypatch: pytest.MonkeyPatch) -> Profile:
 
 @pytest.fixture
 def settings(tmp_path: Path, profile: Profile) -> Settings:
-    """Data below the test's own folder, and two templates."""
+    """Two templates."""
     templates = (Template("flaky test", "Find the flaky test and fix it."), Template("[/b] review", "Review it."))
     return Settings(data_dir=tmp_path, profiles=(profile,), templates=templates)
 
@@ -90,25 +88,12 @@ class Post:
             return told if isinstance(told, Step) else Respond(200, told)
         if request.path.endswith("invitations"):
             return Respond(404, {"message": "Not Found"})
-        return Respond(
-            200, {"code_hosting": {}} if request.path.endswith("health") else {"runs": [], "next_token": None}
-        )
+        return Respond(200, {"code_hosting": {}, "runs": [], "next_token": None})
 
 
 @pytest.fixture
 def post(server: Server) -> Post:
-    """How writes are answered."""
     return Post(server)
-
-
-@pytest.fixture
-def console(settings: Settings, profile: Profile, clock: SceneClock, engine: Engine, post: Post) -> RunwardenApp:
-    """The whole console over that engine."""
-
-    async def opened() -> Engine:
-        return engine
-
-    return RunwardenApp(settings, profile, opened, None, clock)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from app.actions.drafts import Drafts
 from app.engine.engine import Engine
 from app.profiles import data_folder
+from storage.records import Repository, Run
 from tests.console.quiet import key_event, lines, quiet
 
 CREATED = {
@@ -21,7 +22,26 @@ CREATED = {
     "created_at": "2026-05-04T12:00:00Z",
     "updated_at": "2026-05-04T12:00:00Z",
 }
+EXECUTION = {
+    "agent_name": "security-review",
+    "execution_id": "exec_7",
+    "repository": "acme/web",
+    "status": "queued",
+    "created_at": "2026-05-04T12:00:00Z",
+}
+ORGANIZATION_9 = {
+    "organization_id": "org_9",
+    "organization_name": "Globex",
+    "organization_slug": "globex",
+    "parent_organization_id": "org_1",
+}
 FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth=3"
+WEB = Repository.parse("acme/web")
+
+
+def a_run(number: int | str, branch: str, status: str = "failed", repository: Repository = WEB) -> Run:
+    """A run as the cache would have it."""
+    return Run(f"run_{number}", status, branch, repository, None, None, "{}")
 
 
 async def settle(pilot: Pilot[Any]) -> None:
@@ -37,14 +57,12 @@ async def opened(
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         await write(pilot, typed)
-        for key in keys:
-            await press(pilot, key)
+        await press(pilot, *keys)
         await settle(pilot)
         yield pilot
 
 
 async def press(pilot: Pilot[Any], *keys: str) -> None:
-    """Presses keys, and waits until all of it is done."""
     for key in keys:
         pilot.app.post_message(key_event(key))
         await settle(pilot)
@@ -71,5 +89,4 @@ def words(app: Any) -> str:
 
 
 def drafts_of(engine: Engine) -> Drafts:
-    """The profile's drafts."""
     return Drafts(data_folder(engine.settings, engine.profile) / "drafts.json")

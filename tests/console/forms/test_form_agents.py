@@ -8,8 +8,7 @@ from app.actions.screen_start import NewRunForm
 from app.actions.screen_writes import form_for
 from app.api.requests import StartAgent
 from app.engine.engine import Engine
-from tests.console.forms.steps import drafts_of, opened, painted, press, settle, words, write
-from tests.console.forms.test_form_agent_and_continue import EXECUTION
+from tests.console.forms.steps import EXECUTION, drafts_of, opened, painted, press, settle, words, write
 from tests.lab import Received, Respond, Server
 from tests.waiting import until
 
@@ -39,37 +38,36 @@ def listed(server: Server, post: Any) -> None:
     post.next(Respond(202, EXECUTION), Respond(202, EXECUTION))
 
 
+async def shows(app: Any, text: str) -> None:
+    await until(lambda: text in painted(app), f"the form shows {text}", saw=lambda: painted(app))
+
+
 async def test_an_agent_is_chosen_and_its_inputs_are_fields(stage: Any, listed: None, post: Any) -> None:
     """With what it is for; what is missing or wrong is said before anything is sent; texts are sent as texts."""
     app = stage(lambda engine: NewRunForm(engine, "acme/web", focus="name"))
-    async with opened(app, "revew") as pilot:
-        await press(pilot, "tab")
-        wrong = words(app)
+    async with opened(app, "revew", "tab") as pilot:
+        assert "✗ There is no such agent; did you mean review?" in words(app)
         await press(pilot, "shift+tab", "ctrl+l")
-        await until(lambda: "Agents" in painted(app), "the form shows it", saw=lambda: painted(app))
+        await shows(app, "Agents")
         sheet = words(app)
+        assert "1 review Reviews the branch ␛[2J and says what it finds." in sheet
+        assert "2 fixer" in sheet
+        assert "evil" not in sheet, "a name that cannot be shown exactly cannot be chosen"
         await press(pilot, "1")
-        await until(lambda: "depth" in painted(app), "the form shows it", saw=lambda: painted(app))
-        shown = words(app)
+        await shows(app, "depth")
+        assert "Reviews the branch ␛[2J and says what it finds." in words(app)
+        assert "How deep · ↓ quick, full · default quick" in words(app)
+        assert "Most findings · integer · required" in words(app)
+        assert "bad" not in words(app)
         await press(pilot, "ctrl+s")
-        missing = words(app)
+        assert "✗ It needs a value." in words(app)
         await write(pilot, "many\t3")
         await press(pilot, "shift+tab", "shift+tab", "shift+tab")
         await write(pilot, "Look at the tests.\tful\t12")
         await press(pilot, "ctrl+s")
-        no_choice = words(app)
+        assert "✗ One of quick, full; did you mean full?" in words(app)
         await press(pilot, "down", "ctrl+s", "ctrl+s")
 
-    assert "✗ There is no such agent; did you mean review?" in wrong
-    assert "1 review Reviews the branch ␛[2J and says what it finds." in sheet
-    assert "2 fixer" in sheet
-    assert "evil" not in sheet, "a name that cannot be shown exactly cannot be chosen"
-    assert "Reviews the branch ␛[2J and says what it finds." in shown
-    assert "How deep · ↓ quick, full · default quick" in shown
-    assert "Most findings · integer · required" in shown
-    assert "✗ It needs a value." in missing
-    assert "bad" not in shown
-    assert "✗ One of quick, full; did you mean full?" in no_choice
     (request,) = post.requests
     assert request.path == "/v1/external/agents/review/runs"
     assert request.json() == {
@@ -82,34 +80,25 @@ async def test_a_draft_and_a_sent_request_fill_the_fields(stage: Any, listed: No
     """What no field can hold, or the agent does not take, stays in the lines below."""
     app = stage(lambda engine: NewRunForm(engine, "acme/web", focus="name"))
     async with opened(app, "review\t\t\t\t\t5") as pilot:
-        await until(lambda: "depth" in painted(app), "the form shows it", saw=lambda: painted(app))
+        await shows(app, "depth")
         await write(pilot, "\t\t\t")
         await press(pilot, "escape")
     draft = await drafts_of(engine).load("run.start:acme/web")
-    action = await engine.actions.submit(
-        StartAgent("review", "acme/web", None, {"instructions": "Look.", "limit": 7, "title": "true", "more": [1]})
-    )
-    again = await form_for(engine, action)
+    inputs = {"instructions": "Look.", "limit": 7, "title": "true", "more": [1]}
+    again = await form_for(engine, await engine.actions.submit(StartAgent("review", "acme/web", None, inputs)))
     app = stage(lambda _: again)
     async with opened(app) as pilot:
-        await until(
-            lambda: "Most findings" in painted(app) or "title" in painted(app),
-            "the form shows it",
-            saw=lambda: painted(app),
-        )
+        await shows(app, "title")
         await settle(pilot)
-        shown = words(app)
-        values = dict(again.values)
+        assert "Look." in words(app)
         fields = {field.label: field.value for field in again.fields.values()}
+        assert (again.values["instructions"], fields["limit"], fields["title"]) == ("Look.", "7", "true")
+        assert again.values["inputs"].splitlines() == ["limit=7", 'title="true"', "more=[1]"]
         await press(pilot, "ctrl+s")
-        refused = words(app)
+        assert "review takes no input more: delete it." in words(app)
 
     assert draft is not None
     assert draft.values["name"] == "review"
-    assert (values["instructions"], fields["limit"], fields["title"]) == ("Look.", "7", "true")
-    assert values["inputs"].splitlines() == ["limit=7", 'title="true"', "more=[1]"]
-    assert "review takes no input more: delete it." in refused
-    assert "Look." in shown
 
 
 async def test_without_a_list_the_names_used_before_are_offered(stage: Any, engine: Engine, post: Any) -> None:
@@ -117,8 +106,8 @@ async def test_without_a_list_the_names_used_before_are_offered(stage: Any, engi
     post.next(Respond(202, EXECUTION), Respond(202, EXECUTION))
     await engine.actions.submit(StartAgent("nightly", "acme/web", None, {}))
     app = stage(lambda engine: NewRunForm(engine, focus="name"))
-    async with opened(app, "") as pilot:
-        await until(lambda: "↓ nightly" in painted(app), "the form shows it", saw=lambda: painted(app))
+    async with opened(app) as pilot:
+        await shows(app, "↓ nightly")
         await press(pilot, "ctrl+l")
         assert "The service lists no agents." in painted(app)
         await write(pilot, "nightlly\tacme/web\t\tGo on.\tany=[1]")
@@ -133,17 +122,21 @@ async def test_what_the_request_cannot_hold_is_shown_until_it_is_deleted(stage: 
     app = stage(lambda engine: NewRunForm(engine, "acme/web"))
     async with opened(app, "Go on.\ta=1") as pilot:
         fields = app.screen.fields
-        assert (fields["inputs"].display, fields["metadata"].display) == (False, True)
+
+        def displayed() -> tuple[bool, bool]:
+            return fields["inputs"].display, fields["metadata"].display
+
+        assert displayed() == (False, True)
         fields["name"].take_focus()
         await write(pilot, "fixer")
         await settle(pilot)
-        assert (fields["inputs"].display, fields["metadata"].display) == (True, True)
+        assert displayed() == (True, True)
         await press(pilot, "ctrl+s")
         assert "A named agent takes inputs: delete the metadata." in words(app)
         fields["metadata"].fill("")
         fields["inputs"].fill("b=2")
         await settle(pilot)
-        assert (fields["inputs"].display, fields["metadata"].display) == (True, False)
+        assert displayed() == (True, False)
         fields["name"].fill("")
         await settle(pilot)
         await press(pilot, "ctrl+s")

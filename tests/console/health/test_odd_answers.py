@@ -18,21 +18,14 @@ OK, WARNING, CRITICAL, UNKNOWN = range(4)
 GLYPHS = {OK: "✓", WARNING: "▲", CRITICAL: "✗", UNKNOWN: "?"}
 WORDS = {OK: "", WARNING: "  warning", CRITICAL: "  critical", UNKNOWN: "  unknown"}
 ANSWERS: list[tuple[Any, int, str]] = [
-    ({"github": {"status": "OK"}}, OK, "OK"),
-    ({"github": {"status": " ok "}}, OK, "ok"),
+    ({"github": {"status": " OK "}}, OK, "OK"),
     ({"github": "Healthy"}, OK, "Healthy"),
     ({"github": "Degraded"}, WARNING, "Degraded"),
     ({"github": {"status": "never heard of"}}, CRITICAL, "never heard of"),
-    ({"github": {}}, UNKNOWN, "no status"),
-    ({"github": {"status": None}}, UNKNOWN, "no status"),
     ({"github": {"status": " "}}, UNKNOWN, "no status"),
     ({"github": {"status": {"code": 1}}}, CRITICAL, '{"code":1}'),
-    ({"github": {"status": True}}, CRITICAL, "true"),
     ({"github": ["ok"]}, CRITICAL, '["ok"]'),
-    ({"github": 3}, CRITICAL, "3"),
     ({"github": None}, UNKNOWN, ""),
-    ({}, UNKNOWN, ""),
-    (None, UNKNOWN, ""),
 ]
 
 

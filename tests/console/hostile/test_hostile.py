@@ -6,13 +6,10 @@ import json
 import re
 import sys
 from base64 import b64decode
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
-
-import pytest
 
 from app.api.requests import (
     ContinueRun,
@@ -63,39 +60,33 @@ for arguments in json.loads(sys.argv[1]):
 ENDED = re.compile(rb"= ended with (\d+) =\r\n")
 
 
-@pytest.fixture
-def prints(tmp_path: Path) -> Callable[..., list[tuple[bytes, int]]]:
-    """Runs commands on one terminal; what it was sent by each, and its exit status."""
-
-    def run(base_url: str, commands: Sequence[Sequence[str]], config: str = "") -> list[tuple[bytes, int]]:
-        (tmp_path / "config.toml").write_text(config)
-        terminal = Terminal((json.dumps(commands),), environment(tmp_path, "" if config else base_url), code=EACH)
-        assert terminal.end() == 0, terminal.seen[-2000:]
-        terminal.close()
-        *parts, rest = ENDED.split(terminal.seen)
-        assert rest == b""
-        found = list(zip(parts[::2], map(int, parts[1::2]), strict=True))
-        assert len(found) == len(commands)
-        return found
-
-    return run
+def prints(folder: Path, base_url: str, commands: Sequence[Sequence[str]]) -> list[tuple[bytes, int]]:
+    """Run commands on one terminal; return what it was sent by each, and its exit status."""
+    terminal = Terminal((json.dumps(commands),), environment(folder, base_url), code=EACH)
+    assert terminal.end() == 0, terminal.seen[-2000:]
+    terminal.close()
+    *parts, rest = ENDED.split(terminal.seen)
+    assert rest == b""
+    found = list(zip(parts[::2], map(int, parts[1::2]), strict=True))
+    assert len(found) == len(commands)
+    return found
 
 
 def foreign(data: bytes, calm: re.Pattern[str] = CALM) -> list[Piece]:
     """What a terminal was sent that is neither plain text nor a sequence that a calm console sends."""
-    return [piece for piece in pieces(data) if not _is_ours(piece, calm)]
 
+    def is_ours(piece: Piece) -> bool:
+        match piece.kind:
+            case "text":
+                return not unprintable(piece.text)
+            case "osc":
+                return OURS.fullmatch(piece.text) is not None and not unprintable(piece.text)
+            case "control":
+                return piece.text in "\r\n"
+            case _:
+                return calm.fullmatch(piece.text) is not None
 
-def _is_ours(piece: Piece, calm: re.Pattern[str]) -> bool:
-    match piece.kind:
-        case "text":
-            return not unprintable(piece.text)
-        case "osc":
-            return OURS.fullmatch(piece.text) is not None and not unprintable(piece.text)
-        case "control":
-            return piece.text in "\r\n"
-        case _:
-            return calm.fullmatch(piece.text) is not None
+    return [piece for piece in pieces(data) if not is_ours(piece)]
 
 
 TITLES = ("".join(SEQUENCES[:12]), "".join(SEQUENCES[12:20]), *SEQUENCES[:12], *SEQUENCES[19:22])
@@ -132,45 +123,35 @@ def ledger_file(base_url: str, folder: Path) -> Path:
 async def write_ledger(path: Path) -> list[str]:
     """Writes of each kind and outcome, hostile in every field that others fill in; the ids, oldest first."""
     path.parent.mkdir(parents=True, mode=0o700)
+    ids = []
     async with await Ledger.open(path) as ledger:
-        return [await _enter(ledger, number, payload) for number, payload in enumerate(SEQUENCES)]
+        for number, payload in enumerate(SEQUENCES):
+            request = a_request(number, payload)
+            action = await ledger.prepare(
+                action_id=None,
+                kind=request.kind,
+                subject=f"{request.subject}{number}" if request.subject else "",
+                key=f"{payload}{number}",
+                # An agent's name is a segment of its path, encoded.
+                path=f"/external/agents/{quote(payload, safe='')}/executions",
+                body_json=as_json(request),
+                actor=f"console:{payload}",
+            )
+            ids.append(action.action_id)
+            await ledger.sending(action.action_id)
+            error = ActionFailure(payload, payload, 500, payload)
+            match number // 5 % 3:
+                case 0:
+                    made = {"organization_name": payload, "organization_id": payload, payload: payload}
+                    await ledger.confirm(action.action_id, result_id=payload, response_json=json.dumps(made))
+                case 1:
+                    await ledger.reject(action.action_id, error)
+                case _:
+                    await ledger.unknown(action.action_id, error)
+    return ids
 
 
-def write_list(path: Path) -> None:
-    """A list of organizations whose rows are no addresses, or addresses of a kind, with hostile offer codes."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["email", "offer_code", "".join(SEQUENCES[:3])])
-        # A field of a megabyte is refused with the whole file; the others with their row.
-        rows.writerows([f"{text}@evil.example", text, text] for text in SEQUENCES if len(text) < 100_000)
-
-
-async def _enter(ledger: Ledger, number: int, payload: str) -> str:
-    request = _request(number, payload)
-    action = await ledger.prepare(
-        action_id=None,
-        kind=request.kind,
-        subject=f"{request.subject}{number}" if request.subject else "",
-        key=f"{payload}{number}",
-        # An agent's name is a segment of its path, encoded.
-        path=f"/external/agents/{quote(payload, safe='')}/executions",
-        body_json=as_json(request),
-        actor=f"console:{payload}",
-    )
-    await ledger.sending(action.action_id)
-    error = ActionFailure(payload, payload, 500, payload)
-    match number // 5 % 3:
-        case 0:
-            made = {"organization_name": payload, "organization_id": payload, payload: payload}
-            await ledger.confirm(action.action_id, result_id=payload, response_json=json.dumps(made))
-        case 1:
-            await ledger.reject(action.action_id, error)
-        case _:
-            await ledger.unknown(action.action_id, error)
-    return action.action_id
-
-
-def _request(number: int, payload: str) -> WriteRequest:
+def a_request(number: int, payload: str) -> WriteRequest:
     repository = Repository.of(payload, {"owner": payload, "repo": payload})
     requests: tuple[WriteRequest, ...] = (
         CreateOrganization(payload, payload),
@@ -180,6 +161,15 @@ def _request(number: int, payload: str) -> WriteRequest:
         OnboardProject(payload),
     )
     return requests[number % len(requests)]
+
+
+def write_list(path: Path) -> None:
+    """A list of organizations whose rows are no addresses, or addresses of a kind, with hostile offer codes."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["email", "offer_code", "".join(SEQUENCES[:3])])
+        # A field of a megabyte is refused with the whole file; the others with their row.
+        rows.writerows([f"{text}@evil.example", text, text] for text in SEQUENCES if len(text) < 100_000)
 
 
 def now() -> str:
@@ -221,55 +211,38 @@ def hostile_board(board: Lab, payloads: list[str]) -> None:
 
 COMMANDS = (
     ("runs", "list", "--all"),
-    ("runs", "list", "--all", "--json"),
-    ("runs", "list", "--all", "--output", "csv"),
-    ("runs", "list", "--all", "--output", "ndjson"),
+    *(("runs", "list", "--all", "--output", form) for form in ("json", "csv", "ndjson")),
     ("runs", "list", "--cached", "--search", "".join(SEQUENCES[:3]).replace("\x00", "")),
     ("runs", "show", f"run_000{SEQUENCES[0]}"),
     ("health",),
     ("health", "--json"),
+    *(("orgs", "list", "--output", form) for form in ("table", "json", "csv")),
+    *(("actions", "list", "--output", form) for form in ("table", "csv")),
+    ("profiles", "list"),
 )
 
 
-Prints = Callable[..., list[tuple[bytes, int]]]
-
-
-def test_a_command_prints_no_foreign_sequence(prints: Prints) -> None:
-    """Tables, documents and spreadsheets alike: what is on a terminal is obeyed by it."""
-    with Lab() as board:
-        hostile_board(board, list(SEQUENCES))
-        printed = prints(board.base_url, COMMANDS)
-
-    assert [foreign(sent, COLOURS) for sent, _ in printed] == [[]] * len(COMMANDS)
-
-
-def test_a_refusal_prints_none_either(prints: Prints, server: Server) -> None:
-    """The service's own words for it are text."""
-    server.otherwise = lambda _: Respond(403, {"message": "".join(SEQUENCES[:20]), "error_code": SEQUENCES[0]})
-    printed = prints(server.base_url, (("runs", "list"), ("runs", "list", "--json")))
-
-    assert all(status != 0 and foreign(sent, COLOURS) == [] for sent, status in printed), printed
-
-
-def test_the_ledger_and_a_list_are_printed_as_text(prints: Prints, tmp_path: Path) -> None:
-    """Organizations and actions as tables, documents and spreadsheets, one action whole; an import and its file."""
-    address = "http://127.0.0.1:9/v1"
-    config = configuration(address, tmp_path / "told")
-    ids = asyncio.run(write_ledger(ledger_file(address, tmp_path / "data")))
+def test_a_command_prints_no_foreign_sequence(tmp_path: Path, server: Server) -> None:
+    """Tables, documents and spreadsheets alike: what is on a terminal is obeyed by it. A refusal prints none either."""
     hostile_list = tmp_path / "\x1b]0;owned\x07\x9b31m\u202elist.csv"
     write_list(hostile_list)
-    commands = (
-        *(("orgs", "list", "--output", form) for form in ("table", "json", "csv")),
-        *(("actions", "list", "--output", form) for form in ("table", "csv")),
-        ("actions", "show", ids[3]),
-        ("actions", "resolve", ids[10], "--send-again", "--confirm", "no"),
-        ("orgs", "import", str(hostile_list), "--dry-run"),
-        ("orgs", "import", f"{hostile_list}\x1b[2J"),
-        ("profiles", "list"),
-    )
-    for sent, _ in prints(address, commands, config):
-        assert sent
-        assert foreign(sent, COLOURS) == []
+    with Lab() as board:
+        hostile_board(board, list(SEQUENCES))
+        (tmp_path / "config.toml").write_text(configuration(board.base_url, tmp_path / "told"))
+        ids = asyncio.run(write_ledger(ledger_file(board.base_url, tmp_path / "data")))
+        more = (
+            ("actions", "show", ids[3]),
+            ("actions", "resolve", ids[10], "--send-again", "--confirm", "no"),
+            ("orgs", "import", str(hostile_list), "--dry-run"),
+            ("orgs", "import", f"{hostile_list}\x1b[2J"),
+        )
+        printed = prints(tmp_path, "", (*COMMANDS, *more))
+    assert [(bool(sent), foreign(sent, COLOURS)) for sent, _ in printed] == [(True, [])] * len(printed)
+
+    (tmp_path / "config.toml").write_text("")
+    server.otherwise = lambda _: Respond(403, {"message": "".join(SEQUENCES[:20]), "error_code": SEQUENCES[0]})
+    printed = prints(tmp_path, server.base_url, (("runs", "list"), ("runs", "list", "--json")))
+    assert all(status != 0 and foreign(sent, COLOURS) == [] for sent, status in printed), printed
 
 
 NOTIFICATION = re.compile(r"\]777;notify;[^;]*;[^;]*")
@@ -288,20 +261,8 @@ ALERTS = (*"=+-@<", "\t", "--upload-pack=x", "@/etc/passwd", "4;1;50", "\x1b]52;
 """Beginnings of what a program, a spreadsheet or a terminal would obey."""
 
 
-@dataclass
-class Left:
-    """What one long visit sent to the terminal, to programs and to files."""
-
-    seen: bytes
-    told: list[list[str]]
-    folder: Path
-    osc: list[str] = field(default_factory=list)
-
-
-@pytest.fixture(scope="module")
-def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
-    """One visit to a hostile desk: every tab, sheet, form and run of the first page, and what leaves the console."""
-    folder = tmp_path_factory.mktemp("desk")
+def test_a_long_visit_leaves_nothing_that_acts(tmp_path: Path) -> None:
+    """Of a hostile desk: every tab, sheet, form and run of the first page, and what leaves the console."""
     with Lab() as board:
         hostile_board(board, [text[:2_000] for text in SEQUENCES])
         for number, alert in enumerate(ALERTS):
@@ -309,23 +270,70 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
             board.put(f"{alert}{number}", "working", created=598.0, branch_name=alert, repository=repository)
             # Of this hour: their repositories are in Insights' figures.
             board.runs[f"{alert}{number}"].update(created_at=now(), updated_at=now())
-        (folder / FOLDER).mkdir()
-        (folder / "config.toml").write_text(configuration(board.base_url, folder / "told"))
-        write_list(folder / FOLDER / "list.csv")
-        asyncio.run(write_ledger(ledger_file(board.base_url, folder / "data")))
-        terminal = Terminal([], environment(folder, "", TERM="foot"), (140, 40), cwd=folder)
+        (tmp_path / FOLDER).mkdir()
+        (tmp_path / "config.toml").write_text(configuration(board.base_url, tmp_path / "told"))
+        write_list(tmp_path / FOLDER / "list.csv")
+        asyncio.run(write_ledger(ledger_file(board.base_url, tmp_path / "data")))
+        terminal = Terminal([], environment(tmp_path, "", TERM="foot"), (140, 40), cwd=tmp_path)
         try:
-            _visit(terminal, board, folder)
+            _visit(terminal, board, tmp_path)
         finally:
             terminal.close()
-        told = [json.loads(line) for line in (folder / "told").read_text().splitlines()]
-        yield Left(terminal.seen, told, folder, [p.text for p in pieces(terminal.seen) if p.kind == "osc"])
+
+    assert [piece for piece in foreign(terminal.seen) if not _is_outward(piece.text)] == []
+    assert b"\x1b]owned" not in terminal.seen
+    assert b"\x1b[5;77;1m" not in terminal.seen
+    osc = [piece.text for piece in pieces(terminal.seen) if piece.kind == "osc"]
+    notifications_are_plain_text([text for text in osc if text.startswith("]777")])
+    a_notify_command_gets_no_options([json.loads(line) for line in (tmp_path / "told").read_text().splitlines()])
+    copies = [copied[1] for text in osc if (copied := COPIED.fullmatch(text))]
+    what_is_copied_is_printable_lines([b64decode(copied).decode() for copied in copies])
+    exports_are_printable(tmp_path / FOLDER)
+
+
+def notifications_are_plain_text(sent: list[str]) -> None:
+    """A title and a body, whose semicolons and sequences are text."""
+    assert sent
+    for text in sent:
+        assert NOTIFICATION.fullmatch(text)
+        assert not unprintable(text)
+
+
+def a_notify_command_gets_no_options(told: list[list[str]]) -> None:
+    """Nor the name of a file that it would read: a leading dash, at sign or angle bracket is another character."""
+    assert told
+    for arguments in told:
+        assert len(arguments) == 7
+        assert not unprintable("".join(arguments))
+        assert not any(argument.startswith(("-", "@", "<")) for argument in arguments)
+
+
+def what_is_copied_is_printable_lines(copied: list[str]) -> None:
+    """Ids as safe text, JSON with its own escapes: pasted into a shell, none of it acts."""
+    assert len(copied) > 5
+    assert "owned" not in copied
+    for text in copied:
+        assert not unprintable(text.replace("\n", ""))
+    assert any(text.startswith("{") and json.loads(text) for text in copied)
+
+
+def exports_are_printable(folder: Path) -> None:
+    """No cell starts a formula; JSON holds the exact text in escapes."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir() if path.name != "list.csv"}
+    for name, text in texts.items():
+        assert not unprintable(text.replace("\n", "")), name
+    for name in ("runs.csv", "figures.csv"):
+        rows = list(csv.reader(texts[name].splitlines()))
+        assert len(rows) > len(ALERTS)
+        assert not [cell for row in rows for cell in row if cell.startswith(FORMULA_STARTS)]
+    assert set(SEQUENCES[:12]) <= {run["branch_name"] for run in json.loads(texts["runs.json"])["runs"]}
 
 
 def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     terminal.shows("the-marker")
     terminal.press(*COPYING, *FORM, *TABS, *ROWS, *SHEETS, *OVER_ALL, *ORGANIZATIONS, *ACTIVITY, *PROFILES, *OWN)
-    _import(terminal, folder)
+    terminal.press("3", "I", TO_START, f"{folder / FOLDER / 'list.csv'}", "\r", *"jj", ESCAPE, ESCAPE)
+    assert "evil.example" in terminal.seen.decode(errors="replace")
     for name in ("runs.csv", "runs.json", "figures.csv"):
         terminal.press("1" if name.startswith("runs") else "4", "x", TO_START, f"{folder / FOLDER / name}")
         terminal.type("\r")
@@ -337,7 +345,8 @@ def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     board.health = {"github": {"status": SEQUENCES[0], "host": "".join(SEQUENCES[:6])}}
     terminal.press("\x12")
     terminal.wrote(b"\x1b]777;notify;")
-    terminal.read_until(lambda: _has_lines(folder / "told"))
+    told = folder / "told"
+    terminal.read_until(lambda: told.exists() and told.read_text().endswith("\n"))
     # A branch of a megabyte; then the service refuses, and says so with sequences.
     board.put("run_yyy_long", "working", created=598.0, branch_name=max(SEQUENCES, key=len))
     terminal.press("1", "\x12", "j", "\r", ESCAPE, "s", ESCAPE, "b", ESCAPE, "c", ESCAPE)
@@ -347,67 +356,6 @@ def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     terminal.shows("403")
     terminal.press(*TABS, *OVER_ALL)
     assert terminal.process.poll() is None, terminal.seen[-2000:]
-
-
-def _import(terminal: Terminal, folder: Path) -> None:
-    terminal.press("3", "I", TO_START, f"{folder / FOLDER / 'list.csv'}", "\r", *"jj", ESCAPE, ESCAPE)
-    assert "evil.example" in terminal.seen.decode(errors="replace")
-
-
-def _has_lines(file: Path) -> bool:
-    return file.exists() and file.read_text().endswith("\n")
-
-
-def test_nothing_but_printable_text_is_on_the_screen(left: Left) -> None:
-    """The service's fields, refusals and health; profiles, views, templates, commands, the ledger, and toasts."""
-    rest = [piece for piece in foreign(left.seen) if not _is_outward(piece.text)]
-
-    assert rest == []
-    assert b"\x1b]owned" not in left.seen
-    assert b"\x1b[5;77;1m" not in left.seen
-
-
-def test_a_notification_through_the_terminal_is_plain_text(left: Left) -> None:
-    """A title and a body, whose semicolons and sequences are text."""
-    sent = [text for text in left.osc if text.startswith("]777")]
-
-    assert sent
-    for text in sent:
-        assert NOTIFICATION.fullmatch(text)
-        assert not unprintable(text)
-
-
-def test_a_notify_command_gets_arguments_and_no_options(left: Left) -> None:
-    """Nor the name of a file that it would read: a leading dash, at sign or angle bracket is another character."""
-    assert left.told
-    for arguments in left.told:
-        assert len(arguments) == 7
-        assert not unprintable("".join(arguments))
-        assert not any(argument.startswith(("-", "@", "<")) for argument in arguments)
-
-
-def test_what_is_copied_is_printable_lines(left: Left) -> None:
-    """Ids as safe text, JSON with its own escapes: pasted into a shell, none of it acts."""
-    copied = [b64decode(match[1]).decode() for text in left.osc if (match := COPIED.fullmatch(text))]
-
-    assert len(copied) > 5
-    assert "owned" not in copied
-    for text in copied:
-        assert not unprintable(text.replace("\n", ""))
-    assert any(text.startswith("{") and json.loads(text) for text in copied)
-
-
-def test_exports_are_printable(left: Left) -> None:
-    """No cell starts a formula; JSON holds the exact text in escapes."""
-    texts = {path.name: path.read_text(encoding="utf-8") for path in (left.folder / FOLDER).iterdir()}
-    del texts["list.csv"]
-    for name, text in texts.items():
-        assert not unprintable(text.replace("\n", "")), name
-    for name in ("runs.csv", "figures.csv"):
-        rows = list(csv.reader(texts[name].splitlines()))
-        assert len(rows) > len(ALERTS)
-        assert not [cell for row in rows for cell in row if cell.startswith(FORMULA_STARTS)]
-    assert set(SEQUENCES[:12]) <= {run["branch_name"] for run in json.loads(texts["runs.json"])["runs"]}
 
 
 def _is_outward(text: str) -> bool:

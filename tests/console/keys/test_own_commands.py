@@ -1,6 +1,5 @@
 """The user's own commands: what is filled in, what is refused, and what becomes of them."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.console.keys.own_commands import (
-    CommandUnusableError,
-    filled_in,
-    placeholder_values,
-    run_beside,
-)
+from app.console.keys.own_commands import CommandUnusableError, filled_in, placeholder_values, run_beside
 from app.console.sheets import ConfirmSheet
 from app.profiles import UserCommand
 from storage.records import Repository, Run
@@ -59,22 +53,16 @@ def test_a_value_never_becomes_a_second_argument(values: dict[str, str]) -> None
 
 async def test_what_ran_beside_tells_its_code_and_its_last_line() -> None:
     """Both streams count; control characters of its output are no control characters any more."""
-    program = "import sys; print('one', flush=True); print('\\x1b[2Jtwo', file=sys.stderr); sys.exit(3)"
-    ended = await run_beside([sys.executable, "-c", program])
+    ended = await run_beside(["sh", "-c", r"echo one; printf '\033[2Jtwo\n' >&2; exit 3"])
 
-    assert ended.code == 3
-    assert ended.last_line == "␛[2Jtwo"
+    assert (ended.code, ended.last_line) == (3, "␛[2Jtwo")
 
 
-async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
-    """The whole session is killed: the pipe closes although a grandchild held it."""
+async def test_a_command_that_takes_too_long_is_ended_with_all_it_started() -> None:
+    """The whole session is killed: the pipe closes although a grandchild held it. A missing program says the cure."""
     ended = await run_beside(["sh", "-c", "sleep 600 & sleep 600"], deadline_s=0.2)
 
     assert ended.code is None
-
-
-async def test_a_program_that_is_not_there_is_said_with_the_cure() -> None:
-    """No traceback: argv is what has to be corrected."""
     with pytest.raises(CommandUnusableError, match=r"did not start: No such file or directory\. Correct argv"):
         await run_beside(["/no/such/program"])
 
@@ -87,7 +75,8 @@ def command(tmp_path: Path, **how: bool) -> UserCommand:
 async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path: Path) -> None:
     """The argument arrives; the end is told, and of a failure the code and the last line of output.
 
-    Where that was asked, it is shown before, filled in; enter does nothing, so that nothing runs by habit.
+    Where that was asked, it is shown before, filled in; enter does nothing, so that nothing runs by habit. A marked run
+    is meant, not the one under the cursor; where several are marked, none is.
     """
     failing = UserCommand("Deploy", ("sh", "-c", "echo not today >&2; exit 4"), key="f7")
     asked = replace(command(tmp_path, confirm=True), name="Ask first", key="f12")
@@ -122,14 +111,10 @@ async def test_a_key_runs_a_command_on_the_run_in_focus(staged: Staged, tmp_path
 
         assert (tmp_path / "ran").read_text().strip() == row.run_id
 
-
-async def test_a_command_is_run_on_the_marked_run(staged: Staged, tmp_path: Path) -> None:
-    """Not on the one under the cursor; and on none where several are marked."""
-    async with staged(changed={"commands": (command(tmp_path),)}, toasts=True) as scene:
+        (tmp_path / "ran").unlink()
         await scene.press("space", "space", "ctrl+l")
         assert "2 runs are marked: it is run on one. esc unmarks them." in scene.toasts[-1]
         assert not (tmp_path / "ran").exists()
-
         first, second = scene.table.marks.ids
         scene.table.mark([second], is_marked=False)
         await scene.press("ctrl+l")

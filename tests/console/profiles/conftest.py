@@ -9,12 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from app.console.app import RunwardenApp
-from app.profiles import PollSettings, Profile, Settings
+from app.profiles import Settings
 from app.profiles.engines import ProfileEngines
-from app.profiles.token import EnvToken
 from app.runs.screen_views import first_picture
 from tests.console.conftest import SMALL, Scene
-from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for
+from tests.console.scenes import SceneClock, a_day, settings_for
 from tests.lab import Lab, Server
 
 FleetStaged = Callable[..., AbstractAsyncContextManager[Scene]]
@@ -34,17 +33,11 @@ def several(board: Lab, staging: Lab, tmp_path: Path) -> Settings:
     """Three services: one with a degraded host, one that may only be looked at, one that is not there."""
     with Server() as gone:
         nowhere = gone.base_url
-    one = settings_for(board.base_url, tmp_path)
-    poll = PollSettings(deadline_s=60.0)
-    return replace(
-        one,
-        profiles=(
-            *one.profiles,
-            Profile("acme-staging", staging.base_url, EnvToken(TOKEN_VARIABLE), read_only=True, poll=poll),
-            Profile("partner", nowhere, EnvToken(TOKEN_VARIABLE), poll=poll),
-        ),
-        default_profile="acme-prod",
-    )
+    settings = settings_for(board.base_url, tmp_path)
+    one = settings.profile()
+    staged = replace(one, name="acme-staging", base_url=staging.base_url, read_only=True)
+    profiles = (one, staged, replace(one, name="partner", base_url=nowhere))
+    return replace(settings, profiles=profiles, default_profile=one.name)
 
 
 @pytest.fixture

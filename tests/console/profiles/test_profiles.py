@@ -4,6 +4,7 @@ import asyncio
 import os
 from io import StringIO
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from msgspec.structs import replace
@@ -19,51 +20,28 @@ from app.profiles.token import EnvToken, StreamToken
 from storage.errors import DatabaseBusyError, StorageError
 from storage.records import RunFilter
 from storage.state import State
-from tests.console.conftest import SMALL, WIDE, Disk, Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Disk, Staged
 from tests.console.profiles.conftest import FleetStaged
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock
 from tests.console.test_error_boundary import press_all
 from tests.lab import Lab
-from tests.waiting import until
+from tests.waiting import present, until
 from widgets.frame.header_bar import HeaderBar
 from widgets.kit.badges import HUES
 from widgets.profiles import ProfileList
 from widgets.runs.table import RunTable
 
 
-def said(scene: Scene) -> str:
-    """What the toasts say."""
-    return " ".join(scene.toasts)
-
-
-async def test_a_profile_that_cannot_be_closed_properly_is_left_all_the_same(
-    fleet_staged: FleetStaged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What failed is said, on the rooms of the other profile, which are there and take keys."""
-
-    async def busy(*_: object) -> None:
-        raise DatabaseBusyError("The lease is held up.", path=Path("cache.sqlite3"))
-
-    async with fleet_staged() as scene:
-        scene.engine.polling.is_poller = True
-        monkeypatch.setattr(State, "release_lease", busy)
-        await scene.press("ctrl+o", *"stag", "enter")
-        await scene.shows("acme-staging ▾ read-only", "All 3]")
-
-        assert "The lease is held up." in said(scene)
-        await scene.press("2", "1")
-        assert scene.app.current_mode == "runs"
-        monkeypatch.undo()
-
-
-async def test_between_two_profiles_nothing_is_cut_off_and_keys_wait(
+async def test_between_two_profiles_nothing_is_cut_off(
     fleet_staged: FleetStaged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The profile stays while a request is being sent: cut off, its outcome would be unknown.
 
-    The rooms are gone while the old profile closes; a reading that ends then finds no widget, and ends nothing.
+    The rooms are gone while the old profile closes; a reading that ends then finds no widget, and ends nothing. A
+    profile that cannot be closed properly is left all the same, and that is said.
     """
     gate, let_go = asyncio.Event(), ProfileEngines.let_go
+    busy = AsyncMock(side_effect=DatabaseBusyError("The lease is held up.", path=Path("cache.sqlite3")))
 
     async def slow(self: ProfileEngines, name: str) -> None:
         await gate.wait()
@@ -74,7 +52,7 @@ async def test_between_two_profiles_nothing_is_cut_off_and_keys_wait(
         screen.run_worker(outcome.wait, group="import")
         scene.app.post_message(SwitchProfile("acme-staging"))
         await scene.pilot.pause()
-        assert "A request is being sent" in said(scene)
+        assert "A request is being sent" in " ".join(scene.toasts)
         assert scene.app.session.profile.name == "acme-prod"
         outcome.set()
         await scene.settle()
@@ -84,6 +62,8 @@ async def test_between_two_profiles_nothing_is_cut_off_and_keys_wait(
             screen.query_one(RunTable)
 
         screen.run_worker(late)
+        scene.engine.polling.is_poller = True
+        monkeypatch.setattr(State, "release_lease", busy)
         monkeypatch.setattr(ProfileEngines, "let_go", slow)
         scene.app.post_message(SwitchProfile("acme-staging"))
         await scene.pilot.pause()
@@ -93,13 +73,27 @@ async def test_between_two_profiles_nothing_is_cut_off_and_keys_wait(
         assert scene.app.current_mode == BETWEEN
         gate.set()
         await scene.shows("acme-staging ▾ read-only", "All 3]")
+        assert "The lease is held up." in " ".join(scene.toasts)
+        monkeypatch.undo()
 
 
 async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Lab) -> None:
-    """Its rooms, its header, its polling; the one that was left is closed, and opens again with the same token."""
+    """Its rooms, its header, its polling; the one that was left is closed, and opens again with the same token.
+
+    ctrl+o twice, or letters of no profile, change nothing; a click on the name at the top opens the list.
+    """
     async with fleet_staged() as scene:
+        for keys in (("ctrl+o",), (*"zzz", "enter")):
+            await scene.press("ctrl+o")
+            await scene.shows("acme-prod", "acme-staging")
+            assert isinstance(scene.app.screen, ProfileSwitcher)
+            await scene.press(*keys)
+            assert not isinstance(scene.app.screen, ProfileSwitcher)
+            assert scene.app.session.profile.name == "acme-prod"
         left = scene.engine
-        await scene.press("ctrl+o", *"stag", "enter")
+        await scene.pilot.click("HeaderBar", offset=(4, 0))
+        await scene.settle()
+        await scene.pilot.click(ProfileList, offset=(6, 1))
         await scene.shows("acme-staging ▾ read-only", "All 3]")
 
         assert scene.app.session.engine is not None
@@ -120,55 +114,25 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
         assert scene.app.session.engine.token_problem is None
 
 
-async def test_the_switcher_by_its_key_and_by_mouse(fleet_staged: FleetStaged) -> None:
-    """ctrl+o twice, or letters of no profile: nothing changes; a click on the name at the top, and one on a profile."""
-    async with fleet_staged(WIDE) as scene:
-        await scene.press("ctrl+o")
-        await scene.shows("acme-prod", "acme-staging")
-        assert isinstance(scene.app.screen, ProfileSwitcher)
-        await scene.press("ctrl+o")
-        assert not isinstance(scene.app.screen, ProfileSwitcher)
-        await scene.press("ctrl+o", *"zzz", "enter")
-        assert not isinstance(scene.app.screen, ProfileSwitcher)
-        assert scene.app.session.profile.name == "acme-prod"
-
-        await scene.pilot.click("HeaderBar", offset=(14, 0))
-        await scene.settle()
-        await scene.pilot.click(ProfileList, offset=(6, 1))
-        await scene.shows("acme-staging ▾ read-only")
-
-
-async def test_each_profile_has_its_colour_wherever_something_is_sent(
+async def test_each_profile_has_its_colour_where_something_is_sent(
     fleet_staged: FleetStaged, several: Settings
 ) -> None:
     """The name stands in it in the header and beside the title of each form and confirmation, whose border has it."""
     writable = replace(several, profiles=tuple(replace(each, read_only=False) for each in several.profiles))
     async with fleet_staged(settings=writable) as scene:
-        red, green = Color.parse(HUES["red"]), Color.parse(HUES["green"])
-
-        async def marked(key: str, profile: str, colour: Color) -> None:
-            await scene.press(key)
-            box = scene.app.screen.query_one("FormDialog, #picker")
-
-            assert Content.from_markup(box.border_title or "").plain.endswith(f"  {profile} ")
-            assert box.styles.border_top[1] == colour
-            await scene.press("escape")
-
-        assert name_in_header(scene) == (" acme-prod ", f"bold #ffffff on {HUES['red']}")
-        for key in ("n", "c", "a", "X"):
-            await marked(key, "acme-prod", red)
-
-        await scene.press("ctrl+o", *"stag", "enter")
-        await scene.shows("acme-staging ▾", "All 3]")
-        assert name_in_header(scene) == (" acme-staging ", f"bold #ffffff on {HUES['green']}")
-        await marked("X", "acme-staging", green)
-
-
-def name_in_header(scene: Scene) -> tuple[str, object]:
-    """The profile's name at the top, and its style."""
-    line = scene.app.screen.query_one(HeaderBar).render()
-    span = next(span for span in line.spans if " on " in str(span.style))
-    return line.plain[span.start : span.end], span.style
+        for profile, hue, keys in (("acme-prod", "red", "ncaX"), ("acme-staging", "green", "X")):
+            line = scene.app.screen.query_one(HeaderBar).render()
+            span = next(span for span in line.spans if " on " in str(span.style))
+            assert line.plain[span.start : span.end] == f" {profile} "
+            assert span.style == f"bold #ffffff on {HUES[hue]}"
+            for key in keys:
+                await scene.press(key)
+                box = scene.app.screen.query_one("FormDialog, #picker")
+                assert Content.from_markup(box.border_title or "").plain.endswith(f"  {profile} ")
+                assert box.styles.border_top[1] == Color.parse(HUES[hue])
+                await scene.press("escape")
+            await scene.press("ctrl+o", *"stag", "enter")
+            await scene.shows("acme-staging ▾", "All 3]")
 
 
 async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: Staged) -> None:
@@ -178,7 +142,7 @@ async def test_the_name_at_the_top_stays_what_it_is_where_there_is_one(staged: S
             await scene.press(key)
 
             assert "▾" not in scene.lines[0]
-            assert "Only one profile is configured." in said(scene)
+            assert "Only one profile is configured." in " ".join(scene.toasts)
             assert not isinstance(scene.app.screen, ProfileSwitcher)
         await scene.press("1", "n")
         assert scene.app.screen.query_one("FormDialog").border_title == "New run"
@@ -190,35 +154,24 @@ async def test_looking_is_gentle(several: Settings, board: Lab, staging: Lab) ->
     profile_engines = ProfileEngines(several, several.profile(), os.environ, clock)
     look = ProfileOverview(profile_engines, "acme-prod", clock)
 
-    async def a_round() -> int:
+    async def asked(after_s: float) -> tuple[bool, int]:
+        """Whether a round asked a service that answers, and how often the one that is down failed so far."""
+        clock.move(seconds=after_s)
         before = len(staging.requests)
         async for _ in look.round():
             pass
-        return len(staging.requests) - before
+        link = present(present(look.facts["partner"].vitals).runs_link)
+        return len(staging.requests) > before, link.failures
 
     try:
-        first, again = await a_round(), await a_round()
-        clock.move(seconds=GENTLE_S - 1)
-        early = await a_round()
-        clock.move(seconds=2)
-        late = await a_round()
-        failures = [look.facts["partner"].vitals]
-        clock.move(seconds=GENTLE_S + 1)
-        await a_round()
-        failures.append(look.facts["partner"].vitals)
+        rounds = [await asked(after_s) for after_s in (0, 0, GENTLE_S - 1, 2, GENTLE_S + 1)]
         look.make_due()
-        clock.move(seconds=1)
-        await a_round()
-        failures.append(look.facts["partner"].vitals)
+        rounds.append(await asked(1))
     finally:
         await profile_engines.close()
 
-    assert first > 0
-    assert (again, early) == (0, 0)
-    assert late > 0
+    assert rounds == [(True, 1), (False, 1), (False, 1), (True, 2), (True, 2), (False, 3)]
     assert board.list_queries == []
-    counts = [vitals.runs_link.failures for vitals in failures if vitals is not None and vitals.runs_link is not None]
-    assert counts == [2, 2, 3]
 
 
 async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: FleetStaged, several: Settings) -> None:
@@ -248,39 +201,27 @@ def test_read_only_for_this_console_holds_for_every_profile(several: Settings, c
     assert [profile.read_only for profile in configured.profiles] == [False, True, False]
 
 
-async def test_tokens_leave_the_environment_and_are_read_once(
-    several: Settings, clock: SceneClock, tmp_path: Path
-) -> None:
-    """A variable that two profiles share serves both; one from stdin is still there after coming back."""
-    stream = replace(several.profile("partner"), token=StreamToken(StringIO("from-stdin\n")))
-    env = {TOKEN_VARIABLE: "shared-token", "PATH": "/bin"}
-    profile_engines = ProfileEngines(several, stream, env, clock)
-    try:
-        problems = []
-        for name in ("acme-prod", "acme-staging", "partner", "partner"):
-            problems.append((await profile_engines.engine(name)).token_problem)
-            await profile_engines.let_go(name)
-    finally:
-        await profile_engines.close()
+async def test_tokens_leave_the_environment_and_are_read_once(several: Settings, clock: SceneClock) -> None:
+    """A variable that two profiles share serves both; one from stdin is still there after coming back.
 
-    assert env == {"PATH": "/bin"}
-    assert problems == [None] * 4
+    RUNWARDEN_TOKEN beside RUNWARDEN_BASE_URL: a profile with another address is opened without it.
+    """
+    stdin = StreamToken(StringIO("from-stdin\n"))
+    foreign = EnvToken(TOKEN_VARIABLE, meant_for="RUNWARDEN_BASE_URL is https://other.example")
+    problems = []
+    for token, names in ((stdin, ("acme-prod", "acme-staging", "partner", "partner")), (foreign, ("partner",))):
+        env = {TOKEN_VARIABLE: "shared-token", "PATH": "/bin"}
+        engines = ProfileEngines(several, replace(several.profile("partner"), token=token), env, clock)
+        try:
+            for name in names:
+                problems.append((await engines.engine(name)).token_problem)
+                await engines.let_go(name)
+        finally:
+            await engines.close()
+        assert env == {"PATH": "/bin"} or token is foreign
 
-
-async def test_a_token_that_belongs_to_another_service_is_not_used(several: Settings, clock: SceneClock) -> None:
-    """RUNWARDEN_TOKEN beside RUNWARDEN_BASE_URL: a profile with another address is opened without it."""
-    foreign = replace(
-        several.profile("partner"),
-        token=EnvToken(TOKEN_VARIABLE, meant_for="RUNWARDEN_BASE_URL is https://other.example"),
-    )
-    env = {TOKEN_VARIABLE: "token-of-the-other"}
-    profile_engines = ProfileEngines(several, foreign, env, clock)
-    try:
-        problem = (await profile_engines.engine("partner")).token_problem
-    finally:
-        await profile_engines.close()
-
-    assert "https://other.example" in str(problem)
+    assert problems[:4] == [None] * 4
+    assert "https://other.example" in str(problems[4])
 
 
 async def test_no_key_ends_the_console_while_our_files_fail(fleet_staged: FleetStaged, disk: Disk) -> None:

@@ -5,12 +5,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
 from app.results.diff import Patch
 from app.results.git import GitError
-from storage.records import Repository, RunDetail
+from storage.records import RunDetail
 from storage.records.results import Change, Finding, LogChunk, LogStep, Review, RunTurns, Turn, Unavailable
 from tests.console.conftest import Scene, Staged
 from tests.lab import START
@@ -52,26 +54,16 @@ NEW = b'"""Signing in."""\nimport hashlib\n\nLIMIT = 12\nRETRIES = 3\n\ndef sign
 REVIEW = """\
 # Review of fix/login-timeout
 
-Looked at **2 files**. One finding is worth mending before this is merged; see [the guide](https://example.com/guide).
-
-| file | findings |
-|---|---|
-| `src/sign_in.py` | 2 |
+Looked at **2 files**. One finding is worth mending before this is merged.
 
 ## src/sign_in.py
 
 1. **major** - line 8: `md5` is not meant for passwords. Use a slow hash, such as `hashlib.scrypt`.
 2. **minor** - line 4: the limit is not explained.
-
-```python
-LIMIT = 12  # attempts an hour
-```
-
-> Checked by reading only; nothing was run.
 """
 FINDINGS = (
-    Finding("src/sign_in.py", 8, "md5 is not meant for passwords. Use a slow hash.", "major", at=10),
-    Finding("src/sign_in.py", 4, "The limit is not explained.", "minor", at=11),
+    Finding("src/sign_in.py", 8, "md5 is not meant for passwords. Use a slow hash.", "major", at=6),
+    Finding("src/sign_in.py", 4, "The limit is not explained.", "minor", at=7),
 )
 LOG = (
     b"".join(b"12:00:%02d \x1b[32mINFO\x1b[0m  step %d of the build\n" % (n % 60, n) for n in range(400))
@@ -91,50 +83,29 @@ def change_of(patch: bytes, **known: Any) -> Change:
 def two_turns() -> tuple[Turn, ...]:
     """A turn that failed, and one that went well an hour later."""
     begun = START + timedelta(hours=8)
-    return (
-        Turn(
-            1,
-            "failed",
-            "Mend the flaky sign-in test.\nDo not touch the fixtures.",
-            "nightly",
-            begun,
-            begun + timedelta(minutes=2),
-            "failed",
-            "The agent ended with exit code 3.",
-        ),
-        Turn(
-            2,
-            "completed",
-            "Try again, with a longer time-out.",
-            "ada",
-            begun + timedelta(hours=1),
-            begun + timedelta(hours=1, minutes=4, seconds=43),
-            "completed",
-            commit="c0ffee" + "0" * 34,
-            summary="Wait for the session before the form is sent",
-            files=4,
-            additions=6,
-            deletions=2,
-        ),
-    )
+    again, asked = begun + timedelta(hours=1), "Mend the flaky sign-in test.\nDo not touch the fixtures."
+    failed = Turn(1, "failed", asked, "nightly", begun, begun + timedelta(minutes=2), "failed", "exit code 3")
+    ended = again + timedelta(minutes=4, seconds=43)
+    completed = Turn(2, "completed", "Try again, with a longer time-out.", "ada", again, ended, "completed")
+    found = {
+        "commit": "c0ffee" + "0" * 34,
+        "summary": "Wait for the session",
+        "files": 4,
+        "additions": 6,
+        "deletions": 2,
+    }
+    return failed, replace(completed, **found)
 
 
-class NoRepositories:
+def no_repositories() -> Mock:
     """As where nothing is configured."""
-
-    def mirror(self, repository: Repository) -> Any:
-        raise GitError(NOTHING)
-
-    def address(self, _: Repository) -> str | None:
-        return None
-
-    def is_configured(self, _: Repository) -> bool:
-        return False
+    no = Mock(return_value=None)
+    return Mock(mirror=Mock(side_effect=GitError(NOTHING)), address=no, is_configured=no)
 
 
 @dataclass
 class ScriptedResults:
-    """What a run did, as a test says; a reason is what is not to be had."""
+    """What a run did, as a test says."""
 
     turns_: Any = field(default_factory=lambda: RunTurns("run", two_turns()))
     change_: Any = field(default_factory=lambda: change_of(PATCH))
@@ -142,7 +113,7 @@ class ScriptedResults:
     log_: bytes | Unavailable = LOG
     steps_: tuple[LogStep, ...] | None = None
     """The log as steps, of ten bytes each."""
-    repositories: Any = field(default_factory=NoRepositories)
+    repositories: Any = field(default_factory=no_repositories)
     ended: bool = True
     files: dict[str, Change] = field(default_factory=dict)
     """Those that the run did not change."""
@@ -184,12 +155,6 @@ class ScriptedResults:
         begin = max(0, last - most) if offset < 0 else offset
         end = min(begin + most, last)
         return LogChunk(begin, end, size, ended=self.ended, data=b"", steps=steps[begin // 10 : end // 10])
-
-
-def nothing() -> ScriptedResults:
-    """Neither git nor the extension."""
-    missing = Unavailable(NOTHING)
-    return ScriptedResults(missing, missing, missing, missing)
 
 
 OnShow = Callable[..., AbstractAsyncContextManager[Scene]]

@@ -4,15 +4,17 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from textual.pilot import Pilot
 
 from app.results import screen_log as log
 from app.results.screen_log import LogPart
 from app.runs.screen_subject import RunSubject
 from storage.records.results import LogStep, Unavailable
-from tests.console.run.conftest import LOG, NOTHING, ScriptedResults
+from tests.console.run.conftest import LOG, ScriptedResults
 from tests.console.scenes import SceneClock
 from tests.lab import START
 from tests.waiting import until
@@ -20,114 +22,111 @@ from tests.widgets.stage import Stage
 from widgets.results.log import LogView
 
 
-class QuietSession:
-    """What a part needs of a session."""
-
-    def __init__(self) -> None:
-        self.clock = SceneClock()
-        self.told: list[str] = []
-
-    def notify(self, text: str) -> None:
-        self.told.append(text)
-
-
 class Shown:
-    """A log on show."""
+    """A log on show, and what its session is told."""
 
-    def __init__(self, app: Stage, pilot: Pilot[None], part: LogPart, session: QuietSession) -> None:
-        self.app, self.pilot, self.part, self.session = app, pilot, part, session
-        self.view = part.query_one(LogView)
+    def __init__(self, results: ScriptedResults) -> None:
+        self.clock, self.told = SceneClock(), list[str]()
+        session = cast("Any", SimpleNamespace(clock=self.clock, notify=self.told.append))
+        self.part = LogPart(RunSubject(session, "run", known_results=cast("Any", results)))
+        self.app = Stage(self.part)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.app.lines)
+
+    @property
+    def view(self) -> LogView:
+        return self.part.query_one(LogView)
+
+    async def press(self, *keys: str) -> None:
+        await Pilot(self.app).press(*keys)
 
     async def shows(self, words: str) -> None:
-        await until(
-            lambda: words in "\n".join(self.app.lines), f"the log shows {words}", saw=lambda: "\n".join(self.app.lines)
-        )
+        await until(lambda: words in self.text, f"the log shows {words}", saw=lambda: self.text)
+
+
+@pytest.fixture(autouse=True)
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "REST_S", 0.01)
+    monkeypatch.setattr(log, "PAUSE_S", 0.01)
 
 
 @asynccontextmanager
-async def log_on_show(results: ScriptedResults, monkeypatch: Any) -> AsyncIterator[Shown]:
-    monkeypatch.setattr(log, "REST_S", 0.01)
-    monkeypatch.setattr(log, "PAUSE_S", 0.01)
-    session = QuietSession()
-
-    part = LogPart(RunSubject(cast("Any", session), "run", known_results=cast("Any", results)))
-    app = Stage(part)
-    async with app.run_test(size=(80, 20)) as pilot:
-        part.show()
-        part.body.focus()
-        yield Shown(app, pilot, part, session)
-        part.rest()
+async def log_on_show(results: ScriptedResults) -> AsyncIterator[Shown]:
+    shown = Shown(results)
+    async with shown.app.run_test(size=(80, 20)):
+        shown.part.show()
+        shown.part.body.focus()
+        yield shown
+        shown.part.rest()
 
 
-async def test_what_is_searched_for_is_found_and_no_error_is_guessed(monkeypatch: Any) -> None:
+async def test_what_is_searched_for_is_found_and_no_error_is_guessed() -> None:
     """From its end, and round it. Where the service tells no steps, no line is marked and no key goes to one."""
-    async with log_on_show(ScriptedResults(), monkeypatch) as shown:
+    async with log_on_show(ScriptedResults()) as shown:
         await shown.shows("403 lines · ended")
         await shown.shows("ERROR: tests failed")
         assert shown.view.follows
-        assert "✗" not in "\n".join(shown.app.lines)
+        assert "✗" not in shown.text
         assert shown.part.check_action("error", ()) is False
         shown.part.action_search()
-        await shown.pilot.press(*"step 123", "enter")
+        await shown.press(*"step 123", "enter")
         await until(lambda: shown.view.cursor == 123, "the match has the cursor", saw=lambda: shown.view.cursor)
         shown.part.action_step_match(1)
-        await until(lambda: shown.session.told == ["Continued from the other end."])
+        await until(lambda: shown.told == ["Continued from the other end."])
 
 
-async def test_times_are_short_and_long_lines_wrap_on_demand(monkeypatch: Any) -> None:
+async def test_times_are_short_and_long_lines_wrap_on_demand() -> None:
     """`i` gives them in full; what is cut off is said, and wrapped the cursor's line is in view to its end."""
     line = b"2026-05-01T12:00:%02d.123456Z step %d " + b"of a long line " * 12 + b"to its end %d\n"
     data = b"".join(line % (n, n, n) for n in range(40))
-    async with log_on_show(ScriptedResults(log_=data), monkeypatch) as shown:
+    async with log_on_show(ScriptedResults(log_=data)) as shown:
         await shown.shows("12:00:39 step 39")
-        assert "2026" not in "\n".join(shown.app.lines)
-        assert shown.app.lines[-1].rstrip().endswith("→")
-        await shown.pilot.press("i")
+        assert "2026" not in shown.text
+        assert shown.app.lines[-1].endswith("→")
+        await shown.press("i")
         await shown.shows("2026-05-01T12:00:39.123456Z step 39")
-        await shown.pilot.press("i", "\\")
+        await shown.press("i", "\\")
         await shown.shows("to its end 39")
-        assert "→" not in "\n".join(shown.app.lines)
-        await shown.pilot.press("k", "k")
-        assert shown.view.cursor == 37
-        await shown.pilot.press("g")
+        assert "→" not in shown.text
+        await shown.press("g")
         await shown.shows("to its end 0")
-        for number in range(40):
-            assert f"to its end {number}" in "\n".join(shown.app.lines)
-            await shown.pilot.press("j")
-        await shown.pilot.press("pageup")
-        first = shown.view.cursor
-        await shown.shows(f"to its end {first}")
-        await shown.pilot.click(LogView, offset=(10, 4))
-        assert f"12:00:{shown.view.cursor:02} " in "\n".join(shown.app.lines)
-        await shown.pilot.press("\\")
-        await until(lambda: shown.app.lines[-1].rstrip().endswith("→"))
+        await shown.press(*"jjjjj")
+        assert "to its end 5" in shown.text
+        await Pilot(shown.app).click(LogView, offset=(10, 4))
+        assert f"12:00:{shown.view.cursor:02} " in shown.text
+        await shown.press("\\")
+        await until(lambda: shown.app.lines[-1].endswith("→"))
 
 
-async def test_a_long_one_is_read_where_it_is_looked_at(monkeypatch: Any) -> None:
+async def test_a_long_one_is_read_where_it_is_looked_at() -> None:
     """At its end; a search goes on where nothing was read yet, and `g` reads it all."""
     data = b"needle\n" + LOG * 100
     lines = data.count(b"\n")
-    results = ScriptedResults(log_=data)
-    async with log_on_show(results, monkeypatch) as shown:
-        await until(lambda: 0 < shown.view.total < lines / 2, "the end of the log is read, not all of it")
-        await shown.shows("lines of 1.8 MB")
-        shown.part.action_search()
-        await shown.pilot.press(*"needle", "enter")
-        await until(lambda: shown.view.total == lines and shown.view.cursor == 0, "the first line is found")
-    async with log_on_show(results, monkeypatch) as shown:
-        await until(lambda: 0 < shown.view.total < lines / 2, "the end of the log is read, not all of it")
-        await shown.pilot.press("g")
-        await shown.shows("needle")
-        await shown.pilot.press("G")
-        await until(lambda: shown.view.follows and "retrying" in shown.app.lines[-1])
+    for find in ("search", "first"):
+        async with log_on_show(ScriptedResults(log_=data)) as shown:
+            await until(lambda shown=shown: 0 < shown.view.total < lines / 2, "not all of the log is read")
+            await shown.shows("lines of 1.8 MB")
+            if find == "search":
+                shown.part.action_search()
+                await shown.press(*"needle", "enter")
+                await until(lambda shown=shown: (shown.view.total, shown.view.cursor) == (lines, 0))
+            else:
+                await shown.press("g")
+                await shown.shows("needle")
+                await shown.press("G")
+                await until(lambda shown=shown: shown.view.follows and "retrying" in shown.app.lines[-1])
 
 
-async def test_one_that_grows_is_followed_and_one_that_shrinks_is_read_again(monkeypatch: Any) -> None:
-    """Without output for a while, that is said; so is a service that does not answer."""
-    results = ScriptedResults(ended=False, log_=b"first\n")
-    async with log_on_show(results, monkeypatch) as shown:
+async def test_one_that_grows_is_followed_and_one_that_shrinks_is_read_again() -> None:
+    """Without output for a while, that is said; so are an empty log and a service that does not answer."""
+    results = ScriptedResults(ended=False, log_=b"")
+    async with log_on_show(results) as shown:
+        await shown.shows("The log is empty so far.")
+        results.log_ += b"first\n"
         await shown.shows("following")
-        shown.part.tick(shown.session.clock() + timedelta(seconds=12))
+        shown.part.tick(shown.clock() + timedelta(seconds=12))
         await shown.shows("waiting for output 12s")
         results.log_ += b"second\n"
         await shown.shows("second")
@@ -135,7 +134,7 @@ async def test_one_that_grows_is_followed_and_one_that_shrinks_is_read_again(mon
         await shown.shows("No answer.")
         results.log_ = b"other\n"
         await shown.shows("other")
-        assert shown.session.told == ["The log was replaced by another one."]
+        assert shown.told == ["The log was replaced by another one."]
         results.ended = True
         await shown.shows("ended")
 
@@ -156,27 +155,25 @@ def told(number: int) -> tuple[LogStep, ...]:
     )
 
 
-async def test_a_conversation_is_shown_where_the_service_tells_its_steps(monkeypatch: Any) -> None:
+async def test_a_conversation_is_shown_where_the_service_tells_its_steps() -> None:
     """Wrapped for the view, with a key for the log as it is; what failed is found as an error."""
     results = ScriptedResults(steps_=told(10))
-    async with log_on_show(results, monkeypatch) as shown:
+    async with log_on_show(results) as shown:
         await shown.shows("ran       step 9")
-        screen = "\n".join(shown.app.lines)
-        assert "said      Let me␛[2J look at \ufffdit." in screen
-        assert max(len(line.rstrip()) for line in shown.app.lines if "word" in line) <= 80
-        assert "result    7.0s" in screen
-        await shown.pilot.press("!")
+        assert "said      Let me␛[2J look at \ufffdit." in shown.text
+        assert max(len(line) for line in shown.app.lines if "word" in line) <= 80
+        assert "result    7.0s" in shown.text
+        await shown.press("!")
         await until(
             lambda: "✗ FAILED    no  (8.0s)" in shown.app.lines[shown.view.cursor + 1 - shown.view.scroll_offset.y],
             "the failed step has the cursor",
         )
-        await shown.pilot.resize_terminal(50, 20)
-        await until(lambda: all(len(line.rstrip()) <= 50 for line in shown.app.lines), "the lines fit 50 columns")
+        await Pilot(shown.app).resize_terminal(50, 20)
+        await until(lambda: all(len(line) <= 50 for line in shown.app.lines), "the lines fit 50 columns")
         await shown.shows("said      Let me")
-        assert max(len(line.rstrip()) for line in shown.app.lines if "word" in line) <= 50
-        await shown.pilot.press("i")
+        await shown.press("i")
         await shown.shows("step 399 of the build")
-        await shown.pilot.press("i")
+        await shown.press("i")
         await shown.shows("step 9")
         results.log_, results.steps_ = LOG, None
         shown.part.subject.turn = 7
@@ -185,28 +182,17 @@ async def test_a_conversation_is_shown_where_the_service_tells_its_steps(monkeyp
         assert shown.part.check_action("error", ()) is False
 
 
-async def test_a_long_conversation_is_read_where_it_is_looked_at(monkeypatch: Any) -> None:
+async def test_a_long_conversation_is_read_where_it_is_looked_at() -> None:
     """From its end on; followed, only what is new is asked for."""
     results = ScriptedResults(steps_=told(300), ended=False)
-    async with log_on_show(results, monkeypatch) as shown:
+    async with log_on_show(results) as shown:
         await shown.shows("step 299")
         assert shown.view.total < 400
-        await shown.pilot.press("g")
+        await shown.press("g")
         await shown.shows("step 0")
         assert [step for step in range(300) if shown.view.find(re.compile(rb"step %d\b" % step), 0, 1) is None] == []
         size = 10 * len(results.steps_ or ())
         results.steps_ = (*(results.steps_ or ()), LogStep("said", "And more."))
-        await shown.pilot.press("G")
+        await shown.press("G")
         await shown.shows("And more.")
         assert {offset for _, _, offset in results.asked[-2:]} <= {size, size + 10}
-
-
-async def test_without_a_log_the_reason_is_shown(monkeypatch: Any) -> None:
-    """And an empty one is said to be empty."""
-    results = ScriptedResults(log_=Unavailable(NOTHING))
-    async with log_on_show(results, monkeypatch) as shown:
-        await shown.shows("No log to show.")
-        results.log_, results.ended = b"", False
-        shown.part.subject.turn = 7
-        shown.part.show()
-        await shown.shows("The log is empty so far.")

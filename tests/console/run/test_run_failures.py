@@ -8,12 +8,9 @@ from textual.binding import Binding
 
 from app.profiles import RepositoryAddress
 from storage.errors import DiskFailedError
-from storage.records.results import Finding, Review, RunTurns
 from tests.console.conftest import MESSAGE, Disk, Scene, Staged
-from tests.console.run.conftest import PATCH, REVIEW, OnShow, ScriptedResults, change_of
+from tests.console.run.conftest import OnShow, ScriptedResults
 from tests.console.test_error_boundary import bindings_of
-from tests.waiting import until
-from widgets.results.diff import DiffView
 
 PARTS = {"r": "2 findings", "d": "src/sign_in.py", "l": "step 3"}
 """The keys of the parts, and what each shows."""
@@ -44,9 +41,7 @@ def keys_of(scene: Scene) -> list[tuple[Any, Binding]]:
     return own + [(body, each) for kind in kinds for each in Binding.make_bindings(vars(kind).get("BINDINGS", ()))]
 
 
-async def test_a_part_that_cannot_be_read_says_so_and_no_key_of_it_ends_the_console(
-    run_on_show: OnShow, disk: Disk
-) -> None:
+async def test_a_part_that_cannot_be_read_says_so_and_no_key_ends_the_console(run_on_show: OnShow, disk: Disk) -> None:
     """Not that it is being read; entered again, it is read. Then whatever is read or kept fails, at every key."""
     results = FailingResults()
     async with run_on_show(results) as scene:
@@ -87,38 +82,6 @@ async def test_a_mirror_that_cannot_be_kept_is_said(staged: Staged, tmp_path: Pa
         for key in ("r", "d"):
             await scene.press(key)
             await scene.shows("copy of the repository cannot be kept")
-
-
-async def test_a_finding_elsewhere_is_said_each_time(run_on_show: OnShow) -> None:
-    """Its file is not in the change, whether that was on show already or not; a later change is not jumped into."""
-    away = (Finding("src/other.py", 3, "Elsewhere.", "minor", at=4),)
-    results = ScriptedResults(reviews_=(Review("reviews/run_1.md", REVIEW, away),))
-    async with run_on_show(results) as scene:
-        missing = "src/other.py is not among the changed files. Nothing"
-        for times in (1, 2):
-            await scene.press("r")
-            await scene.shows("1 finding")
-            await scene.press("enter")
-            await until(lambda times=times: " ".join(scene.toasts).count(missing) == times, "the reason is said again")
-            await scene.shows("1 finding", "Elsewhere.")
-
-        results.change_ = change_of(
-            PATCH + PATCH[: PATCH.index(b"diff --git a/docs")].replace(b"sign_in.py", b"other.py")
-        )
-        await scene.press("greater_than_sign", "d")
-        view = scene.app.screen.query_one(DiffView)
-        assert view.changed(view.file or 0).path == "src/sign_in.py"
-
-
-async def test_the_end_of_the_log_is_the_end_of_the_run(run_on_show: OnShow) -> None:
-    """The list is asked at once: the head does not say for seconds that the run works."""
-    polled: list[str] = []
-    async with run_on_show(ScriptedResults(turns_=RunTurns("run", ()))) as scene:
-        scene.app.screen.session.poll_soon = lambda: polled.append("now")  # type: ignore[attr-defined]
-        await scene.press("l")
-        assert not polled
-        await scene.press("escape", "g", "enter", "l")
-        assert polled == ["now"]
 
 
 async def test_a_review_left_while_it_was_read_is_read_again(run_on_show: OnShow) -> None:

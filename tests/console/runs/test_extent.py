@@ -43,11 +43,7 @@ def said(
         (WHOLE, "", ""),
         (replace(WHOLE, dropped=2), "2 without an id", "2 without an id"),
         # Nothing is known of what came since the last answer that reached down to here.
-        (
-            replace(WHOLE, as_of=before(minutes=20)),
-            "complete until 11:40:00",
-            "all until 11:40:00",
-        ),
+        (replace(WHOLE, as_of=before(minutes=20)), "complete until 11:40:00", "all until 11:40:00"),
         (replace(WHOLE, as_of=None), "complete until 11:59:00", "all until 11:59:00"),
         (Coverage((EARLIER,), NOON), "complete since 25 Apr 12:00", "since 25 Apr 12:00"),
         (Coverage((TODAY,), NOON), "complete since 10:00:00", "since 10:00:00"),
@@ -67,36 +63,28 @@ def test_no_more_is_claimed_than_is_known(coverage: Coverage, wide: str, narrow:
 
 
 def test_what_limits_no_answer_is_not_said() -> None:
-    """A query within what is held; but that nothing is known since the last answer concerns every query."""
+    """A query within what is held; but that nothing is known since the last answer concerns every query.
+
+    A search that is still going on has found at least so many; what a tab says is not said twice.
+    """
     assert said(Coverage((TODAY,), NOON), is_limited=False) == [""]
     assert said(Coverage((EARLIER,), before(days=1)), is_limited=False)[0] == "complete until 3 May 12:00"
-
-
-def test_what_matches_is_told_from_what_is_held() -> None:
-    """A search that is still going on has found at least so many; what a tab says is not said twice."""
     assert said(WHOLE, matching=12, is_filtered=True, has_counts=True) == [""]
     assert said(WHOLE, matching=12, is_filtered=True)[0] == "12 of 1,700"
     assert said(WHOLE, matching=12, is_filtered=True, is_counted=False)[0] == "12+ of 1,700"
 
 
 @pytest.mark.parametrize(
-    ("progress", "texts"),
+    ("progress", "text"),
     [
-        (
-            BackfillProgress("running", 3_000, 10_000, seconds_left=130.0),
-            ["fetching ██░░░░░░  30%  2m left", "██░░░░░░  30%  2m left"],
-        ),
-        (BackfillProgress("running", 9_999, 10_000), ["fetching ███████░  99%"]),
-        (BackfillProgress("running", 50), ["fetching what is missing"]),
-        (
-            BackfillProgress("waiting", until=NOON + timedelta(seconds=72), why="rate_limited"),
-            ["waiting until 12:01:12: rate limited"],
-        ),
+        (BackfillProgress("running", 3_000, 10_000, seconds_left=130.0), "fetching ██░░░░░░  30%  2m left"),
+        (BackfillProgress("running", 9_999, 10_000), "fetching ███████░  99%"),
+        (BackfillProgress("waiting", until=NOON + timedelta(seconds=72), why="x"), "waiting until 12:01:12: x"),
     ],
 )
-def test_progress_stands_where_the_claim_would_be(progress: BackfillProgress, texts: list[str]) -> None:
+def test_progress_stands_where_the_claim_would_be(progress: BackfillProgress, text: str) -> None:
     """What is being fetched is not complete; a bar is full only when nothing is missing."""
-    assert said(Coverage((TODAY,), NOON), progress=progress)[: len(texts)] == texts
+    assert said(Coverage((TODAY,), NOON), progress=progress)[0] == text
 
 
 def test_a_pause_is_said_with_its_key_and_with_what_is_held() -> None:
@@ -114,8 +102,6 @@ def test_a_pause_is_said_with_its_key_and_with_what_is_held() -> None:
     ("condition", "gap"),
     [
         (RunFilter(), CoverageGap(before(hours=5), before(hours=2))),
-        (RunFilter(search="x"), CoverageGap(before(hours=5), before(hours=2))),
-        (RunFilter(since=before(hours=1)), None),
         (RunFilter(since=before(hours=2)), None),
         (RunFilter(since=before(hours=3)), CoverageGap(before(hours=5), before(hours=2))),
         (RunFilter(until=before(hours=5)), CoverageGap(None, before(days=9))),

@@ -3,11 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
-from app.health.facts import Uptime
-from app.health.screen import HealthView, SampleReader, figures, read_health
+from app.health.screen import HealthView, SampleReader, read_health
 from app.runs.query import parse
 from app.runs.screen_views import of_platform, runs_lead
 from storage.cache.cache import Cache
@@ -40,34 +38,16 @@ async def test_back_leads_through_all_that_was_left_each_as_it_was(staged: Stage
         assert "There is nothing to go back to." in scene.toasts
 
 
-@pytest.mark.parametrize("platform", ["github", "gitlab"])
-def test_a_platform_is_a_query_that_finds_its_runs_alone(platform: str) -> None:
+def test_a_platform_is_a_query_that_finds_its_runs_alone() -> None:
     """In a stretch of time: its end is not in it, and no second of it is lost."""
-    lead = runs_lead(of_platform(platform), NOON, NOON + timedelta(minutes=5))
-    found = parse(lead.target or "", NOON)
+    for platform in ("github", "gitlab"):
+        lead = runs_lead(of_platform(platform), NOON, NOON + timedelta(minutes=5))
+        found = parse(lead.target or "", NOON)
 
-    assert lead.name == "runs"
-    assert not found.problems
-    assert replace(found.filter, since=None, until=None) == of_platform(platform)
-    assert found.filter.since == NOON.replace(microsecond=0)
-    assert found.filter.until == datetime(2026, 5, 1, 12, 5, 30, 999_999, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("seen", "said"),
-    [
-        ((0, 0, 0), ()),
-        ((360, 360, 360), ("observed for 6m00s",)),
-        ((80_000, 86_399, 86_399), ("observed for 23h59m",)),
-        ((80_000, 90_000, 90_000), ("24h 100% of 22h13m seen",)),
-        ((80_000, 180_000, 180_000), ("24h 100% of 22h13m seen", "100% of 2d02h seen")),
-    ],
-)
-def test_uptime_is_said_only_of_what_was_seen(seen: tuple[float, ...], said: tuple[str, ...]) -> None:
-    """Less than a day has no uptime; a longer window of which no more was seen says nothing new."""
-    windows = (DAY, 7 * DAY, 30 * DAY)
-
-    assert figures([Uptime(window, s, s) for window, s in zip(windows, seen, strict=True)]) == said
+        assert (lead.name, found.problems) == ("runs", ())
+        assert replace(found.filter, since=None, until=None) == of_platform(platform)
+        assert found.filter.since == NOON.replace(microsecond=0)
+        assert found.filter.until == datetime(2026, 5, 1, 12, 5, 30, 999_999, tzinfo=UTC)
 
 
 async def test_an_incident_says_what_failed_in_it_on_its_platform(tmp_path: Path) -> None:
@@ -75,33 +55,23 @@ async def test_an_incident_says_what_failed_in_it_on_its_platform(tmp_path: Path
 
     It began at some time after the last good poll, so a failure shortly before the first bad one counts.
     """
-    async with await Cache.open(tmp_path / "cache.sqlite3") as cache:
-        view = await _seen(cache)
-
-    (incident,) = view.incidents
-    assert view.failed == {("gitlab", incident.start): FailedRuns(2, NOON - timedelta(minutes=40))}
-
-
-async def _seen(cache: Cache) -> HealthView:
-    samples = [("ok", 60), ("unreachable", 30), ("unreachable", 21), ("ok", 20), ("ok", 1)]
-    for status, minutes in samples:
-        at = NOON - timedelta(minutes=minutes)
-        await cache.store_health((HealthSample("gitlab", status, None, None, "{}"),), at=at)
-    gitlab, github = Repository.parse("gitlab:acme/tools"), Repository.parse("acme/api")
+    ended = (
+        *(("failed", "gitlab:acme/tools", 25), ("failed", "gitlab:acme/tools", 5)),
+        *(("completed", "gitlab:acme/tools", 25), ("failed", "acme/api", 25)),
+        *(("failed", "gitlab:acme/tools", 30.25), ("failed", "gitlab:acme/tools", 31)),
+    )
     created = NOON - timedelta(minutes=40)
     runs = [
-        Run(f"r{n}", status, "main", repository, created, NOON - timedelta(minutes=ended), "{}")
-        for n, (status, repository, ended) in enumerate(
-            [
-                ("failed", gitlab, 25),
-                ("failed", gitlab, 5),
-                ("completed", gitlab, 25),
-                ("failed", github, 25),
-                ("failed", gitlab, 30.25),
-                ("failed", gitlab, 31),
-            ]
-        )
+        Run(f"r{n}", status, "main", Repository.parse(label), created, NOON - timedelta(minutes=minutes), "{}")
+        for n, (status, label, minutes) in enumerate(ended)
     ]
-    await cache.store_runs(runs, asked_at=NOON)
-    reader = SampleReader(frozenset({"ok"}), timedelta(minutes=2), 30)
-    return await read_health(cache, reader, NOON, timedelta(0), HealthView())
+    async with await Cache.open(tmp_path / "cache.sqlite3") as cache:
+        for status, minutes in (("ok", 60), ("unreachable", 30), ("unreachable", 21), ("ok", 20), ("ok", 1)):
+            sample = HealthSample("gitlab", status, None, None, "{}")
+            await cache.store_health((sample,), at=NOON - timedelta(minutes=minutes))
+        await cache.store_runs(runs, asked_at=NOON)
+        reader = SampleReader(frozenset({"ok"}), timedelta(minutes=2), 30)
+        view = await read_health(cache, reader, NOON, timedelta(0), HealthView())
+
+    (incident,) = view.incidents
+    assert view.failed == {("gitlab", incident.start): FailedRuns(2, created)}

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from app.actions.screen_many import ManyForm
-from app.actions.screen_writes import ContinueRunForm, NewRunForm
+from app.actions.screen_writes import NewRunForm
 from app.console.sheets import ExportScreen
 from app.runs import screen_actions as run_actions
 from app.runs.screen import RunsScreen
@@ -30,36 +29,10 @@ READ: dict[str, Callable[[str], list[dict[str, Any]]]] = {
 }
 
 
-async def test_a_form_is_shown(staged: Staged) -> None:
-    """For the run under the cursor, or for all that are marked; where nothing can be done, it is said at once."""
-    async with staged() as scene:
-        for keys, form in (
-            ("n", NewRunForm),
-            ("c", ContinueRunForm),
-            (("space", "space", "space", "space", "c"), ManyForm),
-        ):
-            await scene.press(*keys)
-            assert type(scene.app.screen) is form
-            await scene.press("escape")
-        for query, key, said in (("status:failed", "T", "Nothing to retry"), ("is:active", "c", "Nothing to continue")):
-            await scene.press("escape", "escape", "slash", *query, "enter", "asterisk", key)
-            assert scene.toasts[-1].startswith(said)
-            assert isinstance(scene.app.screen, RunsScreen)
-
-
-async def test_a_retry_warns_while_the_code_host_is_down(staged: Staged, board: Lab) -> None:
-    """Only of the hosts that the retried runs are on."""
-    for run_id in board.runs:
-        board.turns[run_id] = {"turns": [{"number": 1, "instructions": "Fix it."}]}
-    async with staged() as scene:
-        for host, is_warned in (("gitlab", False), ("github", True)):
-            board.health = {"github": "ok", "gitlab": "ok"} | {host: "unreachable"}
-            await scene.sync()
-            await scene.press("slash", *"status:failed repo:github:*", "enter", "T")
-            await scene.shows("Retry failed runs")
-            warning = f"Code host {host} is unreachable: what is retried now may fail again."
-            assert (warning in scene.toasts) == is_warned, scene.toasts
-            await scene.press("escape", "escape", "escape")
+def at_cursor(scene: Scene) -> str:
+    """The id of the run under the cursor."""
+    assert scene.table.row is not None
+    return scene.table.row.run_id
 
 
 async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab) -> None:
@@ -91,48 +64,42 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
         assert [title for title in scene.titles if "ancelled" in title] == [], "who did it knows"
 
 
-async def test_the_run_is_copied_and_opened_by_the_template(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_run_is_copied_and_opened(staged: Staged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The JSON is as received; where there is no browser, the address is said."""
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
-    async with staged(toasts=True) as scene:
-        assert scene.table.row is not None
-        run_id = scene.table.row.run_id
-        await scene.press("y")
-        assert scene.app.clipboard == run_id
+    async with staged() as scene:
         await scene.press("run.copy_json")
-        assert json.loads(scene.app.clipboard)["run_id"] == run_id
+        assert json.loads(scene.app.clipboard)["run_id"] == at_cursor(scene)
         await scene.press("o")
         assert scene.toasts[-1].startswith("No browser found. The address: https://")
+        await copying_says_how_far_it_came(scene, monkeypatch, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("within", "takes", "said"),
-    [
-        ("TMUX", "load-buffer -w -", "copied to tmux and sent to the terminal's clipboard."),
-        ("TMUX", "load-buffer -", "copied to tmux."),
-        ("TMUX", "nothing", "not copied: tmux did not take it."),
-        ("STY", "", "not copied: GNU screen does not pass it on."),
-    ],
+COPYING = (
+    ("TMUX", "load-buffer -w -", "copied to tmux and sent to the terminal's clipboard."),
+    ("TMUX", "load-buffer -", "copied to tmux."),
+    ("TMUX", "nothing", "not copied: tmux did not take it."),
+    ("STY", "", "not copied: GNU screen does not pass it on."),
 )
-async def test_copying_says_how_far_it_came(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, within: str, takes: str, said: str
-) -> None:
+
+
+async def copying_says_how_far_it_came(scene: Scene, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """Tmux does not take a clipboard sequence from a program, and GNU screen swallows it."""
-    tmux, taken = tmp_path / "tmux", tmp_path / "taken"
-    tmux.write_text(f'#!/bin/sh\n[ "$*" = "{takes}" ] && exec cat > {taken}\nexit 1\n')
-    tmux.chmod(0o700)
-    monkeypatch.setenv(within, "x")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    async with staged(toasts=True) as scene:
-        assert scene.table.row is not None
-        run_id = scene.table.row.run_id
-        await scene.press("y")
+    tmux, taken = folder / "tmux", folder / "taken"
+    for within, takes, said in COPYING:
+        tmux.write_text(f'#!/bin/sh\n[ "$*" = "{takes}" ] && exec cat > {taken}\nexit 1\n')
+        tmux.chmod(0o700)
+        taken.unlink(missing_ok=True)
+        with monkeypatch.context() as patch:
+            patch.setenv(within, "x")
+            patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+            await scene.press("y")
 
-        assert scene.toasts[-1] == f"{run_id} {said}"
-        assert not said.startswith("copied") or taken.read_text() == run_id
+        assert scene.toasts[-1] == f"{at_cursor(scene)} {said}"
+        assert not said.startswith("copied") or taken.read_text() == at_cursor(scene)
 
 
-async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
+async def test_what_is_done_with_one_is_done_with_the_marked_one(
     staged: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not with the one under the cursor; several are copied together, and where only one can be meant, it is said."""
@@ -167,38 +134,28 @@ async def test_what_is_done_with_one_run_is_done_with_the_marked_one(
         assert json.loads(scene.app.clipboard)["run_id"] == first
 
 
-async def test_a_run_is_opened_where_the_service_shows_it(
-    staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without a template; a service that names no address says what is missing, and no other kind is opened."""
+async def test_a_run_is_opened_where_it_is_shown(staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a template; a service that names no address says what is missing, and no other kind is opened.
+
+    A service that is slow to tell the instructions is waited for in sight: the form opens with the answer.
+    """
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
-    async with staged(toasts=True) as scene:
-        screen, row = scene.app.screen, scene.table.row
-        assert isinstance(screen, RunsScreen)
-        assert row is not None
-        screen.session.settings = replace(
-            screen.session.settings, console=replace(screen.session.settings.console, run_url="")
-        )
-        for url in ("javascript:alert(1)", None, "https://runs.example/runs/1"):
-            board.turns[row.run_id] = {"turns": [], "url": url}
-            await scene.press("o")
-
-        assert opened == ["https://runs.example/runs/1"]
-        assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2
-
-
-async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, board: Lab) -> None:
-    """The form opens with the answer, unless another screen is on show by then."""
-    release = threading.Event()
-    answer = board.answer
+    release, answer = threading.Event(), board.answer
 
     def slowly(request: Received) -> Step:
         if request.path.rpartition("/")[2] in board.runs:
             release.wait()
         return answer(request)
 
-    async with staged(toasts=True) as scene:
+    async with staged(run_url="") as scene:
+        for url in ("javascript:alert(1)", None, "https://runs.example/runs/1"):
+            board.turns[at_cursor(scene)] = {"turns": [], "url": url}
+            await scene.press("o")
+        assert opened == ["https://runs.example/runs/1"]
+        assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2
+
+        board.turns.clear()
         board.otherwise = slowly
         await scene.press("slash", *"status:failed", "enter", "space")
         screen = scene.app.screen
@@ -209,53 +166,44 @@ async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, boa
         await until(lambda: isinstance(scene.app.screen, ManyForm), "the form opens")
 
 
-async def all_that_match_are_marked_and_unmarked(scene: Scene) -> None:
-    """Marks of other runs stay; ids are copied a line each, as safe text."""
-    scene.table.mark(["run_\x1b[2J"])
-    await scene.press("slash", *"status:failed", "enter", "asterisk")
-    failed = tuple(row.run_id for row in scene.table.rows_on_show)
-    assert scene.table.marks.ids == ("run_\x1b[2J", *failed)
+async def test_many_are_marked_and_exported(staged: Staged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that match, up to a cap, or those that are marked; ids are copied a line each, as safe text.
 
-    await scene.press("y")
-    assert scene.app.clipboard.splitlines()[1:] == list(failed)
-    assert "\x1b" not in scene.app.clipboard
-    await scene.press("asterisk")
-    assert scene.table.marks.ids == ("run_\x1b[2J",)
-
-
-async def an_export_is_of_the_marked_runs_or_of_all_that_match(scene: Scene) -> None:
-    """The sheet names how many; what it says in the end is said on the screen."""
-    for keys, title in (
-        (("runs.export",), "Export 60 matching runs"),
-        (("space", "runs.export"), "Export 1 marked run"),
-    ):
-        await scene.press(*keys)
-        sheet = scene.app.screen
-        assert isinstance(sheet, ExportScreen)
-        assert title == sheet.TITLE_TEXT
-
-        sheet.dismiss("4 runs written to x.csv")
-        await scene.settle()
-        assert scene.toasts[-1] == "4 runs written to x.csv"
-
-
-async def test_many_are_marked_and_exported(staged: Staged) -> None:
-    """All that match, or those that are marked."""
-    async with staged(toasts=True) as scene:
-        await scene.prove(all_that_match_are_marked_and_unmarked, an_export_is_of_the_marked_runs_or_of_all_that_match)
-
-
-async def test_more_than_the_cap_are_not_marked(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message names the cap and what to do."""
-    monkeypatch.setattr(run_actions, "MOST_MARKS", 2)
-    async with staged(toasts=True) as scene:
-        await scene.press("asterisk")
-        assert "60 runs match; at most 2 are marked at a time. Narrow the filter first." in scene.toasts
-
-
-async def test_runs_are_exported_whole(staged: Staged, tmp_path: Path) -> None:
-    """All that match; the file is its owner's alone."""
+    Runs are exported whole; the file is its owner's alone.
+    """
     async with staged() as scene:
+        with monkeypatch.context() as patch:
+            patch.setattr(run_actions, "MOST_MARKS", 2)
+            await scene.press("asterisk")
+            assert "60 runs match; at most 2 are marked at a time. Narrow the filter first." in scene.toasts
+
+        scene.table.mark(["run_\x1b[2J"])
+        await scene.press("slash", *"status:failed", "enter", "asterisk")
+        failed = tuple(row.run_id for row in scene.table.rows_on_show)
+        assert scene.table.marks.ids == ("run_\x1b[2J", *failed)
+        await scene.press("y")
+        assert scene.app.clipboard.splitlines()[1:] == list(failed)
+        assert "\x1b" not in scene.app.clipboard
+        await scene.press("asterisk")
+        assert scene.table.marks.ids == ("run_\x1b[2J",)
+
+        for title in ("Export 1 marked run", "Export 60 matching runs"):
+            await scene.press("runs.export")
+            assert isinstance(scene.app.screen, ExportScreen)
+            assert title == scene.app.screen.TITLE_TEXT
+            scene.app.screen.dismiss("4 runs written to x.csv")
+            await scene.to_all_runs()
+            assert scene.toasts[-1] == "4 runs written to x.csv"
+
+        for line, key, said in (
+            ("status:completed", "T", "Nothing to retry"),
+            ("is:active", "c", "Nothing to continue"),
+        ):
+            await scene.to_all_runs()
+            await scene.press("slash", *line, "enter", "asterisk", key)
+            assert scene.toasts[-1].startswith(said)
+            assert isinstance(scene.app.screen, RunsScreen)
+
         for suffix, read in READ.items():
             path = tmp_path / f"out{suffix}"
             count = await write(Export(scene.engine, RunFilter(statuses=("failed",)), RunSort(), ()), path)

@@ -1,33 +1,21 @@
 """One run: its conversation, its neighbours, its JSON, and what can be done with it."""
 
-import json
-
 import pytest
 
-from app.api.requests import ContinueRun, StartAgent, StartRun
+from app.api.requests import ContinueRun, StartAgent, StartRun, WriteRequest
 from app.results.service import ServiceExtension
 from storage.records import Repository
 from storage.records.results import RunTurns, Turn
 from tests.console.conftest import Scene, Staged
+from tests.console.scenes import enter
 from widgets.runs.columns import ColumnChoice
 
 WEB = Repository.parse("acme/web")
 
 
-async def confirmed(scene: Scene, request: StartRun | ContinueRun | StartAgent, run_id: str) -> None:
+async def confirmed(scene: Scene, request: WriteRequest, run_id: str) -> None:
     """The ledger as it is after this was sent from here, and this run came of it."""
-    ledger = scene.engine.ledger
-    action = await ledger.prepare(
-        action_id=None,
-        kind=request.kind,
-        subject=request.subject,
-        key=run_id,
-        path=request.path,
-        body_json=json.dumps(request.body()),
-        actor="ada",
-    )
-    await ledger.sending(action.action_id)
-    await ledger.confirm(action.action_id, result_id=run_id, response_json="{}")
+    await enter(scene.engine.ledger, request, "confirmed", key=run_id, actor="ada", made=run_id)
 
 
 async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Staged) -> None:
@@ -66,11 +54,15 @@ async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Sta
 
 
 async def test_the_agent_that_works_on_a_run_is_named(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it was started from here, or as the service says; in a column, beside the table and in full."""
+    """As it was started from here, or as the service says; in a column, beside the table and in full.
+
+    So is the service's reason why a run failed, as safe text.
+    """
+    last = Turn(2, "failed", reason="The agent ended with \x1b[2J exit code 3.")
 
     async def turns(_: ServiceExtension, run_id: str) -> RunTurns:
         agent = None if run_id == "run_01JX00007F3KQ9ZT2M0000" else "told \x1b[2J by the service"
-        return RunTurns(run_id, (Turn(1, "failed"),), agent=agent)
+        return RunTurns(run_id, (Turn(1, "failed"), last), agent=agent)
 
     monkeypatch.setattr(ServiceExtension, "turns", turns)
     async with staged((140, 40)) as scene:
@@ -86,25 +78,10 @@ async def test_the_agent_that_works_on_a_run_is_named(staged: Staged, monkeypatc
         told = "\n".join(scene.rows)
         await scene.press("enter")
         await scene.shows("agent told ␛[2J by the service")
+        await scene.press("escape", "home", "j", "j", "j")
+        await scene.tick(seconds=1)
+        await scene.shows("reason The agent ended with ␛[2J exit")
+        assert "\x1b" not in scene.text
 
     assert "a/b \ufffdevil" in listed
     assert "told ␛[2J by" in told
-
-
-async def test_the_service_says_why_the_run_under_the_cursor_failed(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beside the table, as safe text, with the number of its turns."""
-    last = Turn(2, "failed", reason="The agent ended with \x1b[2J exit code 3.")
-
-    async def turns(_: ServiceExtension, run_id: str) -> RunTurns:
-        return RunTurns(run_id, (Turn(1, "failed"), last))
-
-    monkeypatch.setattr(ServiceExtension, "turns", turns)
-    async with staged() as scene:
-        await scene.press("j", "j", "j")
-        assert scene.table.row is not None
-        assert scene.table.row.status == "failed"
-        await scene.tick(seconds=1)
-        await scene.shows("reason The agent ended with ␛[2J exit", "in 2 turns")
-        assert "\x1b" not in scene.text

@@ -1,9 +1,11 @@
 """Preferences survive, are private, and never keep the console from starting."""
 
 import json
+import shutil
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -21,9 +23,6 @@ from app.runs.screen_views import (
 )
 from storage.records import RunSort
 from widgets.runs.columns import ColumnChoice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
 
 FULL = Preferences(
     views=(ViewSettings("Mine", "repo:acme/* \x1b", RunSort("took")), ViewSettings("Plain", "")),
@@ -72,93 +71,67 @@ def test_each_terminal_opens_what_it_showed_last(tmp_path: Path) -> None:
     assert len(many.last) == 20
 
 
-@pytest.mark.parametrize(
-    "text", ["", "nonsense", "[]", '{"version": 1}', '{"version": 1, "views": [{}]}', '{"version": 7}', "\ud800"]
-)
-def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
     """Comfort is lost, nothing else."""
     path = tmp_path / "console.json"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    for text in ("", "nonsense", "[]", '{"version": 1, "views": [{}]}', '{"version": 7}', "\ud800"):
+        path.write_bytes(text.encode("utf-8", "surrogatepass"))
 
-    assert PreferencesFile(path).read() == Preferences()
-
-
-def test_unknown_columns_of_another_version_are_left_out(tmp_path: Path) -> None:
-    """The others are kept."""
-    path = tmp_path / "console.json"
-    PreferencesFile(path).change(lambda _: FULL)
-    document = json.loads(path.read_text())
-    document["columns"] = {"shown": ["status", "mood", "took", "took"], "widths": {"mood": 3, "took": 9999}}
-    path.write_text(json.dumps(document))
-
-    assert PreferencesFile(path).read().columns == ColumnChoice(("status", "took"), {"took": 200})
+        assert PreferencesFile(path).read() == Preferences()
 
 
-def test_columns_that_nobody_chose_are_those_of_today(tmp_path: Path) -> None:
-    """The file of an earlier version has its columns, also where they were never changed; widths are kept."""
+def test_columns_of_another_version_are_those_of_today(tmp_path: Path) -> None:
+    """Unknown ones are left out; those that were never changed become today's, and widths are kept."""
     file = PreferencesFile(tmp_path / "console.json")
+    file.change(lambda _: FULL)
+    document = json.loads(file.path.read_text())
+    document["columns"] = {"shown": ["status", "mood", "took", "took"], "widths": {"mood": 3, "took": 9999}}
+    file.path.write_text(json.dumps(document))
+    assert file.read().columns == ColumnChoice(("status", "took"), {"took": 200})
+
     earlier = ColumnChoice(("status", "repository", "branch", "started", "took", "run"), {"branch": 40})
     file.change(lambda known: replace(known, columns=earlier))
-
     assert file.read().columns == ColumnChoice(widths={"branch": 40})
 
-
-def test_a_newer_versions_file_is_not_overwritten(tmp_path: Path) -> None:
-    """The cure is named."""
-    path = tmp_path / "console.json"
-    path.write_text('{"version": 2}')
-
+    file.path.write_text('{"version": 2}')
     with pytest.raises(PreferencesError, match="upgrade, or move it away"):
-        PreferencesFile(path).change(lambda _: FULL)
-    assert path.read_text() == '{"version": 2}'
-
-
-class QuietScreen:
-    """What the writer needs of a screen: work that a test starts, and a place for notices."""
-
-    def __init__(self) -> None:
-        self.begun: list[Callable[[], Coroutine[None, None, None]]] = []
-        self.said: list[str] = []
-        self.run_worker = self.begun.append
-        self.session = self
-
-    def notify(self, text: str, **_: object) -> None:
-        self.said.append(text)
+        file.change(lambda _: FULL)
+    assert file.path.read_text() == '{"version": 2}'
 
 
 async def test_changes_are_known_at_once_and_written_together(tmp_path: Path) -> None:
-    """Each is made to the file as it is then; a change that changes nothing writes nothing."""
-    screen, file = QuietScreen(), PreferencesFile(tmp_path / "console.json")
-    writer = PreferencesWriter(file, cast("Any", screen))
+    """Each is made to the file as it is then; a change that changes nothing writes nothing.
+
+    Each save that was asked for says why it failed, or that it succeeded.
+    """
+    folder, begun, said = tmp_path / "profile", list[Any](), list[str]()
+    session = SimpleNamespace(notify=lambda text, **_: said.append(text))
+    file = PreferencesFile(folder / "console.json")
+    writer = PreferencesWriter(file, cast("Any", SimpleNamespace(run_worker=begun.append, session=session)))
     writer.change(lambda known: known)
-    assert not screen.begun
+    assert not begun
     writer.change(lambda known: replace(known, detail=False))
     writer.change(lambda known: replace(known, view="x"))
     file.change(lambda known: replace(known, sort=RunSort("took")))
-    await screen.begun.pop()()
-
-    assert (screen.begun, screen.said) == ([], [])
+    await begun.pop()()
+    assert (begun, said) == ([], [])
     assert writer.now == Preferences(view="x", detail=False)
     assert file.read() == Preferences(view="x", detail=False, sort=RunSort("took"))
 
-
-async def test_saved_is_said_once_it_is_so(tmp_path: Path) -> None:
-    """Each save that was asked for says why it failed; the next one that succeeds keeps all."""
-    folder, view = tmp_path / "profile", ViewSettings("Mine", "is:active")
+    shutil.rmtree(folder)
     folder.touch()
-    screen, file = QuietScreen(), PreferencesFile(folder / "console.json")
-    writer = PreferencesWriter(file, cast("Any", screen))
-    writer.change(lambda known: replace(known, detail=False))
-    await screen.begun.pop()()
-    writer.change(lambda known: known.with_view(view), "Saved.")
-    await screen.begun.pop()()
-
-    assert [text.partition(" (")[0] for text in screen.said] == ["Views and columns cannot be saved"] * 2
-    assert str(file.path) in screen.said[0]
+    view = ViewSettings("Mine", "is:active")
+    for change, saved in (
+        (lambda known: replace(known, view="y"), ""),
+        (lambda known: known.with_view(view), "Saved."),
+    ):
+        writer.change(change, saved)
+        await begun.pop()()
+    assert [text.partition(" (")[0] for text in said] == ["Views and columns cannot be saved"] * 2
+    assert str(file.path) in said[0]
 
     folder.unlink()
     writer.change(lambda known: known.with_view(view), "Saved.")
-    await screen.begun.pop()()
-
-    assert screen.said[2:] == ["Saved."]
-    assert file.read() == Preferences(views=(view,), detail=False)
+    await begun.pop()()
+    assert said[2:] == ["Saved."]
+    assert file.read().views == (view,)

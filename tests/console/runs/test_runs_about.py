@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-from textual.geometry import Size
 
 from app.api.requests import StartRun
 from storage.records import Repository
-from tests.console.conftest import SMALL, WIDE, Staged
+from tests.console.conftest import SMALL, Staged
 from tests.console.runs.test_one_run import confirmed
 from tests.console.scenes import TOKEN_VARIABLE
 from tests.lab import Lab, Respond
@@ -34,12 +33,22 @@ def asked(board: Lab) -> list[str]:
     return [path.rpartition("/")[2] for path in paths if "/runs/" in path and not path.endswith("/log")]
 
 
-async def test_rows_say_what_was_asked_first_and_what_came_of_it_last(staged: Staged, board: Lab) -> None:
-    """A run that goes on has no result yet; the id is not in the list, and is found, shown and copied as ever."""
+async def test_rows_say_what_was_asked_and_what_came_of_it(
+    staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that goes on has no result yet; the id is not in the list, and is found, shown and copied as ever.
+
+    A run is asked about once for each of its states: only those on show, the one under the cursor first. What is known
+    is there with the next start, and the service is not asked again.
+    """
     tell(board)
+    del board.turns[list(board.turns)[4]]
     async with staged(SMALL) as scene:
         assert "asked" not in scene.text
+        await scene.press("j", "j")
         await scene.tick(seconds=1)
+        shown, first = [row.run_id for row in scene.table.rows_on_show], asked(board)
+        assert (first[0], sorted(first)) == (shown[2], sorted(shown))
 
         assert "Task 00" in scene.rows[0]
         assert "Sum" not in scene.rows[0]
@@ -47,41 +56,10 @@ async def test_rows_say_what_was_asked_first_and_what_came_of_it_last(staged: St
         assert "Sum 03" in scene.rows[3]
         assert "m ago" in scene.rows[3]
         assert not any("run_01JX" in line for line in scene.rows)
-        assert NEWEST in scene.lines[-3]
-        await scene.press("slash", *NEWEST, "enter")
-        assert [row.run_id for row in scene.table.rows_on_show] == [NEWEST]
-
-
-async def test_what_a_colleague_asked_stands_beside_the_list(staged: Staged, board: Lab) -> None:
-    """And not that nothing was sent from here; where nothing at all is known, that is said."""
-    tell(board)
-    del board.turns[list(board.turns)[3]]
-    async with staged((200, 60)) as scene:
-        await scene.tick(seconds=1)
-        await scene.press("j", "j")
-        assert "asked        Task 02" in scene.text
-        assert "Conversation" not in scene.text
-        await scene.press("j")
-        assert "No message was sent from this machine." in scene.text
-
-
-async def test_a_run_is_asked_about_once_for_each_of_its_states(staged: Staged, board: Lab) -> None:
-    """Only those on show are, the one under the cursor first; after a change its own again. One is not known to it."""
-    tell(board)
-    del board.turns[list(board.turns)[4]]
-    async with staged(SMALL) as scene:
-        await scene.press("j", "j")
-        await scene.tick(seconds=1)
-        shown = [row.run_id for row in scene.table.rows_on_show]
-        first = asked(board)
-
-        assert first[0] == shown[2]
-        assert sorted(first) == sorted(shown)
 
         await scene.sync()
         await scene.tick(seconds=1)
         assert asked(board) == first
-
         board.move(NEWEST, "completed")
         board.turns[NEWEST]["turns"][-1]["summary"] = "Now it is done"
         await scene.sync()
@@ -89,27 +67,25 @@ async def test_a_run_is_asked_about_once_for_each_of_its_states(staged: Staged, 
         assert set(asked(board)[len(first) :]) == {NEWEST}
         assert "Now it is" in scene.rows[0]
 
-
-async def test_what_is_known_is_there_with_the_next_start(
-    staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At once; the service is not asked again."""
-    tell(board)
-    async with staged(WIDE) as scene:
-        await scene.tick(seconds=1)
-        width = scene.table.region.width
-    before = asked(board)
+        before = asked(board)
+        await scene.press("slash", *NEWEST, "enter")
+        assert [row.run_id for row in scene.table.rows_on_show] == [NEWEST]
+        assert NEWEST in scene.lines[-3]
 
     monkeypatch.setenv(TOKEN_VARIABLE, "token-of-the-scene")  # The engine before it took it.
-    async with staged(WIDE, synced=False) as scene:
-        assert scene.table.region.width == width
+    async with staged((200, 60), synced=False) as scene:
+        await scene.press("escape")
         assert "Task 03" in scene.rows[3]
         assert "Sum 03" in scene.rows[3]
-        await scene.tick(seconds=1)
-    assert asked(board) == before
+        await scene.press("g", "j", "j")
+        assert "asked        Task 02" in scene.text
+        assert "Conversation" not in scene.text
+        await scene.press("j", "j")
+        assert "No message was sent from this machine." in scene.text
+    assert asked(board)[: len(before)] == before
 
 
-async def test_without_the_extension_only_what_was_sent_from_here_is_known(
+async def test_without_the_extension_what_was_sent_is_known(
     staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The columns take no room while no row has a value; the service is asked once, and not for each run."""
@@ -128,9 +104,9 @@ async def test_without_the_extension_only_what_was_sent_from_here_is_known(
 
 
 async def test_a_service_that_fails_is_asked_again_after_the_next_poll(staged: Staged, board: Lab) -> None:
-    """And not with every second; what the ledger knows is shown all the same."""
+    """And not with every second. What was asked is in view from 60 columns on."""
     tell(board)
-    async with staged(SMALL) as scene:
+    async with staged((200, 50)) as scene:
         board.script(Respond(503, {}))
         for _ in range(5):
             await scene.tick(seconds=1)
@@ -139,28 +115,11 @@ async def test_a_service_that_fails_is_asked_again_after_the_next_poll(staged: S
 
         await scene.sync()
         await scene.tick(seconds=1)
-        assert "Task 00" in scene.rows[0]
-
-
-async def test_each_size_tells_one_run_from_another(staged: Staged, board: Lab) -> None:
-    """What was asked is in view from 60 columns on, and gets the room of a wide screen first."""
-    tell(board)
-    for run in board.turns.values():
-        run["turns"][0]["instructions"] += " " + "with a long story about why that is wanted " * 4
-    async with staged((200, 50)) as scene:
-        await scene.tick(seconds=1)
-        for width, height in ((60, 20), (80, 24), (120, 32), (140, 40), (200, 50)):
-            await scene.pilot.resize_terminal(width, height)
+        for size in ((60, 20), (200, 50)):
+            await scene.pilot.resize_terminal(*size)
             await scene.settle()
-            assert scene.app.size == Size(width, height)
-            assert len({line[28:] for line in scene.rows}) == len(scene.rows)
             assert "Task 03" in scene.rows[3]
-            if width > 60:
-                assert "Sum 03" in scene.rows[3]
-                assert "ago" in scene.rows[3]
-            widths = scene.table.columns.width_of("asked"), scene.table.columns.width_of("branch")
-            assert widths >= (18, 14)
-            assert width < 120 or widths[0] > widths[1]
+            assert len({line[28:] for line in scene.rows}) == len(scene.rows)
 
 
 async def test_a_working_run_says_what_its_agent_does_now(staged: Staged, board: Lab) -> None:

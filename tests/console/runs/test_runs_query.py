@@ -1,11 +1,13 @@
-"""The query of the runs table: how each way to change it changes it."""
+"""The query of the runs: how each way to change it changes it, and what stays in sight then."""
 
+import itertools
 import time
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from app.console.app import RunwardenApp
 from app.console.sheets import ChoiceSheet, MarkPicker
 from app.profiles import ViewSettings
 from app.runs.query import parse
@@ -13,7 +15,11 @@ from app.runs.screen import RunsScreen
 from app.runs.screen_pickers import DatesPicker, ValuePicker, ViewSaver, limits_of
 from app.runs.screen_views import ALL, TableQuery
 from storage.records import RunSort
-from tests.console.conftest import Scene, Staged
+from tests.console.conftest import SMALL, WIDE, Scene, Staged
+from tests.console.scenes import MINUTES_INTO_THE_DAY, a_day, app_on
+from tests.lab import Lab
+from tests.waiting import present
+from widgets.runs.filter import SearchInput
 
 
 def runs(scene: Scene) -> RunsScreen:
@@ -81,16 +87,19 @@ async def the_branch_of_the_run_under_the_cursor(scene: Scene) -> None:
     assert {each.branch_name for each in scene.table.rows_on_show} == {row.branch_name}
 
 
-async def a_line_that_is_left_by_the_mouse_means_what_it_says(scene: Scene) -> None:
-    """As after enter: nothing goes on standing for all that contain it."""
-    await scene.press("slash", *"repo:acme/payment")
-    assert scene.table.count
-    await scene.pilot.click("RunTable", offset=(20, 4))
-    await scene.settle()
+async def a_line_with_a_mistake_is_not_kept_as_a_view(scene: Scene) -> None:
+    """Nor while it is typed; the notice says why. A correct line is kept as it was typed."""
+    mistakes = {"status:exploded": "the status 'exploded'", "status:": "lacks its value", "result:fixed": "no result:"}
+    for line, refusal in mistakes.items():
+        await scene.press("slash", *line, "runs.save_view")
+        assert isinstance(scene.app.screen, RunsScreen)
+        assert any(refusal in said for said in scene.toasts), line
+        await scene.press("escape", "escape")
 
-    assert runs(scene).table_query == TableQuery(line="repo:acme/payment")
-    assert not scene.table.count
-    assert scene.app.focused is scene.table
+    await scene.press("right_square_bracket", "slash", *"repo:acme/p", "runs.save_view", *"Typed", "enter")
+    assert [(view.name, view.query) for view in runs(scene).preferences.now.views] == [
+        ("Typed", "is:active repo:acme/p")
+    ]
 
 
 async def a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed(scene: Scene) -> None:
@@ -114,31 +123,16 @@ async def test_each_way_to_change_the_query(staged: Staged) -> None:
             what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end,
             active_runs_can_be_kept_on_top,
             the_branch_of_the_run_under_the_cursor,
-            a_line_that_is_left_by_the_mouse_means_what_it_says,
+            a_line_with_a_mistake_is_not_kept_as_a_view,
             a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed,
         )
 
 
-async def test_keys_about_rows_do_nothing_while_the_rows_are_replaced(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Enter in the search line waits for its own result, and only then the next enter opens a run."""
-    async with staged() as scene:
-        first, opened = scene.table.row, scene.app.screen
-        monkeypatch.setattr(scene.engine.cache, "window", None)  # A reading would fail: none is needed here.
-        scene.table.start_over(follow=False)
-        for action in ("move(1)", "choose", "mark"):
-            assert not await scene.app.run_action(action, scene.table)
-        assert scene.app.screen.check_action("copy_run_id", ()) is False
-
-        assert scene.app.screen is opened
-        assert (scene.table.row, len(scene.table.marks)) == (first, 0)
-
-
-async def test_sheets_write_into_the_query(staged: Staged) -> None:
+async def test_sheets_write_into_the_query(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the terms that one is about, else at the end; a sheet that was left changes nothing.
 
-    A view that was saved is on show at once; an order leaves the line as it is.
+    A view that was saved is on show at once; an order leaves the line as it is. While the rows are replaced, keys about
+    rows do nothing.
     """
     sheets: tuple[tuple[str, type, Any, str], ...] = (
         ("pick_statuses", MarkPicker, (("failed",), ("queued",)), "status:failed -status:queued api"),
@@ -165,53 +159,202 @@ async def test_sheets_write_into_the_query(staged: Staged) -> None:
         assert (query.line, query.sort) == ("repo:acme/*", RunSort("branch"))
         assert (await answered(scene, "views", ChoiceSheet, (ALL, False))).view.name == "All"
 
-
-async def test_views_are_counted_from_indexes(staged: Staged) -> None:
-    """A search of all runs is not made for a tab, until it is on show."""
-    views = (ViewSettings("Words", "main"), ViewSettings("Web", "repo:acme/web"), ViewSettings("Branch", "branch:main"))
-    async with staged((200, 40), changed={"views": views}) as scene:
-        assert "[All 60] · Active 4 · Failed 24h 4 · Stuck 1 · Words · Web 12 · Branch" in scene.text
-        runs(scene).show_view(next(view for view in runs(scene).views if view.name == "Words"))
-        await scene.settle()
-        assert f"[Words {scene.table.count}]" in scene.text
+        first, opened = scene.table.row, scene.app.screen
+        monkeypatch.setattr(scene.engine.cache, "window", None)  # A reading would fail: none is needed here.
+        scene.table.start_over(follow=False)
+        for action in ("move(1)", "choose", "mark"):
+            assert not await scene.app.run_action(action, scene.table)
+        assert scene.app.screen.check_action("copy_run_id", ()) is False
+        assert scene.app.screen is opened
+        assert (scene.table.row, len(scene.table.marks)) == (first, 0)
 
 
 @pytest.mark.parametrize(
     ("zone", "limits"),
     [
         ("UTC", ("2026-04-28", "2026-04-28")),
-        ("Asia/Tokyo", ("2026-04-28T00:00+09:00", "2026-04-28T23:59:59.999999+09:00")),
         ("America/St_Johns", ("2026-04-28T00:00-02:30", "2026-04-28T23:59:59.999999-02:30")),
     ],
 )
-def test_a_day_is_one_of_the_local_calendar(
-    zone: str, limits: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_day_is_of_the_local_calendar(zone: str, limits: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """None of its seconds is left out, and none of the next day's comes in."""
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     assert limits_of(date(2026, 4, 28)) == limits
 
     found = parse(f"since:{limits[0]} until:{limits[1]}", datetime(2026, 5, 1, tzinfo=UTC))
-    since, until = found.filter.since, found.filter.until
+    since, until = present(found.filter.since), present(found.filter.until)
     assert not found.problems
-    assert since is not None
-    assert until is not None
     assert timedelta(days=1) - (until - since) <= timedelta(microseconds=1)
     assert since.astimezone().isoformat(timespec="minutes").startswith("2026-04-28T00:00")
 
 
-async def test_a_line_with_a_mistake_is_not_kept_as_a_view(staged: Staged) -> None:
-    """Nor while it is typed; the notice says why. A correct line is kept as it was typed."""
-    mistakes = {"status:exploded": "the status 'exploded'", "status:": "lacks its value", "result:fixed": "no result:"}
-    async with staged(toasts=True) as scene:
-        for line, refusal in mistakes.items():
-            await scene.press("slash", *line, "runs.save_view")
-            assert isinstance(scene.app.screen, RunsScreen)
-            assert any(refusal in said for said in scene.toasts), line
-            await scene.press("escape", "escape")
+def line(scene: Scene) -> str:
+    return scene.app.screen.query_one(SearchInput).value
 
-        await scene.press("slash", *"repo:acme/payment", "runs.save_view", *"Mine", "enter")
-        assert [(view.name, view.query) for view in runs(scene).preferences.now.views] == [
-            ("Mine", "repo:acme/payment")
-        ]
+
+async def a_mistake_is_said_with_its_cure_and_the_rest_counts(scene: Scene) -> None:
+    """At 80 columns as well."""
+    await scene.press("slash", *"stauts:failed dark")
+    assert "There is no stauts:. Did you mean status:?" in scene.text
+    assert "10 of 60" in scene.text
+
+    await scene.press("escape")
+    assert line(scene) == ""
+    await scene.press("slash", *"status:exploded", "enter")
+    await scene.shows("There are: cancelled")
+
+
+async def a_repository_and_a_time_are_chosen_from_sheets(scene: Scene) -> None:
+    """Enter takes the best match, or a pattern with a star; tab marks several, and once more excludes.
+
+    The line keeps what was written; what is not a valid time stays to be corrected.
+    """
+    for keys, chosen, found in (
+        (("runs.repositories", "p", "s", "enter"), "repo:acme/payment-service", 12),
+        (("runs.repositories", *"tools", "tab", "tab", "enter"), "-repo:gitlab:acme/tools", 48),
+        (("b", *"agent/", "asterisk", "enter"), "branch:agent/*", 30),
+    ):
+        await scene.press("escape", *keys)
+        assert line(scene) == chosen
+        assert f"{found} of 60" in scene.text
+
+    await scene.press("escape", "t", "j", "enter")
+    assert line(scene) == "since:1h"
+    await scene.press("t", "tab", "tab", *"2026-05-01", "enter")
+    assert line(scene) == "since:1h until:2026-05-01"
+    await scene.press("t", "tab", "x", "enter")
+    assert "is not a valid time" in scene.text
+
+
+async def a_name_that_is_taken_is_not_taken_again(scene: Scene) -> None:
+    """Built-in views keep theirs, and cannot be forgotten."""
+    await scene.press("runs.save_view", *"active", "enter")
+    assert "built in has this name" in scene.text
+
+    await scene.press("escape", "runs.views", "delete")
+    assert "All is built in." in scene.toasts
+
+    await scene.press("runs.views", "j", "enter")
+    assert "[Active " in scene.text
+
+
+async def every_count_leads_to_its_list(scene: Scene) -> None:
+    """Tabs and the first line count; a click shows those runs, from any tab."""
+    assert "[All 60] · Active 4 · Failed 24h 4 · Stuck 1 [+]" in scene.lines[3]
+    assert " of 60" not in scene.text
+
+    await scene.press("slash", *"dark-mode")
+    await scene.press("enter")
+    assert "[All• 60]" in scene.lines[3]
+    assert "10 of 60" in scene.lines[3]
+
+    await scene.pilot.click(offset=(scene.lines[0].index("○ 1 queued"), 0))
+    await scene.settle()
+    assert line(scene) == "status:queued"
+    assert len(scene.rows) == 1
+
+    await scene.press("2")
+    await scene.pilot.click(offset=(scene.lines[0].index("failed 24h"), 0))
+    await scene.settle()
+    assert "[Failed 24h 4]" in scene.lines[3]
+    assert len(scene.rows) == 4
+
+
+async def what_is_typed_is_completed_from_the_cache(scene: Scene) -> None:
+    """Offers stand below the line; down chooses, tab takes, and a click does both."""
+    await scene.press("slash", *"repo:a")
+    assert "▸ acme/api" in scene.text
+
+    await scene.press("down", "tab")
+    assert line(scene).startswith("repo:acme/")
+    assert line(scene) != "repo:acme/api "
+
+    await scene.press(*"st")
+    await scene.pilot.click("SuggestionList", offset=(5, 0))
+    await scene.settle()
+    assert line(scene).endswith(" status:")
+
+    await scene.press("escape")
+    assert "▸ " not in scene.lines[5]
+
+
+async def test_runs_are_found(staged: Staged) -> None:
+    """By what is typed, by the pickers, in views, and by counts and offers; by the mouse as by keys."""
+    async with staged(SMALL) as scene:
+        await scene.prove(
+            a_mistake_is_said_with_its_cure_and_the_rest_counts,
+            a_repository_and_a_time_are_chosen_from_sheets,
+            a_name_that_is_taken_is_not_taken_again,
+        )
+        await scene.pilot.resize_terminal(*WIDE)
+        await scene.prove(every_count_leads_to_its_list, what_is_typed_is_completed_from_the_cache)
+
+
+async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Staged, board: Lab) -> None:
+    """With its order; the last view and order open the next console, before the service is asked."""
+    async with staged() as scene:
+        await scene.press("slash", *"branch:agent/* -status:completed")
+        await scene.press("enter", "runs.order", "enter")
+        await scene.press("runs.save_view", *"Agents", "enter")
+        assert "[Agents" in scene.text
+        remembered = scene.rows
+
+        app = app_on(scene.app.settings, scene.clock, scene.engine)
+        async with app.run_test(size=(140, 40)) as pilot:
+            again = Scene(pilot, scene.engine, scene.clock)
+            assert isinstance(pilot.app, RunwardenApp)
+            assert pilot.app.session.first is not None
+            assert pilot.app.session.first.total == len(remembered)
+            await again.settle()
+            assert "[Agents" in again.text
+            assert again.rows == remembered
+            assert "started ↑" in again.text
+
+            await again.press("runs.views", "delete")
+            assert "Deleted the view Agents. Press u to undo." in again.toasts[-1]
+            assert "Agents" not in again.lines[3]
+            await again.press("u")
+            assert "[Agents" in again.lines[3]
+            await again.press("runs.views", "delete", "]", "u")
+            assert "Agents" not in again.lines[3], "something else was changed since"
+
+
+async def test_the_cursor_stays_on_the_screen(staged: Staged, board: Lab) -> None:
+    """From the last run of many, into a narrower list and back; nothing is called new that is not.
+
+    It is on the first run, however many arrive; a move pins it to a run, and home ends that.
+    """
+    a_day(board, 300)
+    async with staged(SMALL) as scene:
+        screen = runs(scene)
+        for line in ("status:completed", "status:failed", "repo:acme/web", "status:completed,failed"):
+            await scene.press("G")
+            last = screen.focused_run_id
+
+            for text in (line, ""):
+                screen.set_line(text)
+                await scene.settle()
+                assert scene.table.cursor in scene.table.visible_rows
+                assert screen.focused_run_id is not None
+                assert " new ↑" not in scene.text
+            if line == "status:completed":
+                assert screen.focused_run_id == last
+
+        await scene.to_all_runs()
+        later = itertools.count()
+
+        async def arrive(*names: str) -> str | None:
+            for name in names:
+                board.put(name, "queued", created=MINUTES_INTO_THE_DAY + next(later) / 1000)
+            await scene.sync()
+            return screen.focused_run_id
+
+        assert await arrive("run_a") == "run_a"
+        assert await arrive(*(f"run_b{number:02}" for number in range(40))) == "run_b39"
+        assert " new ↑" not in scene.text
+        await scene.press("j", "k")
+        assert await arrive("run_c") == "run_b39"
+        await scene.press("g")
+        assert screen.focused_run_id == "run_c"
+        assert await arrive("run_d") == "run_d"

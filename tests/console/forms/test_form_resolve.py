@@ -1,0 +1,255 @@
+"""Resolving an unknown outcome: what it may have made is shown and prefilled, and a person decides."""
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+from textual.widgets import Input
+
+from app.actions.screen_resolve import ResolveForm
+from app.api.requests import CancelRun, ContinueRun, CreateOrganization, StartRun
+from app.engine.engine import Engine
+from app.engine.events import CacheChangedElsewhere
+from app.runs.screen_actions import cancel_sheet
+from storage.records import Action
+from tests.console.forms.steps import CREATED, ORGANIZATION_9, WEB, a_run, opened, painted, press, settle, words, write
+from tests.lab import Drop, Received, Respond, Server, Step
+from widgets.forms.facts import FormChoice
+from widgets.forms.inputs import LineInput
+
+
+def listed(*runs: tuple[str, str]) -> Respond:
+    """Runs with their branches, as the service lists them."""
+    return Respond(200, {"runs": [CREATED | {"run_id": run_id, "branch_name": branch} for run_id, branch in runs]})
+
+
+async def unknown_start(
+    engine: Engine,
+    server: Server,
+    answer: Step,
+    words: dict[str, str | None] | None = None,
+    callers: dict[str, str] | None = None,
+) -> Action:
+    """A start whose answer was lost; the list then answers as told, and the extension tells the words of runs.
+
+    With callers, an earlier start of ours is known to be by `ada`, and the runs without one are by `eve`.
+    """
+    if callers is not None:
+        server.script(Respond(201, CREATED | {"run_id": "run_ours", "branch_name": "fix/y"}))
+        await engine.actions.submit(StartRun("Before.", WEB, "fix/y"))
+        words = {**(words or {}), "run_ours": "Before."}
+        callers["run_ours"] = "ada"
+
+    def by(run_id: str) -> str:
+        return "ada" if callers is None else callers.get(run_id, "eve")
+
+    def otherwise(request: Received) -> Step:
+        run_id = request.path.rpartition("/")[2]
+        if request.method == "POST":
+            return Drop()
+        if words and run_id in words:
+            turn = {"number": 1, "state": "working", "instructions": words[run_id], "caller": by(run_id)}
+            return Respond(200, {"run_id": run_id, "turns": [turn]})
+        return answer
+
+    server.otherwise = otherwise
+    return await engine.actions.submit(StartRun("Fix it.", WEB, "fix/x"))
+
+
+RUNS = listed(("run_other", "main"), ("run_made1", "fix/x"))
+
+
+async def test_a_run_that_fits_by_place_and_time_is_not_prefilled(stage: Any, engine: Engine, server: Server) -> None:
+    """It is no proof: a person picks it, and then says so; enter says nothing. A mistake has the focus."""
+    action = await unknown_start(engine, server, RUNS)
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        assert "One run matches in place and time. A colleague may have started it." in words(app)
+        assert re.search(r"run_made1 \d+s (after|before) the send queued fix/x", words(app))
+        await press(pilot, "tab", "ctrl+s")
+        assert "Choose one of the three." in words(app)
+        assert isinstance(app.screen.focused, FormChoice)
+        await press(pilot, "y", "ctrl+s")
+        assert "Enter the id" in words(app)
+        assert isinstance(app.screen.focused, LineInput)
+        assert await engine.ledger.action(action.action_id) == action
+        await pilot.click("#found", offset=(20, 0))
+        app.screen.query_one(Input).focus()
+        await press(pilot, "enter")
+        assert "Press ^s to resolve it." in words(app)
+        assert not app.ended
+        await press(pilot, "ctrl+s")
+
+    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_made1")
+
+
+async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(stage: Any, engine: Engine, server: Server) -> None:
+    """Each says who asked, and what if it was something else; without words of one of them, nothing is prefilled.
+
+    The ids that fit are offered for what it made, not for the word that confirms a second send.
+    """
+    runs = listed(("run_other1", "fix/x"), ("run_made1", "fix/x"))
+    for other, prefilled in (("Tidy up.", "run_made1"), (None, ""), ("Fix it.", "")):
+        action = await unknown_start(engine, server, runs, {"run_made1": "Fix it.", "run_other1": other})
+        app = stage(lambda engine, action=action: ResolveForm(engine, action))
+        async with opened(app) as pilot:
+            text = words(app)
+            await press(pilot, "y")
+            assert app.screen.query_one(LineInput).value == prefilled
+            if prefilled:
+                await press(pilot, "a")
+                assert "Type send again to confirm." in painted(app)
+                assert app.screen.query_one(LineInput).value == ""
+            await press(pilot, "escape")
+        assert re.search(r"run_made1 \d+s after the send by ada queued fix/x same words: “Fix it.”", text)
+        if prefilled:
+            assert "by ada queued fix/x other words: “Tidy up.”" in text
+            assert text.index("run_made1") < text.index("run_other1")
+        await engine.actions.resolve_not_created(action.action_id)
+
+
+async def test_the_best_is_prefilled_and_a_digit_picks_another(stage: Any, engine: Engine, server: Server) -> None:
+    """Of eight with the same words, one is by our own token; the one with other words is last, and has a number too."""
+    ids = [f"run_{n}" for n in range(8)]
+    said: dict[str, str | None] = dict.fromkeys(ids, "Fix it.") | {"run_3": "Tidy up."}
+    runs = listed(*((run_id, "fix/x") for run_id in ids))
+    action = await unknown_start(engine, server, runs, said, {"run_5": "ada"})
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        assert "1 run_5" in next(line for line in painted(app).splitlines() if "run_" in line)
+        await press(pilot, "y")
+        assert app.screen.query_one(LineInput).value == "run_5"
+        await press(pilot, "8", "ctrl+s")
+
+    assert app.outcome.result_id == "run_3"
+
+
+async def test_what_is_settled_elsewhere_is_said(stage: Any, engine: Engine, server: Server) -> None:
+    """Nothing can be applied, and the form ends with what was decided; the first word stands where it was not heard."""
+    action = await unknown_start(engine, server, RUNS)
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app, "", "y") as pilot:
+        await engine.actions.resolve_created(action.action_id, "run_made1")
+        engine.doorbell.ring(CacheChangedElsewhere())
+        await settle(pilot)
+        assert "Already resolved elsewhere: it took effect and created run_made1" in words(app)
+        assert "Resolve it" not in words(app)
+        await press(pilot, "ctrl+s")
+        assert not app.ended
+        await press(pilot, "escape")
+    decided = await engine.ledger.action(action.action_id)
+    assert app.outcome == decided
+
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app, "", "n", "ctrl+s"):
+        assert "not possible from there" in words(app)
+        assert not app.ended
+    assert await engine.ledger.action(action.action_id) == decided
+
+
+async def test_an_id_that_does_not_look_right_is_asked_about(stage: Any, engine: Engine, server: Server) -> None:
+    """It is recorded by a key of its own, and not by the one that records all others; another id is a new question."""
+    action = await unknown_start(engine, server, RUNS)
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app, "", "y", "tab") as pilot:
+        for typed, doubt in (
+            ("hello", "'hello' does not look like a run's id."),
+            ("run_elsewhere9", "The service lists no run run_elsewhere9 from around the time it was sent."),
+            ("run_other", "run_other does not fit: it is on the branch main."),
+        ):
+            await press(pilot, "ctrl+u")
+            await write(pilot, typed)
+            await press(pilot, "ctrl+y", "ctrl+s", "ctrl+s")
+            assert doubt in words(app)
+            assert "Record it anyway" in words(app)
+            assert await engine.ledger.action(action.action_id) == action
+        await press(pilot, "ctrl+y")
+
+    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_other")
+
+
+async def test_where_no_run_is_found_the_decision_stays_open(stage: Any, engine: Engine, server: Server) -> None:
+    """Nothing is decided by itself; a person's word counts all the same."""
+    for answer, said in (
+        (listed(("run_other", "main")), "No run matches: most likely it did not take effect."),
+        (Respond(503, {"message": "Down for repairs."}), "The service could not be asked"),
+    ):
+        action = await unknown_start(engine, server, answer)
+        app = stage(lambda engine, action=action: ResolveForm(engine, action))
+        async with opened(app) as pilot:
+            assert said in words(app)
+            assert not app.ended
+            await press(pilot, "n", "ctrl+s")
+
+        assert app.outcome.state == "not_created"
+
+
+async def test_creating_an_organization_again_is_confirmed_by_its_address(
+    stage: Any, engine: Engine, post: Any
+) -> None:
+    """Anything else sends nothing; afterwards the old attempt points to the new one."""
+    post.next(Drop(), Respond(201, ORGANIZATION_9))
+    action = await engine.actions.submit(CreateOrganization("ada@globex.example"))
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app, "", "a", "tab") as pilot:
+        await write(pilot, "ada@globex.exampl")
+        await press(pilot, "ctrl+s")
+        assert "Type ada@globex.example to confirm." in words(app)
+        assert len(post.requests) == 1
+        await write(pilot, "e")
+        await press(pilot, "ctrl+s")
+
+    assert len(post.requests) == 2
+    assert app.outcome.result_id == "org_9"
+    old = await engine.ledger.action(action.action_id)
+    assert old is not None
+    assert (old.resolution, old.superseded_by) == ("sent_again", app.outcome.action_id)
+
+
+async def test_a_cancel_is_resolved_in_words_about_a_cancel(stage: Any, engine: Engine, server: Server) -> None:
+    """The run's id is known, and cancelling twice is harmless."""
+    server.otherwise = lambda request: Drop() if request.method == "POST" else Respond(404, {"detail": "Not Found"})
+    action = await engine.actions.submit(CancelRun("run_1"))
+    app = stage(lambda engine: ResolveForm(engine, action))
+    async with opened(app) as pilot:
+        text = words(app)
+        assert "/cancel" not in text
+        for said in ("The run was cancelled", "It was not cancelled", "Cancel it again: harmless if it was cancelled"):
+            assert said in text
+        await press(pilot, "a")
+        assert "Type cancel again to confirm." in words(app)
+        await press(pilot, "y", "ctrl+s")
+
+    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_1")
+
+
+async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
+    stage: Any, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says at once that the outcome is unknown; the background finds it out."""
+    server.otherwise = lambda _: Drop()
+    monkeypatch.setattr("app.actions.cancelling.look", lambda *_: asyncio.Event().wait())
+    monkeypatch.setattr("app.actions.cancelling.LOOK_S", 0.0)
+    app = stage(lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")]))
+    async with opened(app, "", "ctrl+s"):
+        pass
+
+    assert "Whether the run was cancelled is unknown" in app.outcome
+    assert [action.kind for action in await engine.ledger.unresolved()] == ["run.cancel"]
+
+
+@pytest.mark.parametrize(("key", "kept"), [("ctrl+s", None), ("ctrl+k", "yes")])
+async def test_a_cancel_names_what_waits(
+    stage: Any, engine: Engine, server: Server, key: str, kept: str | None
+) -> None:
+    """A waiting continuation is dropped with the run, unless the user keeps it."""
+    server.otherwise = lambda _: Respond(202, CREATED | {"run_id": "run_1", "status": "failed"})
+    waiting = await engine.follow_ups.wait(ContinueRun("run_1", "Then add tests.", WEB))
+    app = stage(lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")], 0, [waiting]))
+    async with opened(app, size=(100, 40)) as pilot:
+        assert "ctrl+s Cancel the run ctrl+k Cancel the run, send what waits esc Keep it" in words(app)
+        assert "Then add tests." in words(app)
+        await press(pilot, key)
+
+    assert [each.occurrence.facts.get("kept") for each in await engine.follow_ups.waiting(["run_1"])] == [kept]

@@ -1,0 +1,272 @@
+"""Forms: preview, sending, refusals, and what is sent in the end."""
+
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+from textual.widgets import Input
+
+from app.actions.screen_writes import ContinueRunForm, NewRunForm, OnboardForm, OrganizationForm
+from app.actions.second_press import SecondPress
+from app.engine.engine import Engine
+from tests.console.forms.conftest import Stage
+from tests.console.forms.steps import (
+    CREATED,
+    EXECUTION,
+    FILLED,
+    ORGANIZATION_9,
+    a_run,
+    drafts_of,
+    opened,
+    painted,
+    press,
+    settle,
+    words,
+    write,
+)
+from tests.lab import Drop, Respond
+
+
+async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, post: Any) -> None:
+    """Method, address and every byte of the body's meaning; sent once, shown with the id it made."""
+    post.next(Respond(201, CREATED))
+    app = stage(NewRunForm)
+    async with opened(app, FILLED, "ctrl+s") as pilot:
+        assert f"POST {engine.profile.base_url}/external/runs" in painted(app)
+        assert '"instructions": "Fix the flaky test.\\nThen run it.",' in painted(app)
+        assert post.requests == []
+        await press(pilot, "ctrl+s")
+        assert "run_01J8" in painted(app)
+        await press(pilot, "escape")
+
+    body = {
+        "instructions": "Fix the flaky test.\nThen run it.",
+        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
+        "metadata": {"depth": 3},
+    }
+    assert [request.json() for request in post.requests] == [body]
+    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_01J8")
+    assert await engine.cache.detail("run_01J8") is not None
+    assert await drafts_of(engine).load("run.start") is None
+
+
+async def test_a_rejection_leads_back_to_the_fields_with_everything_kept(stage: Any, post: Any) -> None:
+    """Message, status and code are shown, or the cure; sent again, it succeeds."""
+    post.next(Respond(400, {"message": "Branch is protected.", "error_code": "protected"}), Respond(201, CREATED))
+    app = stage(NewRunForm)
+    async with opened(app, FILLED, "ctrl+s", "ctrl+s") as pilot:
+        assert "Rejected: Branch is protected. (HTTP 400, protected)" in painted(app)
+        assert app.screen.values["instructions"] == "Fix the flaky test.\nThen run it."
+        for status, cure in ((401, "give this profile a new one"), (403, "No. (HTTP 403)"), (429, "wait")):
+            post.steps.insert(0, Respond(status, {"message": "No."}))
+            await press(pilot, "ctrl+s", "ctrl+s")
+            assert cure in words(app)
+        await press(pilot, "ctrl+s", "ctrl+s")
+
+        assert app.screen.phase == "outcome"
+
+    assert len(post.requests) == 5
+
+
+async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engine, server: Any) -> None:
+    """Nothing left this machine, the form is as it was, and the ledger knows."""
+    server.close()
+    app = stage(NewRunForm)
+    async with opened(app, FILLED, "ctrl+s", "ctrl+s"):
+        assert "Not sent:" in words(app)
+        assert "Nothing left this machine" in words(app)
+        assert app.screen.phase == "editing"
+
+    assert [action.state for action in await engine.ledger.actions()] == ["not_sent"]
+
+
+async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: Any, post: Any) -> None:
+    """One request, however often the key is pressed."""
+    post.next(Respond(201, CREATED), Respond(201, CREATED))
+    app = stage(NewRunForm)
+    async with opened(app, FILLED, "ctrl+s") as pilot:
+        form = app.screen
+        form.action_forward()
+        assert form.phase == "sending"
+        form.action_forward()
+        assert not any(form.check_action(name, ()) for name in ("forward", "back", "swap_draft", "edit"))
+        await settle(pilot)
+
+    assert len(post.requests) == 1
+
+
+async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) -> None:
+    """A paste loses it, and the field says so; a prefilled value that holds it is left out."""
+    hostile = "acme\x1b]52;c;x\x07/we\u202eb"
+    app = stage(lambda engine: NewRunForm(engine, hostile))
+    async with opened(app) as pilot:
+        assert set(app.screen.values.values()) == {""}
+        app.screen.query_one("#field-repository Input", Input).replace(hostile, 0, 0)
+        await settle(pilot)
+        assert app.screen.values["repository"] == "acme]52;c;x/web"
+        assert "3 characters that cannot be shown" in painted(app)
+
+
+async def test_a_read_only_profile_never_sends(
+    settings: Any, profile: Any, clock: Any, post: Any, tmp_path: Path
+) -> None:
+    """It says so from the start; there is no button to send with."""
+    async with await Engine.open(settings, replace(profile, read_only=True), actor="console", clock=clock) as engine:
+        app = Stage(lambda: NewRunForm(engine))
+        async with opened(app, size=(100, 30)) as pilot:
+            assert "read-only" in painted(app)
+            await write(pilot, FILLED)
+            await press(pilot, "ctrl+s", "ctrl+s", "ctrl+s")
+            assert "POST" in painted(app)
+            assert "Send" not in painted(app)
+
+    assert post.requests == []
+
+
+CONTINUED = Respond(201, CREATED | {"run_id": "run_1", "branch_name": "agent/flaky"})
+FLAKY = a_run(1, "agent/flaky")
+
+
+async def test_an_agents_inputs_are_sent_as_they_were_read(stage: Any, post: Any) -> None:
+    """Each value says how it is read while it is typed."""
+    post.next(Respond(202, EXECUTION))
+    app = stage(lambda engine: NewRunForm(engine, "gitlab:acme/web", focus="name"))
+    async with opened(app, "security-review\t\tmain\t\tdepth=full\nlimit=3\nonly=[1, null]\ndry=true") as pilot:
+        assert "depth: text, limit: number, only: list, dry: yes/no" in painted(app)
+        await press(pilot, "ctrl+s", "ctrl+s")
+        assert "exec_7" in words(app)
+        assert "The API does not show executions" in words(app)
+
+    (request,) = post.requests
+    assert request.path == "/v1/external/agents/security-review/runs"
+    assert request.json() == {
+        "repository": "acme/web",
+        "branch_name": "main",
+        "inputs": {"depth": "full", "limit": 3, "only": [1, None], "dry": True},
+    }
+
+
+async def test_a_continuation_names_run_and_branch(stage: Any, engine: Engine, post: Any, monkeypatch: Any) -> None:
+    """The run is not typed but shown. A key that is pressed too quickly sends nothing, and is said to send."""
+    monkeypatch.setattr(SecondPress, "PAUSE_S", 3600)
+    post.next(CONTINUED)
+    app = stage(lambda engine: ContinueRunForm(engine, FLAKY))
+    async with opened(app, "And now the docs.") as pilot:
+        assert "✗ failed  run_1" in painted(app)
+        await press(pilot, "ctrl+s", "ctrl+s", "ctrl+s")
+        assert "Check it, then press ^s again to send." in painted(app)
+        assert post.requests == []
+        monkeypatch.setattr(SecondPress, "PAUSE_S", 0)
+        await press(pilot, "ctrl+s", "enter")
+
+    (request,) = post.requests
+    assert request.json() == {
+        "instructions": "And now the docs.",
+        "repository": {"platform": "github", "data": {"owner": "acme", "repo": "web"}},
+        "branch_name": "agent/flaky",
+        "run_id": "run_1",
+    }
+    assert [action.subject for action in await engine.ledger.for_run("run_1")] == ["run_1"]
+
+
+async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, post: Any) -> None:
+    """It shows the earlier attempt; resolved on the spot, the form is back with its text and sends."""
+    post.next(Drop(), CONTINUED)
+    for text in ("first", "second"):
+        app = stage(lambda engine: ContinueRunForm(engine, FLAKY))
+        async with opened(app, "", "ctrl+n") as pilot:
+            await write(pilot, text)
+            await press(pilot, "ctrl+s", "ctrl+s")
+            blocked = words(app)
+            if text == "second":
+                await press(pilot, "v", "n", "ctrl+s")
+                assert app.screen.values == {"instructions": "second"}
+                await press(pilot, "ctrl+s", "ctrl+s")
+                assert "The run was continued" in words(app)
+
+    assert "Not sent: an earlier attempt is still open" in blocked
+    assert "run_1" in blocked
+    assert [request.json()["instructions"] for request in post.requests] == ["first", "second"]
+
+
+async def test_a_hostile_run_is_shown_harmlessly(stage: Any, post: Any) -> None:
+    """Its branch is not sent along where git would refuse it; the id is sent as it is."""
+    hostile = a_run("[@click=app.quit]\x1b[2J", "x\x1b]52;c;eA==\x07[/nope]\u202e")
+    post.next(CONTINUED)
+    app = stage(lambda engine: ContinueRunForm(engine, hostile))
+    async with opened(app, "Go on.") as pilot:
+        text = painted(app)
+        await press(pilot, "ctrl+s")
+        assert not {"\x1b", "\x07", "\u202e"} & set(text + painted(app))
+        await press(pilot, "ctrl+s")
+
+    assert "[/nope]" in text
+    (request,) = post.requests
+    assert request.json()["run_id"] == hostile.run_id
+    assert "branch_name" not in request.json()
+
+
+async def test_a_project_is_onboarded(stage: Any, post: Any) -> None:
+    """Path and id go along."""
+    post.next(Respond(200, {"success": True, "project_path": "acme/web", "status": "onboarded"}))
+    app = stage(OnboardForm)
+    async with opened(app, "acme/web\t7", "ctrl+s", "ctrl+s"):
+        assert "The project was onboarded" in painted(app)
+
+    assert [request.json() for request in post.requests] == [{"project_path": "acme/web", "project_id": 7}]
+
+
+def test_a_held_key_never_counts_as_a_second_press() -> None:
+    """Nor does one before the preview is on the screen; one after a pause does, and only once."""
+    now = [0.0]
+    press = SecondPress(lambda: now[0])
+    press.PAUSE_S = 0.8  # type: ignore[misc]  # the staged console has none
+
+    def at(moment: float) -> bool:
+        now[0] = moment
+        return press.press()
+
+    assert not at(5.0)
+    press.painted()
+    assert [at(moment) for moment in (5.3, 5.9, 6.5, 7.1, 7.9, 8.0)] == [False, False, False, False, True, False]
+    press.forget()
+    assert not at(20.0)
+
+
+async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, post: Any, clock: Any) -> None:
+    """While typing and again in the preview; another one takes the address typed again, which no draft holds."""
+    post.next(Respond(201, ORGANIZATION_9), Respond(201, ORGANIZATION_9 | {"organization_id": "org_10"}))
+    async with opened(stage(OrganizationForm), "ada@globex.example", "ctrl+s") as pilot:
+        assert "Creates one organization and invites ada@globex.example" in words(pilot.app)
+        await press(pilot, "ctrl+s")
+        assert "until 2026-06-03" in words(pilot.app)
+    clock.move(days=2)
+    app = stage(OrganizationForm)
+    async with opened(app, "ADA@globex.example") as pilot:
+        assert "Has one already (2d ago); this adds another." in words(app)
+        await press(pilot, "ctrl+s", "ctrl+s")
+        assert "Type ADA@globex.example again to create one more." in words(app)
+        assert app.screen.phase == "editing"
+        await write(pilot, "ada@globex.example")
+        await press(pilot, "ctrl+s")
+        assert "It has 1 from here already; this creates one more." in words(app)
+        assert "again" not in app.screen.form_draft.current.values
+        await press(pilot, "ctrl+s")
+        assert "org_10" in words(app)
+
+    assert len(post.requests) == 2
+
+
+async def test_after_one_organization_another_is_offered(stage: Any, post: Any) -> None:
+    """In a fresh form, with the same offer code and no address."""
+    post.next(Respond(201, ORGANIZATION_9), Respond(201, ORGANIZATION_9 | {"organization_id": "org_10"}))
+    app = stage(OrganizationForm)
+    async with opened(app, "ada@globex.example\tPARTNER", "ctrl+s", "ctrl+s") as pilot:
+        assert "Create another n" in words(app)
+        await press(pilot, "n")
+        await write(pilot, "bea@initech.example")
+        await press(pilot, "ctrl+s", "ctrl+s")
+        assert "org_10" in words(app)
+
+    sent = [(request.json()["email"], request.json()["offer_code"]) for request in post.requests]
+    assert sent == [("ada@globex.example", "PARTNER"), ("bea@initech.example", "PARTNER")]

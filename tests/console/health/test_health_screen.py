@@ -1,0 +1,204 @@
+"""The hosts over time, as the room says it: what was seen, and never more than that."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from syrupy.assertion import SnapshotAssertion
+
+from app.profiles import PollSettings
+from app.sync.polling import Polling
+from storage.records import HealthSample
+from storage.records.activity import PollOutcome
+from tests.console.conftest import WIDE, Scene, Staged
+from tests.console.scenes import settings_for
+from tests.lab import Drop, Lab
+from widgets.health import strip
+
+TROUBLES: Sequence[tuple[str, str, float, float]] = (
+    ("gitlab", "unreachable", 31.0, 30.0),
+    ("gitlab", "degraded", 30.0, 28.5),
+    ("github", "degraded", 14.0, 13.5),
+    ("gitlab", "unauthorized", 9.0, 8.5),
+    ("gitlab", "degraded", 0.2, 0.0),
+)
+"""Platform, status, and hours before now of beginning and end."""
+SILENCE = (20.0, 16.0)
+"""Hours before now without an observation."""
+
+
+def report(**statuses: str) -> tuple[HealthSample, ...]:
+    where = {"gitlab": ("gitlab.acme.example", "acme")}
+    return tuple(HealthSample(name, status, *where.get(name, (None, None)), "{}") for name, status in statuses.items())
+
+
+async def lived(scene: Scene) -> None:
+    """Two and a half days of samples, with troubles and a silence; the screen has seen them."""
+    now, before = scene.clock(), timedelta(days=2.5)
+    while before >= timedelta(0):
+        hours = before.total_seconds() / 3600
+        troubles = {platform: status for platform, status, start, end in TROUBLES if end <= hours < start}
+        statuses = {"github": "ok", "gitlab": "ok", **troubles}
+        if not SILENCE[1] <= hours < SILENCE[0]:
+            await scene.engine.cache.store_health(report(**statuses), at=now - before)
+        before -= timedelta(minutes=10)
+    await scene.ring()
+    await scene.tick(seconds=1)
+
+
+def text(scene: Scene, title: str) -> str:
+    """A row of the list, without what is before and after it."""
+    lines = scene.lines
+    first = next(at for at, line in enumerate(lines) if line[1:].startswith(title))
+    return "\n".join(takewhile(str.strip, (line[1:].rstrip() for line in lines[first:])))
+
+
+async def test_uptime_is_of_what_was_seen(staged: Staged, picture: SnapshotAssertion) -> None:
+    """The four hours without an observation count neither as up nor as down, and are shown as such."""
+    async with staged(WIDE, synced=False) as scene:
+        await scene.press("2")
+        await lived(scene)
+
+        # 19h50m seen of 24h, of which half an hour was bad and 12 minutes degraded.
+        said = text(scene, "github")
+        assert "24h 97.47% of 19h50m seen   99.10% of 2d07h seen" in said
+        drawn = next(line for line in said.splitlines() if line.startswith("24h ago"))
+        assert "········" in drawn
+        # Half an hour of a day, on 121 cells.
+        assert sum(map(drawn.count, "▂▄▆")) in {2, 3, 4}
+        assert len(drawn) > scene.app.size.width - 10
+
+        await scene.sync()
+        await scene.ring()
+        assert scene.app.export_screenshot() == picture(name="140x40")
+
+
+async def test_a_quarter_of_an_hour_has_no_uptime(staged: Staged) -> None:
+    """A share of less than a day would say nothing; how long it was observed does. Unhealthy hosts come first.
+
+    A host that flaps is shown as it is now, with its flapping beside that, and has one incident.
+    """
+    async with staged(WIDE) as scene:
+        await scene.press("2")
+        for _ in range(3):
+            scene.clock.move(minutes=5)
+            await scene.sync()
+
+        for title in ("github", "gitlab", "our link"):
+            assert "uptime   observed for 15m00s" in text(scene, title)
+        assert scene.text.index("gitlab   ") < scene.text.index("github   ")
+
+        for number in range(8):
+            await scene.engine.cache.store_health(
+                report(github="ok" if number % 2 else "unreachable"), at=scene.clock()
+            )
+            scene.clock.move(seconds=30)
+        await scene.ring()
+
+        assert "✓ ok" in text(scene, "github")
+        assert "⇄ flapping: 8 changes in 15m" in text(scene, "github")
+        assert scene.text.count("✗ unreachable") == 1
+
+
+SLICES = ("well", "well", None, "bad", "well", None, None, "impaired")
+
+
+@pytest.mark.parametrize(
+    ("slices", "cells", "expected"),
+    [
+        (SLICES, 8, "━━·█━··▆"),
+        (SLICES, 4, "━▌·▆"),
+        (SLICES, 1, "▆"),
+        (("well", "bad"), 4, "━━━█"),
+        ((None, None, None, None, None, "well"), 2, "·━"),
+        (("well",) * 99 + ("bad", "well"), 2, "▎━"),
+        (("impaired", *("well",) * 9, "well"), 2, "▂━"),
+        ((), 5, ""),
+    ],
+)
+def test_a_strip_fills_its_cells_keeps_the_worst_and_ends_now(slices: Any, cells: int, expected: str) -> None:
+    """A cell hides no trouble, however short, and shows its share; the last one is red only while the host is bad."""
+    assert "".join(glyph for _, glyph in strip(slices, cells)) == expected
+
+
+REFUSALS = {
+    "not_authorized": "✓ answers         token refused",
+    "forbidden": "✓ answers         not permitted",
+    "token": "◌ not asked       there is no usable token",
+}
+
+
+async def test_our_own_outages_are_incidents_too(staged: Staged, board: Lab) -> None:
+    """From the first poll without an answer to the next answer; a refusal is an answer, and no runs are counted.
+
+    It is named as what it is: a service that was never asked, because there is no token, is not said to answer. A host
+    that is no longer connected is not shown as healthy, nor forgotten.
+    """
+    async with staged() as scene:
+        await scene.press("2")
+        for kind, link in REFUSALS.items():
+            await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
+            (row,) = [line for line in scene.lines if line[1:].startswith("our link") and ":" not in line]
+            assert row.removeprefix(" our link").strip() == link
+        del board.health["gitlab"]
+        await scene.sync()
+        assert "not connected" in scene.text
+        assert "gitlab" not in scene.lines[0]
+
+        for seconds, kind in ((10, "unreachable"), (46, None), (600, "forbidden"), (660, None)):
+            at = scene.clock() + timedelta(seconds=seconds)
+            await scene.ended(PollOutcome("runs", at, kind, kind))
+        await scene.tick(minutes=12)
+        await scene.ring()
+
+        (outage,) = [line for line in scene.lines if "our link" in line and "22:00:10" in line]
+        assert "✗ unreachable" in outage
+        assert "36s" in outage
+        assert "failed" not in outage
+        await scene.press("exclamation_mark")
+        assert scene.app.screen.bookmark.startswith("incident:our link")  # type: ignore[attr-defined]
+        await scene.press("enter")
+        assert scene.app.current_mode == "health"
+
+
+async def test_a_service_that_returns_is_seen_where_a_person_looks(staged: Staged, board: Lab, tmp_path: Path) -> None:
+    """Long before the next poll is due; the hosts are asked for with it."""
+    (profile,) = settings_for(board.base_url, tmp_path).profiles
+    rarely = replace(profile, poll=PollSettings(runs_s=3600.0, health_s=3600.0))
+    async with staged(changed={"profiles": (rarely,)}) as scene:
+        scene.engine.start_polling()
+        answer, board.otherwise = board.otherwise, lambda _: Drop()
+        await scene.press("ctrl+r")
+        await scene.shows("No answer for", "gitlab ▲?")
+        await scene.press("2")
+        await scene.shows("✗ service unreachable", "No newer answer", "accepted")
+        assert "2 unhealthy" not in scene.text
+        board.otherwise = answer
+        await scene.tick(seconds=4)
+
+        await scene.shows("● live", "gitlab ▲ ")
+
+
+async def test_who_looks_has_the_service_asked_every_four_seconds(
+    staged: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a window in the background, and no service that refuses; the sentence counts down to it."""
+    asked: list[str] = []
+    monkeypatch.setattr(Polling, "poll_soon", lambda _, subject: asked.append(subject))
+    rows: tuple[tuple[str | None, bool, int], ...] = (
+        *(("unreachable", True, 2), ("unreachable", False, 0)),
+        *((None, True, 0), ("not_authorized", True, 0), ("rate_limited", True, 0)),
+    )
+    async with staged() as scene:
+        for kind, is_looking, asks in rows:
+            asked.clear()
+            scene.app.app_focus = is_looking
+            await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
+            for _ in range(8):
+                await scene.tick(seconds=1)
+
+            assert asked == ["runs"] * asks, kind
