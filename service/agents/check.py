@@ -11,22 +11,23 @@ from service.agents.inputs import misplaced
 from service.agents.invocation import PlaceholderError, check_placeholders
 from service.agents.layouts import NoProgramError
 from service.agents.options import AgentOptions
-from service.agents.presets import PRESETS
+from service.agents.presets import PRESETS, preset_for
 
 
 def contradictions(
     argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], *, network: bool
 ) -> Iterator[str]:
     """Yield contradictions in the configuration, whatever machine the agent runs on, each with its fix."""
-    if not argv and options.preset is None:
-        yield "it needs argv, the command, or preset, a program that the service knows"
+    if not argv and options.preset in {None, "acp"}:
+        other = ", or preset, a program that the service knows" if options.preset is None else ""
+        yield f"it needs argv, the command{other}"
     try:
         check_placeholders(argv)
     except PlaceholderError as error:
         yield str(error)
     yield from misplaced(options.prompt or "", options.inputs)
     if options.preset is not None:
-        preset = PRESETS[options.preset]
+        preset = preset_for(options.preset, argv)
         if options.model is not None and options.model.provider not in preset.models:
             yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
         if options.model is None and not {*preset.keys} & {*environment}:
@@ -69,23 +70,23 @@ def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[st
         return [] if has_key else [f"there is no key: set {key} in the environment of the service"]
     if options.preset is None:
         return []
-    given = [name for name in PRESETS[options.preset].keys if name in environment]
+    given = [name for name in preset_for(options.preset, ()).keys if name in environment]
     if any(os.environ.get(name) for name in given):
         return []
     return [f"there is no key: set {' or '.join(given) or 'model'} in the environment of the service"]
 
 
 TAKES_NONE: Final = (
-    f"only agents with the preset {', '.join(name for name, one in PRESETS.items() if one.servers)} take them"
+    f"only agents with the preset {', '.join(name for name, one in PRESETS.items() if one.servers)} or acp take them"
 )
 
 
 def takes_servers(options: AgentOptions) -> bool:
     """Whether an agent's program takes the repository's MCP servers."""
-    return options.preset is not None and PRESETS[options.preset].servers is not None
+    return options.preset is not None and preset_for(options.preset, ()).servers is not None
 
 
 def program_name(argv: tuple[str, ...], options: AgentOptions) -> str | None:
     """Return the program's name or path; None: it is the service's Python, or a file of the checkout."""
-    name = argv[0] if argv else PRESETS[options.preset].program if options.preset else ""
+    name = argv[0] if argv else preset_for(options.preset, argv).program if options.preset else ""
     return None if name == "{python}" or ("/" in name and not name.startswith("/")) else name

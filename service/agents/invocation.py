@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from service.agents.options import ModelAccess, RepositorySetup
 from service.agents.outcome import OutcomeReader
-from service.agents.presets import GENERIC, PRESETS, ModelWords, Preset
+from service.agents.presets import GENERIC, ModelWords, Preset, preset_for
 from service.agents.servers import ServerWords
 from service.errors import ServiceError
 from service.store.agents import Agent
@@ -72,6 +72,7 @@ class CommandTemplate:
 
     program: str
     words: tuple[str, ...]
+    """Its arguments."""
     stdin: Literal["task", "instructions", "nothing"]
     environment: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
@@ -81,11 +82,13 @@ class CommandTemplate:
     left_behind: tuple[str, ...] = ()
     reader: OutcomeReader | None = None
     """None: only the exit status says how the agent ended."""
+    before: tuple[str, ...] = ()
+    """A command that starts the program."""
 
 
 def preset_of(agent: Agent) -> Preset | None:
     """Return an agent's preset; None: it has none."""
-    return None if agent.options.preset is None else PRESETS[agent.options.preset]
+    return None if agent.options.preset is None else preset_for(agent.options.preset, agent.argv)
 
 
 def is_relayed(agent: Agent) -> bool:
@@ -136,6 +139,7 @@ def of(
             *(_replace(word, values) for word in given),
         ),
         stdin="instructions" if preset.is_prompted else "nothing",
+        before=tuple(_replace(word, values) for word in preset.before),
         environment={**proxied, **_extended(_replaced(variables, values), written)},
         folders=preset.folders,
         sealed=preset.sealed,

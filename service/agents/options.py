@@ -14,7 +14,7 @@ from service.findings.document import Severity
 from service.network import Host
 
 VariableName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose"]
+PresetName = Literal["claude-code", "codex", "opencode", "gemini", "aider", "goose", "acp"]
 ProviderName = Literal["anthropic", "openai", "gemini", "vertex", "bedrock"]
 _IDLE_S: Final = 300.0
 CI_FILES: Final = (

@@ -100,6 +100,8 @@ _ENDED: Final[dict[Reason, str]] = {
 Ending = Literal["refused", "cut_short"]
 """How a model's answer ended, if not as it should."""
 Listener = Callable[[dict[str, object], AgentReport], None]
+_ANSWERED: Final = ("end_turn", "refusal", "max_tokens")
+"""The stop reasons of ACP with an answer, if only a part of one."""
 
 
 def classified(text: str) -> Reason:
@@ -189,6 +191,25 @@ def goose(event: dict[str, object], report: AgentReport) -> None:
         report.ended = True
     elif kind == "error":
         report.error = _text(event.get("error")) or "error"
+
+
+def acp(event: dict[str, object], report: AgentReport) -> None:
+    """Read a report of `acp_client.py`; a message comes in pieces, which calls of tools end."""
+    kind, update = event.get("acp"), _dict(event.get("update"))
+    if kind == "session":
+        report.session = _session(event.get("id"))
+    elif kind == "update" and update.get("sessionUpdate") == "agent_message_chunk":
+        text = _dict(update.get("content")).get("text")
+        report.printed = f"{report.printed}{text if isinstance(text, str) else ''}"[:_LONGEST_TEXT]
+        report.summary = _text(report.printed)
+    elif kind == "update" and str(update.get("sessionUpdate")).startswith("tool_call"):
+        report.printed = ""
+    elif kind == "end":
+        reason = event.get("stop_reason")
+        report.ended, report.refused, report.is_cut = True, reason == "refusal", reason == "max_tokens"
+        report.error = None if reason in _ANSWERED else f"it stopped before its answer ({in_words(str(reason))})"
+    elif kind == "error":
+        report.error = _text(event.get("message")) or "error"
 
 
 def aider(line: str, report: AgentReport) -> None:

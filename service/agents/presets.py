@@ -8,12 +8,13 @@ session of an earlier turn of the run.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
 from typing import Final
 
 from service.agents import outcome, servers
-from service.agents.options import AgentOptions
+from service.agents.options import AgentOptions, PresetName
 from service.agents.outcome import AgentReport, Listener, OutcomeReader
 from service.agents.servers import ServerWriter
 
@@ -44,6 +45,7 @@ class Preset:
     """One program."""
 
     program: str
+    """Empty: the first word of the agent's argv."""
     argv: tuple[str, ...]
     resume: tuple[str, ...]
     """Further arguments in a turn that resumes a session."""
@@ -54,6 +56,14 @@ class Preset:
     """Models that it asks for titles and summaries whatever its configured model is; patterns with `*`."""
     is_prompted: bool = True
     """Whether it reads its instructions from standard input."""
+    before: tuple[str, ...] = ()
+    """A command that starts the program."""
+    acp: tuple[str, ...] = ()
+    """Programs that speak ACP and are configured as this one."""
+    acp_argv: tuple[str, ...] = ()
+    """Their arguments."""
+    acp_takes_model: bool = False
+    """Whether they take the arguments that configure the model."""
     last: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
@@ -91,7 +101,7 @@ def allowed_models(options: AgentOptions) -> tuple[str, ...]:
     """Return the models that an agent may ask; empty: any, as its program chooses."""
     if options.model is None or options.model.models or options.model.name is None:
         return () if options.model is None else options.model.models
-    return (options.model.name, *(() if options.preset is None else PRESETS[options.preset].small))
+    return (options.model.name, *(() if options.preset is None else preset_for(options.preset, ()).small))
 
 
 def _opencode(provider: str, package_version: str) -> ModelWords:
@@ -151,6 +161,7 @@ PRESETS: Final = {
         hidden=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
         listener=outcome.claude,
         reports_endings=True,
+        acp=("claude-agent-acp", "claude-code-acp"),
     ),
     "codex": Preset(
         program="codex",
@@ -178,6 +189,9 @@ PRESETS: Final = {
         servers=servers.codex,
         hidden=(".codex/config.toml", ".codex/hooks.json"),
         listener=outcome.codex,
+        acp=("codex-acp",),
+        acp_argv=("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"'),
+        acp_takes_model=True,
     ),
     "opencode": Preset(
         program="opencode",
@@ -210,6 +224,7 @@ PRESETS: Final = {
         hidden=("opencode.json", "opencode.jsonc", ".opencode"),
         listener=outcome.opencode,
         reports_endings=True,
+        acp=("opencode",),
     ),
     "gemini": Preset(
         program="gemini",
@@ -234,6 +249,8 @@ PRESETS: Final = {
         servers=servers.gemini,
         hidden=(".gemini/settings.json", ".gemini/.env", ".env", ".gemini/extensions", ".gemini/commands"),
         listener=outcome.gemini,
+        acp=("gemini",),
+        acp_takes_model=True,
     ),
     "aider": Preset(
         program="aider",
@@ -290,5 +307,43 @@ PRESETS: Final = {
         hidden=(".goose/config.yaml", ".goose/recipes"),
         listener=outcome.goose,
         named_session=True,
+        acp=("goose",),
     ),
 }
+ACP: Final = Preset(
+    program="",
+    argv=(),
+    resume=(),
+    models=GENERIC,
+    keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"),
+    small=_SMALL,
+    hidden=tuple(dict.fromkeys(file for one in PRESETS.values() for file in one.hidden)),
+    servers=servers.acp,
+    listener=outcome.acp,
+)
+"""Any program that speaks ACP; argv names it."""
+
+
+def preset_for(name: PresetName, argv: Sequence[str]) -> Preset:
+    """Return a preset; that of ACP takes the configuration of a program that another preset knows."""
+    if name != "acp":
+        return PRESETS[name]
+    program = PurePath(argv[0]).name if argv else ""
+    base = next((one for one in PRESETS.values() if program in one.acp), ACP)
+    return replace(
+        ACP,
+        argv=base.acp_argv,
+        models=base.models
+        if base.acp_takes_model
+        else {provider: ModelWords(words.environment) for provider, words in base.models.items()},
+        keys=base.keys,
+        small=base.small,
+        # Not as a module: nothing of the checkout may be imported.
+        before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}"),
+        environment={**base.environment, servers.SERVERS: "{}", servers.MODEL: "{model}"},
+        untrusted_environment=base.untrusted_environment,
+        folders=base.folders,
+        sealed=base.sealed,
+        settings=base.settings,
+        hidden=base.hidden,
+    )

@@ -6,11 +6,15 @@ Variables are passed on by name, so that no value is in an argument or a file.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from service.agents.options import McpServer
 
 Servers = Mapping[str, McpServer]
+SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
+"""The variable in which `acp_client.py` finds them."""
+MODEL: Final = "RUNWARDEN_MODEL"
+"""The variable in which it finds the model's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,11 @@ def opencode(servers: Servers, names: Sequence[str]) -> ServerWords:
         for name, one in servers.items()
     }
     return ServerWords(settings={"OPENCODE_CONFIG_CONTENT": {"mcp": written}})
+
+
+def acp(servers: Servers, names: Sequence[str]) -> ServerWords:
+    """Configure `acp_client.py`."""
+    return ServerWords(settings={SERVERS: {name: _of(one, {"variables": names}) for name, one in servers.items()}})
 
 
 def _of(server: McpServer, more: Mapping[str, object]) -> dict[str, Any]:

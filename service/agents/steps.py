@@ -24,8 +24,8 @@ _OWN_LINE: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z) (.*
 _TREE: Final = "/workspace/"
 """The path of the checkout in the sandbox."""
 _PATHS: Final = ("file_path", "filePath", "notebook_path", "path")
-_OLD: Final = ("old_string", "oldString", "old_str")
-_NEW: Final = ("new_string", "newString", "new_str", "content", "file_text", "new_source")
+_OLD: Final = ("old_string", "oldString", "old_str", "oldText")
+_NEW: Final = ("new_string", "newString", "new_str", "content", "file_text", "new_source", "newText")
 _OPENCODE_TOKENS: Final = ("input", "output", "reasoning", "read", "write")
 _MOST: Final = 1e14
 """No figure is larger."""
@@ -111,7 +111,7 @@ def steps_of(preset: PresetName, data: bytes) -> list[Step]:
 def settled(preset: PresetName, data: bytes) -> int:
     """Return how many bytes of whole lines come before a message that may continue in the next line."""
     end = len(data)
-    while preset == "gemini" and end:
+    while preset in {"gemini", "acp"} and end:
         begin = data.rfind(b"\n", 0, end - 1) + 1
         if not any(step.joins for step in _of_line(preset, data[begin : end - 1])):
             break
@@ -240,6 +240,43 @@ def _goose(event: Event) -> Iterator[Step]:
         yield _step("error", event.get("error"), failed=True)
 
 
+def _acp(event: Event) -> Iterator[Step]:
+    at, update = event.get("at"), _dict(event.get("update"))
+    text, call = _dict(update.get("content")).get("text"), update.get("toolCallId")
+    has_ended = update.get("status") in ("completed", "failed")
+    parts = _parts(update, "content")
+    match event.get("acp"), update.get("sessionUpdate"):
+        case "update", "agent_message_chunk":
+            yield _step("said", text, at, joins=True)
+        case "update", "agent_thought_chunk":
+            yield _step("thought", text, at, joins=True)
+        case "update", "plan":
+            entries = [
+                f"- {_text(one.get('content'))} ({_text(one.get('status'))})" for one in _parts(update, "entries")
+            ]
+            yield _step("thought", "\n".join(entries), at)
+        case "update", "tool_call" | "tool_call_update" as kind:
+            if kind == "tool_call" and update.get("kind") == "execute":
+                command = _dict(update.get("rawInput")).get("command")
+                line = _bare(shlex.join(map(_text, command))) if isinstance(command, list) else command
+                yield _step("ran", line or update.get("title"), at, call)
+            elif kind == "tool_call" and update.get("kind") != "edit":
+                yield _step("used", update.get("title"), at, call)
+            yield from (_call("", one, call, at) for one in parts if one.get("type") == "diff")
+            if has_ended:
+                texts = [_text(_dict(one.get("content")).get("text")) for one in parts if one.get("type") == "content"]
+                shown = texts or [_text(_dict(update.get("rawOutput")).get("formatted_output"))]
+                yield _step("result", "\n".join(shown), at, call, failed=update["status"] == "failed")
+        case "permission", _ if event.get("allowed") is not True:
+            yield _step("error", f"not allowed: {_text(event.get('title'))}", at)
+        case "new_session", _:
+            yield _step("error", "the program does not have the session any more: it began a new one", at)
+        case "end", _:
+            yield _step("ended", "", at, tokens=_total(_dict(event.get("usage")), "totalTokens"))
+        case "error", _:
+            yield _step("error", event.get("message"), at, failed=True)
+
+
 def _aider(line: str) -> Step:
     """Read a line of a program that prints no events."""
     if line.startswith("Applied edit to "):
@@ -256,6 +293,7 @@ _READERS: Final[Mapping[PresetName, Callable[[Event], Iterator[Step]]]] = {
     "opencode": _opencode,
     "gemini": _gemini,
     "goose": _goose,
+    "acp": _acp,
 }
 
 

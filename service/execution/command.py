@@ -241,7 +241,8 @@ class AgentCommand:
             "branch": str(self.task.get("branch", "")),
         }
         first = self.invocation.program if self.program is None else str(self.program.path)
-        words = [sys.executable if word == PYTHON else word for word in (first, *self.invocation.words)]
+        given = (*self.invocation.before, first, *self.invocation.words)
+        words = [sys.executable if word == PYTHON else word for word in given]
         return [words[0], *invocation.fill(words[1:], values)]
 
     def _view(self) -> SandboxView:

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import math
 import sqlite3
+import subprocess
 import threading
 from collections.abc import AsyncIterator
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,13 +15,32 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
 from app.actions.cancelling import Cancellations
-from app.actions.refusals import AlreadyAskedError, BlockedError, DuplicateError, InvalidRequestError, ReadOnlyError
+from app.actions.refusals import (
+    AlreadyAskedError,
+    BlockedError,
+    DuplicateError,
+    InvalidRequestError,
+    ReadOnlyError,
+    branch_problem,
+    problems,
+)
 from app.api.client import Client
-from app.api.requests import CancelRun, ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
+from app.api.requests import (
+    CancelRun,
+    ContinueRun,
+    CreateOrganization,
+    OnboardProject,
+    ResendInvitation,
+    StartAgent,
+    StartRun,
+    WriteRequest,
+)
 from app.engine.events import ActionChanged, Event, RunsChanged, StorageFailed
 from app.profiles.token import Token
 from app.sync.runs import RunSync
@@ -27,6 +48,7 @@ from storage.cache.cache import Cache
 from storage.ledger import Ledger, WrongStateError
 from storage.records import Action, Repository, RunFilter
 from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Raw, Respond, Server, Step
+from tests.waiting import present
 
 API = Repository.parse("acme/api")
 ADA = CreateOrganization("Ada@Customer.example")
@@ -91,22 +113,35 @@ async def test_a_success_is_confirmed_with_what_it_made(
 
 @pytest.mark.parametrize("status", [400, 401, 409, 429])
 async def test_a_refusal_is_rejected_with_the_services_words(desk: Desk, status: int) -> None:
-    """A 4xx promises that nothing was done; the same email may be tried again at once."""
+    """A 4xx promises that nothing was done: email and key may be used again, until a request may have been executed."""
     desk.server.script(Respond(status, {"message": "no, because", "error_code": "E7"}), Respond(201, ORGANIZATION))
-    action = await desk.actions().submit(ADA)
-    second = await desk.actions().submit(ADA)
+    action = await desk.actions().submit(ADA, key="k")
+    second = await desk.actions().submit(ADA, key="k")
+    with pytest.raises(AlreadyAskedError) as asked:
+        await desk.actions().submit(ADA, key="k")
+    with pytest.raises(WrongStateError):
+        await desk.actions().send_again(second.action_id)
 
     assert action.state == "rejected"
     assert action.error is not None
     assert (action.error.message, action.error.http_status) == ("no, because", status)
     assert second.state == "confirmed"
+    assert asked.value.existing == second
+    assert len(desk.server.requests) == 2
 
 
-@pytest.mark.parametrize(
-    "step", [Drop(), Respond(500, {"message": "half done"}), Respond(201, b"{"), Raw(b"HTTP/1.1 2")]
-)
+UNCERTAIN = [
+    *(Drop(), Respond(201, b"{"), Raw(b"HTTP/1.1 2"), Respond(204)),
+    *(
+        Respond(code, {"message": "hm"}, {"Location": "/v1/x"})
+        for code in (206, 302, 406, 408, 418, 425, 499, 500, 504)
+    ),
+]
+
+
+@pytest.mark.parametrize("step", UNCERTAIN)
 async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond | Drop | Raw) -> None:
-    """Lost answer, 5xx, unreadable success: one POST went out, and a second attempt is refused with the way out."""
+    """Rejected only where it is certain: one POST went out, and a second attempt is refused with the way out."""
     desk.server.script(step)
     action = await desk.actions().submit(ADA)
     with pytest.raises(BlockedError, match=f"runwarden actions resolve {action.action_id}"):
@@ -114,6 +149,12 @@ async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond |
 
     assert action.state == "unknown"
     assert [request.method for request in desk.server.requests] == ["POST"]
+    # A slip of the finger is not for good; read-only it stays.
+    await desk.actions().resolve_created(action.action_id, "hello")
+    with pytest.raises(ReadOnlyError):
+        await desk.actions(read_only=True).undo_resolution(action.action_id)
+    assert await desk.actions().undo_resolution(action.action_id) == action
+    assert (await desk.actions().resolve_not_created(action.action_id)).state == "not_created"
 
 
 @pytest.mark.parametrize("desk", [HASTY], indirect=True)
@@ -125,24 +166,21 @@ async def test_a_time_out_after_sending_is_unknown(desk: Desk) -> None:
         action = await desk.actions().submit(ADA)
 
     assert action.state == "unknown"
-    assert action.error is not None
-    assert action.error.kind == "timed_out"
+    assert present(action.error).kind == "timed_out"
 
 
-async def test_a_closed_ledger_sends_nothing(desk: Desk) -> None:
+async def test_a_closed_ledger_sends_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the commit before the first byte fails, no byte leaves."""
-    actions = desk.actions()
 
-    async def sending(action_id: str) -> None:
+    async def sending(_: str) -> None:
         raise OSError("disk gone")
 
-    desk.ledger.sending = sending  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(desk.ledger, "sending", sending)
     with pytest.raises(OSError, match="disk gone"):
-        await actions.submit(ADA)
+        await desk.actions().submit(ADA)
 
     assert desk.server.requests == []
-    (action,) = await desk.ledger.actions()
-    assert action.state == "not_sent"
+    assert [action.state for action in await desk.ledger.actions()] == ["not_sent"]
 
 
 async def test_the_same_key_sends_once(desk: Desk) -> None:
@@ -151,27 +189,9 @@ async def test_the_same_key_sends_once(desk: Desk) -> None:
     attempts = [desk.actions().submit(StartRun("Look", API), key="nightly/2026-05-01") for _ in range(20)]
     done = await asyncio.gather(*attempts, return_exceptions=True)
 
-    others = [each.existing for each in done if isinstance(each, AlreadyAskedError)]
-    assert len(others) == 19
-    assert {other.result_id for other in others} == {"run_1"}
+    others = [each.existing.result_id for each in done if isinstance(each, AlreadyAskedError)]
+    assert others == ["run_1"] * 19
     assert len(desk.server.requests) == 1
-
-
-@pytest.mark.parametrize("step", [Respond(429, {"message": "slow down"}), Respond(400, {"message": "no"})])
-async def test_a_key_sends_again_after_what_certainly_had_no_effect(desk: Desk, step: Respond) -> None:
-    """A refused attempt leaves its key; once a request may have been executed, the key is used up."""
-    desk.server.script(step, Respond(201, ORGANIZATION))
-    first = await desk.actions().submit(ADA, key="k")
-    second = await desk.actions().submit(ADA, key="k")
-    with pytest.raises(AlreadyAskedError) as asked:
-        await desk.actions().submit(ADA, key="k")
-
-    with pytest.raises(WrongStateError):
-        await desk.actions().send_again(second.action_id)
-
-    assert [first.state, second.state] == ["rejected", "confirmed"]
-    assert asked.value.existing == second
-    assert len(desk.server.requests) == 2
 
 
 async def test_a_second_organization_for_an_address_needs_a_knowing_yes(desk: Desk) -> None:
@@ -185,18 +205,6 @@ async def test_a_second_organization_for_an_address_needs_a_knowing_yes(desk: De
     assert sum(isinstance(each, Action) for each in done) == 1
     assert made.state == "confirmed"
     assert len(desk.server.requests) == 2
-
-
-async def test_a_resolution_is_undone_and_made_another_way(desk: Desk) -> None:
-    """A slip of the finger is not for good; read-only it stays."""
-    desk.server.script(Drop())
-    action = await desk.actions().submit(ADA)
-    await desk.actions().resolve_created(action.action_id, "hello")
-    with pytest.raises(ReadOnlyError):
-        await desk.actions(read_only=True).undo_resolution(action.action_id)
-
-    assert await desk.actions().undo_resolution(action.action_id) == action
-    assert (await desk.actions().resolve_not_created(action.action_id)).state == "not_created"
 
 
 async def test_invalid_and_read_only_leave_no_trace(desk: Desk) -> None:
@@ -223,19 +231,6 @@ async def test_closing_breaks_off_what_is_on_its_way_and_writes_it_down(desk: De
 
 
 # what an answer, or a file that fails, leaves in the ledger: the truth, without the token
-
-UNCERTAIN = (204, 206, 302, 406, 408, 418, 425, 499, 500, 504)
-
-
-@pytest.mark.parametrize("status", UNCERTAIN)
-async def test_an_answer_that_promises_nothing_is_unknown(desk: Desk, status: int) -> None:
-    """Rejected only where it is certain: anything else may come after the request was carried out."""
-    desk.server.script(Respond(status, b"" if status == 204 else {"message": "hm"}, {"Location": "/v1/elsewhere"}))
-    action = await desk.actions().submit(ADA)
-
-    assert action.state == "unknown"
-    assert len(desk.server.requests) == 1
-
 
 TOKEN = "s3cr+t/tok~en%41"
 ECHOES = {
@@ -268,20 +263,38 @@ async def test_an_answer_that_echoes_the_token_leaves_it_nowhere(desk: Desk, sta
     assert "[token]" in told
 
 
+@asynccontextmanager
+async def locking(database: Ledger | Cache, busy_ms: int = 10) -> AsyncIterator[sqlite3.Connection]:
+    """Another process's connection to this file, for which we wait so long."""
+    await database.writer.run(lambda connection: connection.execute(f"PRAGMA busy_timeout = {busy_ms}").fetchall())
+    with closing(sqlite3.connect(database.writer.path, check_same_thread=False, isolation_level=None)) as other:
+        yield other
+
+
 @pytest.mark.parametrize("step", [Respond(201, RUN), Respond(400, {"message": "no"}), Drop()])
 async def test_a_ledger_that_cannot_record_the_answer_leaves_it_unknown(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, step: Respond | Drop
 ) -> None:
-    """Locked since the request arrived: what the service said is told, the row stays until its process has ended."""
-    monkeypatch.setattr("app.actions.actions.RETRY_S", 0.0)
-    await desk.ledger.writer.run(lambda connection: connection.execute("PRAGMA busy_timeout = 10"))
-    with closing(sqlite3.connect(desk.ledger.writer.path, check_same_thread=False, isolation_level=None)) as other:
+    """Locked since the request arrived: what the service said is told, the row stays until its process has ended.
+
+    It is tried again for a while: a short lock costs nothing.
+    """
+    async with locking(desk.ledger) as other:
 
         def lock(_: object) -> Respond | Drop:
             other.execute("BEGIN EXCLUSIVE")
+            if unlocks:
+                threading.Timer(0.3, lambda: other.execute("ROLLBACK")).start()
+                return Respond(201, RUN)
             return step
 
-        desk.server.otherwise = lock
+        desk.server.otherwise, unlocks = lock, True
+        recorded = await desk.actions().submit(StartRun("Look", API))
+        assert (recorded.state, recorded.result_id) == ("confirmed", "run_1")
+        assert await desk.ledger.action(recorded.action_id) == recorded
+        desk.server.requests.clear()
+        unlocks = False
+        monkeypatch.setattr("app.actions.actions.RETRY_S", 0.0)
         action = await desk.actions().submit(StartRun("Look", API))
         other.execute("ROLLBACK")
 
@@ -291,25 +304,7 @@ async def test_a_ledger_that_cannot_record_the_answer_leaves_it_unknown(
         assert action.error.kind == "not_recorded"
         assert "run_1" in action.error.message if step.status == 201 else "refused: no" in action.error.message
     held = await desk.ledger.action(action.action_id)
-    assert held is not None
-    assert held.state == "sending"
-
-
-async def test_a_ledger_that_recovers_gets_the_answer(desk: Desk) -> None:
-    """It is tried again for a while: a short lock or a disk that was full for a moment costs nothing."""
-    await desk.ledger.writer.run(lambda connection: connection.execute("PRAGMA busy_timeout = 10"))
-    with closing(sqlite3.connect(desk.ledger.writer.path, check_same_thread=False, isolation_level=None)) as other:
-
-        def lock(_: object) -> Respond:
-            other.execute("BEGIN EXCLUSIVE")
-            threading.Timer(0.3, lambda: other.execute("ROLLBACK")).start()
-            return Respond(201, RUN)
-
-        desk.server.otherwise = lock
-        action = await desk.actions().submit(StartRun("Look", API))
-
-    assert (action.state, action.result_id) == ("confirmed", "run_1")
-    assert await desk.ledger.action(action.action_id) == action
+    assert present(held).state == "sending"
 
 
 @pytest.mark.parametrize(("desk", "busy_ms"), [(120.0, 10), (0.05, 300)], indirect=["desk"])
@@ -318,27 +313,20 @@ async def test_a_ledger_locked_before_the_first_byte_sends_nothing(
 ) -> None:
     """It is not sent, and says so with its id, whether the lock or the deadline ends first."""
     monkeypatch.setattr("app.actions.actions.RETRY_S", 0.0)
-    await desk.ledger.writer.run(lambda connection: connection.execute(f"PRAGMA busy_timeout = {busy_ms}"))
-    with closing(sqlite3.connect(desk.ledger.writer.path, isolation_level=None)) as other:
-        actions = desk.actions()
+    async with locking(desk.ledger, busy_ms) as other:
 
         def lock(event: Event) -> None:
             if isinstance(event, ActionChanged) and not other.in_transaction:
                 other.execute("BEGIN EXCLUSIVE")
 
-        action = await replace(actions, announce=lock).submit(ADA)
+        action = await replace(desk.actions(), announce=lock).submit(ADA)
         other.execute("ROLLBACK")
 
     assert action.state == "not_sent"
-    assert action.error is not None
-    assert action.error.kind in {"database_busy", "timed_out"}
+    assert present(action.error).kind in {"database_busy", "timed_out"}
     assert desk.server.requests == []
     (held,) = await desk.ledger.actions()
     assert held.state == "prepared"
-
-
-def broken(_: Event) -> None:
-    raise RuntimeError("a listener's mistake")
 
 
 @pytest.mark.parametrize("fault", ["locked", "full", "closed", "listener"])
@@ -346,8 +334,7 @@ async def test_what_fails_after_the_ledgers_word_is_a_warning(desk: Desk, fault:
     """A cache that cannot be written, or a listener that breaks: the write is confirmed, and says what went wrong."""
     desk.server.script(Respond(201, {**RUN, "more": "x" * 500_000}))
     actions = desk.actions()
-    await desk.cache.writer.run(lambda c: c.execute("PRAGMA busy_timeout = 10").fetchall())
-    with closing(sqlite3.connect(desk.cache.writer.path, isolation_level=None)) as other:
+    async with locking(desk.cache) as other:
         if fault == "locked":
             other.execute("BEGIN IMMEDIATE")
         elif fault == "full":
@@ -355,7 +342,7 @@ async def test_what_fails_after_the_ledgers_word_is_a_warning(desk: Desk, fault:
         elif fault == "closed":
             await desk.cache.close()
         else:
-            actions = replace(actions, announce=broken)
+            actions = replace(actions, announce=lambda _: 1 // 0)
         action = await actions.submit(StartRun("Look", API))
 
     assert (action.state, action.result_id) == ("confirmed", "run_1")
@@ -409,3 +396,50 @@ async def test_an_unknown_cancellation_is_settled_by_the_turn(desk: Desk, answer
     [found] = await desk.ledger.actions(limit=9)
     assert found.resolution == resolution
     assert len(desk.server.requests) - asked <= (1 if resolution else 15)
+
+
+# what is said of a request before it is sent
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (StartRun(" \n", API), "instructions"),
+        (StartRun("Look", API, "two words"), "branch_name"),
+        *((StartRun("Look", API, metadata={"deep": [{"n": n}]}), "metadata") for n in (2**63, -(2**63) - 1, math.nan)),
+        (StartRun("half \ud800", API), "instructions"),
+        (ContinueRun("", "More", API), "run_id"),
+        (StartAgent("..", "acme/api"), "name"),
+        (StartAgent("a\nb", "acme/api"), "name"),
+        (StartAgent("reviewer", " "), "repository"),
+        *((CreateOrganization(each), "email") for each in ("nobody", "a@b", "two@x.example, three@x.example")),
+        (CreateOrganization("a@" + "b" * 260 + ".example"), "email"),
+        (OnboardProject(), "project_path"),
+        (OnboardProject(project_path=" "), "project_path"),
+        (CancelRun(" "), "run_id"),
+        (ResendInvitation(".."), "invitation_id"),
+    ],
+)
+def test_a_faulty_field_is_named(request_: WriteRequest, field: str) -> None:
+    """Each fault is told at its field, so that a form can show it there."""
+    assert [problem.field for problem in problems(request_)] == [field]
+
+
+def test_a_sound_request_has_no_problems() -> None:
+    """What the service could accept is let through."""
+    for request in (
+        StartRun("Look", API, "fix/login-timeout", {"ticket": "T-1", "n": 2**63 - 1}),
+        ContinueRun("run_1", "More", API),
+        StartAgent("security review", "https://git.example/acme/api.git", inputs={"depth": None}),
+        CreateOrganization("ada.lovelace+x@mail.acme.example", "PARTNER"),
+        OnboardProject(project_id=0),
+    ):
+        assert problems(request) == ()
+
+
+@given(st.text(st.sampled_from("ab/.-@{}~^:?*[\\ \x7f"), min_size=1, max_size=8))
+def test_branches_that_we_let_through_are_branches_to_git(name: str) -> None:
+    """No name passes here that `git check-ref-format --branch` refuses."""
+    if branch_problem(name) is None:
+        done = subprocess.run(["git", "check-ref-format", "--branch", name], check=False, capture_output=True)
+        assert done.returncode == 0, name

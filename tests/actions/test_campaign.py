@@ -5,11 +5,10 @@ Three accounts of each write have to agree: what the peer executed, what the led
 
 import asyncio
 import json
-import os
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,7 +16,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from ssl import SSLContext
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -34,6 +33,7 @@ from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.records import Action, Repository
 from tests.actions.forks import command, run
+from tests.cli.conftest import CommandLine
 from tests.lab import RUN, Drop, Raw, Received, Respond, Server, Step
 from tests.service.certificates import make_certificate
 
@@ -93,14 +93,13 @@ async def succeed(it: Exchange) -> Step:
 
 
 async def succeed_late(it: Exchange) -> Step:
-    it.execute()
+    """It is executed before the answer stalls, or after."""
+    is_early = it.rng.random() < 0.5
+    if is_early:
+        it.execute()
     await asyncio.sleep(it.rng.uniform(0, LONGEST_STALL_S))
-    return it.answer
-
-
-async def execute_late(it: Exchange) -> Step:
-    await asyncio.sleep(it.rng.uniform(0, LONGEST_STALL_S))
-    it.execute()
+    if not is_early:
+        it.execute()
     return it.answer
 
 
@@ -120,40 +119,25 @@ async def odd_success(it: Exchange) -> Step:
     return Respond(it.rng.choice([200, 201, 202]), it.rng.choice(odd), headers)
 
 
-async def truncate(it: Exchange) -> Step:
+async def break_off(it: Exchange) -> Step:
+    """Nothing, a part of the answer or something else, at once or late."""
     it.maybe()
-    return Raw(it.part(), it.rng.choice(["close", "reset"]))
-
-
-async def garble(it: Exchange) -> Step:
-    it.maybe()
-    return Raw(it.rng.choice([b"\x00" * 40, b"HTTP/9.9 yes\r\n\r\n", b"HTTP/1.1 abc X\r\n\r\n", b"220 smtp\r\n"]))
-
-
-async def end_silently(it: Exchange) -> Step:
-    it.maybe()
-    return Drop(then=it.rng.choice(["close", "reset"]))
-
-
-async def stall(it: Exchange) -> Step:
-    it.maybe()
-    return Raw(it.part(), after_s=LONGEST_STALL_S)
+    stall_s = it.rng.choice([0, 0, 0, LONGEST_STALL_S])
+    then: Any = "close" if stall_s else it.rng.choice(["close", "reset"])
+    garbage = (b"\x00" * 40, b"HTTP/9.9 yes\r\n\r\n", b"HTTP/1.1 abc X\r\n\r\n", b"220 smtp\r\n")
+    hint = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+    data = it.rng.choice([it.part(), it.part(), it.rng.choice(garbage), hint + it.part()])
+    return it.rng.choice([Drop(then=then), Raw(data, then, after_s=stall_s)])
 
 
 async def hint_first(it: Exchange) -> Step:
-    rest = b""
-    if it.rng.random() < 0.5:
-        it.execute()
-        rest = it.whole
-    elif it.rng.random() < 0.5:
-        it.maybe()
-        rest = it.part()
-    return Raw(b"HTTP/1.1 103 Early Hints\r\n\r\n" + rest, it.rng.choice(["close", "reset"]))
+    it.execute()
+    return Raw(b"HTTP/1.1 103 Early Hints\r\n\r\n" + it.whole)
 
 
 PLAYS: Final[tuple[Play, ...]] = (
-    *(succeed, succeed, succeed, succeed_late, execute_late, refuse, refuse, refuse, doubt, odd_success),
-    *(truncate, garble, end_silently, end_silently, stall, hint_first),
+    *(succeed, succeed, succeed, succeed_late, succeed_late, refuse, refuse, refuse, doubt, odd_success),
+    *(break_off, break_off, break_off, break_off, break_off, hint_first),
 )
 
 
@@ -195,13 +179,10 @@ class FaultyPeer:
 
 # the accounts
 
-NO_PROCESS = 2**22 + 1
-"""No process has this id."""
 CODES = {"confirmed": {0}, "unknown": {6, 130}, "rejected": {2, 4, 5, 7}, "not_sent": {2, 4, 5, 7, 8, 130}}
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(NamedTuple):
     """What a command reported of one write."""
 
     mark: str
@@ -225,53 +206,35 @@ class Accounts:
 
     async def contradictions(self, *ledger_files: Path, ours: bool) -> list[str]:
         """Everything that does not fit together; `ours`: this process sent them, and counts as dead from here on."""
-        held: list[Action] = []
+        held: dict[str, tuple[str, Action]] = {}
         for file in ledger_files:
             async with await Ledger.open(file) as ledger:
-                if ours:
-                    await ledger.writer.run(
-                        lambda c: c.execute(
-                            "UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (NO_PROCESS,)
-                        )
-                    )
+                if ours:  # No process has this id.
+                    query = f"UPDATE actions SET owner_json = json_set(owner_json, '$[0]', {2**22 + 1})"
+                    await ledger.writer.run(lambda connection, query=query: connection.execute(query))
                 await ledger.adopt_orphans()
-                held += await ledger.actions(limit=10_000_000)
-        by_mark: dict[str, list[Action]] = {}
-        for action in held:
-            by_mark.setdefault(json.loads(action.body_json)["instructions"], []).append(action)
-        self.states.update(action.state for action in held)
-        return [*self._of_the_peer(by_mark), *self._of_the_ledger(by_mark), *self._of_the_commands(by_mark)]
-
-    def _of_the_peer(self, by_mark: dict[str, list[Action]]) -> Iterator[str]:
-        for mark, times in self.peer.received.items():
-            if times > 1:
-                yield f"{mark} was sent {times} times"
-            if mark not in by_mark:
-                yield f"{mark} was sent and is not in the ledger"
-
-    def _of_the_ledger(self, by_mark: dict[str, list[Action]]) -> Iterator[str]:
-        for mark, actions in by_mark.items():
+                for action in await ledger.actions(limit=10_000_000):
+                    held[action.action_id] = json.loads(action.body_json)["instructions"], action
+        self.states.update(action.state for _, action in held.values())
+        marks = {mark for mark, _ in held.values()}
+        odd = [f"{mark} was sent {n} times" for mark, n in self.peer.received.items() if n > 1 or mark not in marks]
+        for mark, action in held.values():
             executed = self.peer.executed[mark]
-            for action in actions:
-                if action.state in {"not_sent", "rejected"} and executed:
-                    yield f"{mark} is {action.state} and was executed"
-                if action.state == "confirmed" and (not executed or action.result_id != f"run_of_{mark}"):
-                    yield f"{mark} is confirmed as {action.result_id} and was executed {executed} times"
-                if action.state in {"prepared", "sending"}:
-                    yield f"{mark} is {action.state} for ever"
+            is_true = {
+                "unknown": True,
+                "confirmed": executed and action.result_id == f"run_of_{mark}",
+                **dict.fromkeys(("not_sent", "rejected"), not executed),
+            }.get(action.state, False)
+            odd += [] if is_true else [f"{mark} was executed {executed} times: {action}"]
+        return odd + [f"{said}: {held.get(said.action_id or '')}" for said in self.said if not self._fits(said, held)]
 
-    def _of_the_commands(self, by_mark: dict[str, list[Action]]) -> Iterator[str]:
-        ids = {action.action_id: action for actions in by_mark.values() for action in actions}
-        for said in self.said:
-            action = ids.get(said.action_id or "")
-            if said.code not in CODES.get(said.state, set()):
-                yield f"{said}: the exit code is another state's"
-            if said.action_id is None and (said.state != "not_sent" or self.peer.received[said.mark]):
-                yield f"{said}: without an action, and received {self.peer.received[said.mark]} times"
-            if said.action_id is not None and (action is None or action.state != said.state):
-                yield f"{said}: the ledger has {action and action.state}"
-            if said.has_run != (said.state == "confirmed"):
-                yield f"{said}: only a confirmed write has a run"
+    def _fits(self, said: Said, held: Mapping[str, tuple[str, Action]]) -> bool:
+        """Whether exit code, state and run belong together, and the ledger or the peer says the same."""
+        if said.action_id is None:
+            is_known = said.state == "not_sent" and not self.peer.received[said.mark]
+        else:
+            is_known = said.action_id in held and held[said.action_id][1].state == said.state
+        return is_known and said.code in CODES.get(said.state, ()) and said.has_run == (said.state == "confirmed")
 
 
 # faults
@@ -338,27 +301,22 @@ class Storm:
             await vandal
 
     async def _spoil(self) -> None:
+        """Another process holds a file, or the disk is full, as one process sees it."""
         while True:
             await asyncio.sleep(self.rng.uniform(0, 0.4))
-            spoil = self.rng.choice([self._lock, self._lock, self._fill])
-            await spoil(self.rng.choice(["ledger.sqlite3", "cache.sqlite3"]), self.rng.uniform(0, 0.12))
-
-    async def _lock(self, name: str, for_s: float) -> None:
-        """Another process holds the file."""
-        with closing(sqlite3.connect(self.folder / name, timeout=0.5, isolation_level=None)) as other:
-            with suppress(sqlite3.OperationalError):
-                other.execute("BEGIN EXCLUSIVE")
-            await asyncio.sleep(for_s)
-
-    async def _fill(self, name: str, for_s: float) -> None:
-        """The disk is full, as one process sees it."""
-        desk = self.rng.choice(self.desks)
-        file = desk.ledger if name.startswith("ledger") else desk.store.__self__.cache  # type: ignore[attr-defined] — a bound method
-        most = 2**30
-        for pages in (1, most):
-            with suppress(StorageError):
-                await file.writer.run(lambda c, pages=pages: c.execute(f"PRAGMA max_page_count = {pages}").fetchall())
-            await asyncio.sleep(for_s if pages == 1 else 0)
+            name, for_s = self.rng.choice(["ledger", "cache"]), self.rng.uniform(0, 0.12)
+            if self.rng.random() < 2 / 3:
+                other = sqlite3.connect(self.folder / f"{name}.sqlite3", timeout=0.5, isolation_level=None)
+                with closing(other), suppress(sqlite3.OperationalError):
+                    other.execute("BEGIN EXCLUSIVE")
+                    await asyncio.sleep(for_s)
+                continue
+            desk = self.rng.choice(self.desks)
+            file = desk.ledger if name == "ledger" else desk.store.__self__.cache  # type: ignore[attr-defined] — a bound method
+            for query in ("PRAGMA max_page_count = 1", f"PRAGMA max_page_count = {2**30}"):
+                with suppress(StorageError):
+                    await file.writer.run(lambda connection, query=query: connection.execute(query).fetchall())
+                await asyncio.sleep(for_s)
 
 
 @pytest.fixture
@@ -420,22 +378,11 @@ STATEMENTS = 26
 FIRST_STATEMENTS = 110
 """As above, where it makes the files."""
 ROUNDS_A_FOLDER = 8
-PLAYED = (succeed, succeed, succeed, odd_success, truncate, end_silently)
+PLAYED = (succeed, succeed, succeed, odd_success, break_off, break_off)
 
 
 def start(mark: str, *more: str) -> tuple[str, ...]:
     return ("runs", "start", "-R", "acme/api", mark, "--json", *more)
-
-
-def environment(folder: Path, base_url: str) -> dict[str, str]:
-    """What a command needs to reach this address, and nothing of this machine's."""
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "RUNWARDEN_BASE_URL": base_url,
-        "RUNWARDEN_TOKEN": "token-for-tests",
-        "RUNWARDEN_DATA_DIR": str(folder / "data"),
-    }
 
 
 def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: int) -> list[Any]:
@@ -461,7 +408,7 @@ async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(
         while kills < size:
             folders.append(tmp_path / f"{len(folders)}")
             folders[-1].mkdir()
-            given = environment(folders[-1], address)
+            given = CommandLine(folders[-1], address).environment
             for round_ in range(ROUNDS_A_FOLDER):
                 names = [f"mark-{next(marks)}" for _ in range(COMMANDS_AT_ONCE)]
                 results = await asyncio.to_thread(run, *three(rng, given, names, round_))
@@ -479,7 +426,7 @@ async def test_one_key_in_eight_processes_is_sent_once(tmp_path: Path, size: int
     """At the same moment, whatever the service answers: one send, and eight reports of the same result."""
     peer = FaultyPeer(seeded(size), (succeed, succeed_late, odd_success), unread=0)
     async with peer.listening() as address:
-        given = environment(tmp_path, address)
+        given = CommandLine(tmp_path, address).environment
         for number in range(size):
             mark = f"mark-{number}"
             line = start(mark, "--key", mark)

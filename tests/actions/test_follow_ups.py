@@ -1,9 +1,8 @@
 """A continuation that waits for the end of its run: sent once, by the process that polls, or given up with a reason."""
 
 import json
-import random
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,11 @@ from app.sync.runs import LIST_LAG
 from storage.records import Repository
 from storage.records.decision import Decision
 from storage.values import utc_now
-from tests.actions.forks import command, run
-from tests.automations.test_kills import environment_of
 from tests.lab import Drop, Lab, Respond
 from tests.sync.conftest import Desk
 
 API = Repository.parse("acme/api")
 GO_ON = ContinueRun("run_1", "Go on.", API)
-FURTHEST = 120
-"""More SQL statements than it takes to send one."""
 
 
 @pytest.fixture
@@ -87,7 +82,10 @@ async def test_one_that_is_kept_is_sent_although_its_run_is_cancelled(peer: Lab,
 
 
 async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path) -> None:
-    """Also by another process than the one that was asked, after a restart; its actor is who asked."""
+    """Also by another process than the one that was asked, after a restart, but by none that is read-only.
+
+    Its actor is who asked.
+    """
     desk = Desk(peer, tmp_path)
     async with desk.engine() as engine:
         await engine.refresh()
@@ -98,6 +96,10 @@ async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path)
         assert await engine.follow_ups.unsent() == (waiting,)
     async with desk.engine() as one, desk.engine() as other:
         peer.put("run_1", "completed", created=peer.now)
+        await one.refresh()
+        reading = replace(one.actions, read_only=True)
+        await FollowUps(reading, one.cache, one.usable_state, one.doorbell.ring).work()
+        assert (peer.posts, (await became(one, waiting))[0]) == ([], "queued")
         await looked(one)
         await looked(other)
         [action] = await one.ledger.actions()
@@ -181,53 +183,3 @@ async def test_it_is_given_up_when_the_run_is_gone(engine: Engine, peer: Lab) ->
     assert [outcome for outcome, _ in first] == ["expired", "queued"]
     assert await became(engine, never) == ("expired", "the service no longer lists the run")
     assert peer.posts == []
-
-
-async def test_a_read_only_process_sends_nothing_and_gives_nothing_up(engine: Engine, peer: Lab) -> None:
-    """Another one sends it."""
-    waiting = await engine.follow_ups.wait(GO_ON)
-    peer.put("run_1", "completed", created=peer.now)
-    await engine.refresh()
-    reading = replace(engine.actions, read_only=True)
-    await FollowUps(reading, engine.cache, engine.usable_state, engine.doorbell.ring).work()
-
-    assert (peer.posts, (await became(engine, waiting))[0]) == ([], "queued")
-
-
-@pytest.mark.parametrize("kills", [4, pytest.param(300, marks=[pytest.mark.campaign, pytest.mark.timeout(0)])])
-def test_a_kill_at_any_statement_sends_none_twice_and_loses_none(tmp_path: Path, kills: int) -> None:
-    """Beside a second process that does the same; one whose answer was lost is of unknown outcome, and stays so."""
-    token = tmp_path / "token"
-    token.write_text("test-token")
-    token.chmod(0o600)
-    with Lab(clock=utc_now) as peer:
-        profile = f'[profiles.acme]\nbase_url = "{peer.base_url}"\ntoken_file = "{token}"\n'
-        (tmp_path / "config.toml").write_text(f'data_dir = "{tmp_path}/data"\n[poll]\ndeadline_s = 600\n{profile}')
-        environment = environment_of(tmp_path)
-        dice, ended, rounds = random.Random(kills), 0, 0
-        once = ("watch", "--once")
-        while ended < kills:
-            run_id = f"run_{rounds}"
-            peer.put(run_id, "working", created=datetime.now(UTC))
-            line = ("runs", "continue", run_id, "--when-ended", "--json", f"Go on {rounds}.")
-            (asked,) = run(command(environment, line))
-            assert json.loads(asked.out)["state"] == "waiting", asked
-            peer.put(run_id, "completed", created=datetime.now(UTC))
-            killed, beside = run(
-                command(environment, once, kill_at=dice.randrange(FURTHEST)), command(environment, once)
-            )
-            assert beside.code in {0, -9}, beside
-            ended += killed.code < 0
-            rounds += 1
-        for _ in range(2):
-            run(command(environment, once))
-        log = ("automations", "log", "--json", "--limit", str(10 * rounds))
-        (said,) = run(command(environment, log))
-
-    outcomes = {each["request"]: each["outcome"] for each in json.loads(said.out)["decisions"]}
-    sent = [json.loads(body)["instructions"] for body in peer.posts]
-    done = [json.loads(request)["body"]["instructions"] for request, outcome in outcomes.items() if outcome == "done"]
-    assert len(outcomes) == rounds
-    assert len(sent) == len(set(sent))
-    assert set(outcomes.values()) <= {"done", "unknown"}
-    assert set(done) <= set(sent)

@@ -1,14 +1,12 @@
 """A real cache, ledger and state, a clock that moves when told to, and rules at work over them."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from msgspec.structs import astuple
 
 from app.api.requests import StartRun, WriteRequest
 from app.automations.acting import ActingResult, CannotActError
@@ -17,12 +15,9 @@ from app.automations.rule import DoCommand, Rule
 from app.automations.runner import Runner
 from app.notify.incidents import IncidentReader
 from app.profiles.load import parse
-from storage.claims import Owner
 from storage.errors import StorageError
-from storage.ledger import Ledger
 from storage.records import ActionFailure, Author, PollOutcome, Repository
 from storage.records.decision import Decision
-from storage.state import State
 from tests.notify.conftest import World
 
 
@@ -55,26 +50,23 @@ class Recorder:
 
 
 @dataclass
-class Place:
+class Place(World):
     """One profile's folder, and the processes that work in it."""
 
-    world: World
-    ledger: Ledger
-    state: State
     acts: Recorder = field(default_factory=Recorder)
     journal: list[Decision] = field(default_factory=list)
 
-    def runner(self, text: str, incidents: IncidentReader | None = None) -> Runner:
-        """Another process, with these automations; None: it reads the incidents by itself."""
-        incidents = incidents or IncidentReader(self.world.cache, {"ok"}, 30.0, timedelta(seconds=60))
+    def runner(self, text: str) -> Runner:
+        """Another process, with these automations."""
+        incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=60))
         return Runner(
             rules=parse(Path("/etc/config.toml"), text).automations,
             state=self.state,
-            cache=self.world.cache,
+            cache=self.cache,
             responses=self.acts,
-            observer=Observer(RunFacts(self.world.cache, self.ledger), incidents),
+            observer=Observer(RunFacts(self.cache, self.ledger), incidents),
             journal=self.journal.append,
-            clock=self.world.clock,
+            clock=self.clock,
         )
 
     async def begun(self, text: str) -> Runner:
@@ -87,18 +79,24 @@ class Place:
     async def answered(self) -> None:
         """The service answers, and nothing is new."""
         for subject in ("runs", "health"):
-            await self.world.cache.record_poll(PollOutcome(subject, self.world.now, None, None))
+            await self.cache.record_poll(PollOutcome(subject, self.now, None, None))
 
     async def fails(self, runner: Runner, run_id: str = "run_1") -> None:
         """A minute later a run fails, and the process looks."""
-        self.world.pass_(minutes=1)
-        await self.world.run(run_id, "failed")
+        self.pass_(minutes=1)
+        await self.run(run_id, "failed")
         await runner.look()
+
+    async def stuck(self, run_id: str) -> None:
+        """A run works for longer than any."""
+        for _ in range(11):
+            self.pass_(minutes=5)
+            await self.run(run_id, "working")
 
     async def approve(self, **later: float) -> Decision:
         """A person approves what waits, later."""
         (waiting,) = await self.state.open_decisions()
-        self.world.pass_(**later)
+        self.pass_(**later)
         assert await self.state.answer(waiting.decision_id, "approved", Author("ann", "desk"))
         return waiting
 
@@ -111,11 +109,6 @@ class Place:
         await self.ledger.unknown(action.action_id, ActionFailure("timed_out", "no answer"))
         return action.action_id
 
-    async def owned_by(self, owner: Owner) -> None:
-        """What is being acted on, is by this process."""
-        query = "UPDATE decisions SET owner_json = ? WHERE outcome = 'acting'"
-        await self.state.writer.run(lambda connection: connection.execute(query, (json.dumps(astuple(owner)),)))
-
     @property
     def outcomes(self) -> list[tuple[str, str]]:
         """Each line of the journal: outcome and reason."""
@@ -124,8 +117,8 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with World().opened(tmp_path) as world:
-        place = Place(world, world.ledger, world.state)
+    place = Place()
+    async with place.opened(tmp_path):
         await place.answered()
         yield place
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun
 from app.automations.acting import in_words, shown
@@ -111,13 +110,20 @@ async def test_a_failed_run_is_continued_once(service: Service, tmp_path: Path) 
     assert [outcome for outcome, _ in said.outcomes()] == ["acting", "done"]
 
 
-async def test_a_run_of_unknown_instructions_is_not_retried(service: Service, tmp_path: Path) -> None:
-    """It says why."""
-    said = await fail_once(service, configured(service, tmp_path, automation("{ retry = true }")))
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (automation("{ retry = true }"), "not sent from this machine"),
+        ("read_only = true\n" + automation('{ continue = "go" }'), "Read-only"),
+    ],
+)
+async def test_what_may_or_can_not_be_sent_is_not(service: Service, tmp_path: Path, text: str, reason: str) -> None:
+    """A retry of unknown instructions, or anything of a read-only profile; the journal says why."""
+    said = await fail_once(service, configured(service, tmp_path, text))
 
     assert service.posted == []
     assert said.outcomes()[-1][0] == "failed"
-    assert "not sent from this machine" in str(said.outcomes()[-1][1])
+    assert reason in str(said.outcomes()[-1][1])
 
 
 @pytest.mark.parametrize(
@@ -143,15 +149,6 @@ async def test_a_run_is_cancelled_where_the_service_offers_that(
     assert (last_outcome, (reason or "") in (last_reason or "")) == (outcome, True)
 
 
-async def test_a_read_only_profile_sends_nothing(service: Service, tmp_path: Path) -> None:
-    """And the journal says so."""
-    settings = configured(service, tmp_path, "read_only = true\n" + automation('{ continue = "go" }'))
-    said = await fail_once(service, settings)
-
-    assert service.posted == []
-    assert "Read-only" in str(said.outcomes()[-1][1])
-
-
 async def test_a_command_gets_facts_as_arguments_and_no_secret(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,14 +157,8 @@ async def test_a_command_gets_facts_as_arguments_and_no_secret(
     out = tmp_path / "out.json"
     program = "import json, os, sys; json.dump([sys.argv[2:], dict(os.environ)], open(sys.argv[1], 'w'))"
     argv = [sys.executable, "-c", program, str(out), "{run.branch}", "at {run.id}; rm -rf /"]
-    settings = configured(service, tmp_path, automation(f"{{ command = {json.dumps(argv)} }}"))
-    hostile = {**RUN, "branch_name": "--output=/etc/passwd"}
-    said = Said()
-    bot = await Bot.open(settings, settings.profile(), said)
-    await bot.once()
-    service.runs = [hostile]
-    await bot.once()
-    await bot.close()
+    monkeypatch.setitem(RUN, "branch_name", "--output=/etc/passwd")
+    await fail_once(service, configured(service, tmp_path, automation(f"{{ command = {json.dumps(argv)} }}")))
 
     arguments, environment = json.loads(out.read_text())
     assert arguments == ["\N{HYPHEN}-output=/etc/passwd", "at run_1; rm -rf /"]
@@ -188,7 +179,8 @@ async def test_what_waits_for_approval_is_sent_as_it_was_shown(
     settings = configured(service, tmp_path, text.replace("first", words))
 
     bot = await Bot.open(settings, settings.profile(), said)
-    await bot.state.take(_waiting(said), "waiting", "approved", "approved by ann")
+    (waiting,) = await bot.state.open_decisions()
+    await bot.state.take(waiting.decision_id, "waiting", "approved", "approved by ann")
     await bot.once()
     await bot.close()
 
@@ -196,18 +188,16 @@ async def test_what_waits_for_approval_is_sent_as_it_was_shown(
     assert said.outcomes()[-1] == outcome
 
 
-def _waiting(said: Said) -> int:
-    (number,) = [facts["decision"] for event, facts in said if event == "decision" and facts["outcome"] == "waiting"]
-    assert isinstance(number, int)
-    return number
-
-
+@pytest.mark.parametrize(("caller", "continues"), [("ann", None), ("webhook", "run_1")])
 async def test_what_a_colleague_asked_is_retried(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str, continues: str | None
 ) -> None:
-    """As the service tells it; one that cannot be asked at the moment is asked again."""
+    """As the service tells it; one that cannot be asked at the moment is asked again.
+
+    What an event began, perhaps with less access than a new run would have, is continued.
+    """
     monkeypatch.setattr("app.automations.runner.RETRY_AFTER", timedelta(0))
-    turn = {"number": 1, "instructions": "Fix it", "caller": "ann"}
+    turn = {"number": 1, "instructions": "Fix it", "caller": caller}
     down = [Respond(503)]
 
     def tells(request: Received) -> Respond:
@@ -220,45 +210,32 @@ async def test_what_a_colleague_asked_is_retried(
 
     assert not down
     assert [outcome for outcome, _ in said.outcomes()] == ["acting", "done"]
-    assert [request.json()["instructions"] for request in service.posted] == ["Fix it"]
+    bodies = [request.json() for request in service.posted]
+    assert [(body["instructions"], body.get("run_id")) for body in bodies] == [("Fix it", continues)]
 
 
-AT = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
+def test_a_kept_request_is_told_in_a_line() -> None:
+    """What it does, to what, and the first of its words; one that another version kept in another form is not told.
 
-
-@pytest.mark.parametrize(
-    ("request_json", "words"),
-    [
-        (
-            shown(StartRun("\n Fix it.\nAll.", Repository.parse("gitlab:a/b"), "fix/x")),
-            "gitlab:a/b fix/x: start a run: Fix it.",
-        ),
-        (shown(ContinueRun("run_1", "Go on.", Repository.parse("a/b"))), "a/b: continue: Go on."),
-        (shown(StartAgent("night owl", "a/b")), "a/b: start the agent night owl"),
-        (shown(CancelRun("run_1")), "run_1: cancel"),
-        ('{"path": "/external/runs", "body": {"instructions": 7}}', ""),
-        ('{"path": "", "body": []}', ""),
-        ("null", ""),
-        (None, ""),
-    ],
-)
-def test_a_kept_request_is_told_in_a_line(request_json: str | None, words: str) -> None:
-    """What it does, to what, and the first of its words; one that another version kept in another form is not told."""
-    kept = Decision(1, "r", Occurrence("x", AT), AT, "waiting", "", request_json=request_json)
-
-    assert in_words(kept, None) == words
-
-
-def test_a_kept_request_says_the_run_s_place_and_what_that_run_was_asked() -> None:
-    """As far as the cache knows; two runs in one branch are told apart by their words."""
-    repository = Repository.parse("acme/api")
-    run = Run("run_1", "failed", "fix/login", repository, AT, AT, "{}")
-    held = RunDetail(run, AT, AT, "current", (), summary=RunSummary(asked="Log in"))
+    As far as the cache knows, with the run's place and what it was asked: two runs in one branch are told apart.
+    """
+    at, repository = datetime(2026, 5, 1, 12, 0, tzinfo=UTC), Repository.parse("acme/api")
+    run = Run("run_1", "failed", "fix/login", repository, at, at, "{}")
+    held = RunDetail(run, at, at, "current", (), summary=RunSummary(asked="Log in"))
     facts = {"run.id": "run_1", "run.repository": "acme/api", "run.branch": "main"}
-    occurrence = Occurrence("x", AT, facts=facts)
-    again = Decision(1, "r", occurrence, AT, "waiting", "", request_json=shown(ContinueRun("run_1", "Go.", repository)))
-    cancel = replace(again, request_json=shown(CancelRun("run_1")))
-
-    assert in_words(again, held) == "acme/api fix/login: continue “Log in”: Go."
-    assert in_words(again, None) == "acme/api main: continue: Go."
-    assert in_words(cancel, held) == "acme/api fix/login: cancel “Log in”"
+    plain, about = Occurrence("x", at), Occurrence("x", at, facts=facts)
+    start = StartRun("\n Fix it.\nAll.", Repository.parse("gitlab:a/b"), "fix/x")
+    again, cancel = shown(ContinueRun("run_1", "Go.", repository)), shown(CancelRun("run_1"))
+    for occurrence, detail, kept, words in (
+        (plain, None, shown(start), "gitlab:a/b fix/x: start a run: Fix it."),
+        (plain, None, again, "acme/api: continue: Go."),
+        (plain, None, shown(StartAgent("night owl", "a/b")), "a/b: start the agent night owl"),
+        (plain, None, cancel, "run_1: cancel"),
+        (plain, None, '{"path": "/external/runs", "body": {"instructions": 7}}', ""),
+        (plain, None, '{"path": "", "body": []}', ""),
+        (plain, None, None, ""),
+        (about, held, again, "acme/api fix/login: continue “Log in”: Go."),
+        (about, None, again, "acme/api main: continue: Go."),
+        (about, held, cancel, "acme/api fix/login: cancel “Log in”"),
+    ):
+        assert in_words(Decision(1, "r", occurrence, at, "waiting", "", request_json=kept), detail) == words

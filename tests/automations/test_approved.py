@@ -1,4 +1,4 @@
-"""What was approved: sent only if what it was approved for is still so; and what the rules tell of themselves."""
+"""What was approved, who answered, and what the rules tell of themselves."""
 
 import sqlite3
 from contextlib import closing
@@ -19,90 +19,19 @@ from storage.records import Author
 from storage.records.decision import Answer
 from storage.state import SCHEMA, State
 from tests.automations.conftest import Place, rule
-from tests.notify.test_telling import Desk
 
-ON = {
-    "run": '{ run = "failed" }',
-    "host": '{ health = "not ok", for = "1m" }',
-    "action": '{ action = "unknown", older = "1m" }',
-}
-
-
-async def waiting(place: Place, text: str, *, on: str = "run") -> None:
-    """A rule has seen what sets it off, and its decision waits; approved a minute later."""
-    runner = place.runner(text)
-    await place.world.health(github="ok")
-    await runner.look()
-    if on == "run":
-        place.world.pass_(minutes=1)
-        await place.world.run("run_1", "failed")
-    if on == "action":
-        await place.unknown_write()
-    for _ in range(4):
-        place.world.pass_(minutes=1)
-        await place.world.health(github="unreachable" if on == "host" else "ok")
-        await runner.look()
-    await place.approve()
-
-
-async def pause(place: Place) -> None:
-    await place.state.pause("r", "by bob")
-
-
-async def continued(place: Place) -> None:
-    await place.world.run("run_1", "working")
-
-
-async def recovered(place: Place) -> None:
-    for _ in range(4):
-        place.world.pass_(minutes=1)
-        await place.world.health(github="ok")
-
-
-async def resolved(place: Place) -> None:
-    (action,) = await place.ledger.unresolved()
-    await place.ledger.resolve_not_created(action.action_id)
-
-
-async def nothing(_: Place) -> None:
-    pass
-
-
-@pytest.mark.parametrize(
-    ("on", "event", "last"),
-    [
-        ("run", nothing, ("done", "")),
-        ("run", continued, ("expired", "the run is working by now")),
-        ("run", pause, ("skipped", "the rule is paused: by bob")),
-        ("host", nothing, ("done", "")),
-        ("host", recovered, ("expired", "code host github has recovered by now")),
-        ("action", nothing, ("done", "")),
-        ("action", resolved, ("expired", "its outcome is known by now")),
-    ],
-)
-async def test_the_state_is_checked_again_before_it_is_sent(
-    place: Place, on: str, event: object, last: tuple[str, str]
-) -> None:
-    """What set it off, and whether the rule may still act."""
-    text = rule(on=ON[on], do='{ start = "go", repository = "acme/api" }', approval="true", approval_expires='"2h"')
-    await waiting(place, text, on=on)
-    await event(place)  # type: ignore[operator] # one of the functions above
-    await place.runner(text).look()
-
-    assert place.outcomes[-1] == last
-    assert len(place.acts.done) == (last[0] == "done")
-    assert await place.state.open_decisions() == ()
+START = '{ start = "go", repository = "acme/api" }'
 
 
 async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place) -> None:
     """With the machine and the time; what was answered once is not answered again."""
-    text = rule(do='{ start = "go", repository = "acme/api" }', approval="true")
+    text = rule(do=START, approval="true")
     runner = await place.begun(text)
     await place.fails(runner)
     number = (await place.approve(minutes=5)).decision_id
-    approved_at = place.world.now
+    approved_at = place.now
     assert not await place.state.answer(number, "rejected", Author("bob", "laptop"))
-    place.world.pass_(minutes=1)
+    place.pass_(minutes=1)
     await runner.look()
     await place.fails(runner, "run_2")
     (other,) = await place.state.open_decisions()
@@ -111,7 +40,7 @@ async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place)
     rejected, sent = await place.state.journal("r")
     assert (sent.outcome, sent.reason, sent.answer) == ("done", "", Answer("approved", "ann@desk", approved_at))
     assert (rejected.outcome, rejected.reason) == ("skipped", "rejected by bob@laptop")
-    assert rejected.answer == Answer("rejected", "bob@laptop", place.world.now)
+    assert rejected.answer == Answer("rejected", "bob@laptop", place.now)
     told = document(sent)
     assert (told["answer"], told["answered_by"]) == ("approved", "ann@desk")
     assert told["answered_at"] == rfc3339(approved_at)
@@ -136,15 +65,14 @@ async def test_a_state_of_before_is_carried_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("overlap", "outcome"), [("skip", "skipped"), ("queue", "queued"), ("allow", "done")])
 async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: str, outcome: str) -> None:
     """The first run is active when the second one would be sent; and of three, two are within the limit."""
-    do = '{ start = "go", repository = "acme/api" }'
-    text = rule(on='{ every = "10m" }', do=do, approval="true", overlap=f'"{overlap}"', limit="{ per_hour = 2 }")
+    text = rule(on='{ every = "10m" }', do=START, approval="true", overlap=f'"{overlap}"', limit="{ per_hour = 2 }")
     runner = await place.begun(text)
     for _ in range(3):
-        place.world.pass_(minutes=10)
+        place.pass_(minutes=10)
         await runner.look()
     for each in await place.state.open_decisions():
         await place.state.take(each.decision_id, "waiting", "approved", "approved by ann")
-    await place.world.run("run_9", "working")
+    await place.run("run_9", "working")
     place.acts.results = [ActingResult("done", result_id="run_9")] * 3
     await place.runner(text).look()
 
@@ -161,18 +89,17 @@ async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Pla
     runner = await place.begun(text)
     await place.fails(runner)
     (found,) = await place.state.open_decisions()
-    place.world.pass_(hours=3)
+    place.pass_(hours=3)
     await place.state.take(found.decision_id, "waiting", "acting", "")
     await place.owned_by(replace(this_process(), namespace="another"))
 
-    assert not await place.state.adopt(found.decision_id, place.world.now)
-    assert await place.state.adopt(found.decision_id, place.world.now + timedelta(minutes=61))
+    assert not await place.state.adopt(found.decision_id, place.now)
+    assert await place.state.adopt(found.decision_id, place.now + timedelta(minutes=61))
 
 
 async def test_rules_tell_what_needs_a_person(place: Place) -> None:
     """That one waits, with its request; that one pauses itself; that one reached its limit: each once, over a route."""
-    desk = Desk(place.world, place.ledger, place.state)
-    dispatcher = await desk.began()
+    dispatcher = await place.began()
     rules = [
         rule(name='"asks"', do='{ continue = "go" }', approval="true"),
         rule(name='"fails"', do='{ continue = "go" }', pause_after="1"),
@@ -181,24 +108,21 @@ async def test_rules_tell_what_needs_a_person(place: Place) -> None:
     runner = await place.begun("\n".join(rules))
     place.acts.results = [ActingResult("failed", "no")]
     for _ in range(4):
-        place.world.pass_(minutes=1)
-        await place.world.run("run_1", "failed")
+        place.pass_(minutes=1)
+        await place.run("run_1", "failed")
         await runner.look()
-        await place.world.run("run_1", "working")
-    told = await rule_alerts(place.state, place.world.now - timedelta(days=1), "runwarden --config 'my c.toml'")
-    titles = await desk.pass_(dispatcher, 12, minutes=1)
+        await place.run("run_1", "working")
+    told = await rule_alerts(place.state, place.now - timedelta(days=1), "runwarden --config 'my c.toml'")
+    titles = await place.after(dispatcher, 12, minutes=1)
 
-    assert {each.title for each in told} == {
-        "asks waits for approval",
-        "fails paused itself",
-        "loops reached its limit",
-    }
+    about = {"asks waits for approval", "fails paused itself", "loops reached its limit"}
+    assert {each.title for each in told} == about
     quoted = (f"--config 'my c.toml' automations {word}" for word in ("approve 1", "resume fails", "log loops"))
     assert all(any(command in each.body for each in told) for command in quoted), told
     assert '"instructions": "asks run_1"' in next(each.body for each in told if "asks" in each.title)
-    assert len([title for title in titles if "failed" not in title]) <= 2
-    assert await desk.pass_(dispatcher, 3, hours=1) == []
-    assert await rule_alerts(place.state, place.world.now) == []
+    assert [title for title in titles if "failed" not in title] == ["asks waits for approval (and 5 more)"]
+    assert await place.after(dispatcher, 3, hours=1) == []
+    assert await rule_alerts(place.state, place.now) == []
 
 
 async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_that_does_it(place: Place) -> None:
@@ -206,7 +130,7 @@ async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_
     text = rule(do='{ command = ["true"] }', enabled="false")
     place.acts.results = [ActingResult("failed", "not yet", may_repeat=True)]
     by_hand = place.runner(text)
-    await by_hand.set_off(by_hand.rules[0], asked_for(place.world.now, None))
+    await by_hand.set_off(by_hand.rules[0], asked_for(place.now, None))
     await place.owned_by(replace(this_process(), pid=1, started="?"))
     await place.runner(text).look()
 

@@ -8,12 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from app.engine.files import login
 from app.engine.times import day
-from app.inbox.inbox import Cause, _item
-from storage.records.inbox import InboxEntry, InboxKind
 from storage.values import utc_now
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.automations.test_watch_command import cli
@@ -33,43 +29,43 @@ def sync(service: Service, cli: CommandLine, *runs: dict[str, object]) -> None:
     assert cli("watch", "--once").code == 0
 
 
+def items(cli: CommandLine, *options: str, kind: str = "") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cli("inbox", "list", "--json", *options).json()["items"]
+    return [item for item in found if kind in ("", item["kind"])]
+
+
 def keys(cli: CommandLine, *options: str) -> list[str]:
-    found = cli("inbox", "list", "--json", *options).json()["items"]
-    return [item["key"] for item in found]
+    return [item["key"] for item in items(cli, *options)]
 
 
 def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, cli: CommandLine) -> None:
-    """Two failures in one repository are one item; done, it comes back with the next failure alone."""
+    """Two failures in one repository are one item, which says since when; done, it comes back with the next alone.
+
+    What was put away is undone by one command, for all that was marked at once.
+    """
     configured(service, cli.home, "")
-    first, second = ({**RUN, "run_id": f"run_{n}", "updated_at": at(-n)} for n in (2, 1))
+    old = datetime.now(UTC) - timedelta(days=9)
+    first = {**RUN, "run_id": "run_2", "updated_at": old.isoformat()}
+    second = {**RUN, "updated_at": at(-1)}
     sync(service, cli, first, second)
 
-    (item,) = cli("inbox", "list", "--json").json()["items"]
-    assert (item["key"], item["title"], item["count"]) == ("failed:acme/api", "2 runs failed in acme/api", 2)
-    assert item["cure"] == "runwarden runs view run_1"
-    assert keys(cli) == keys(cli) == ["failed:acme/api"]
+    (item,) = items(cli)
+    assert (item["key"], item["count"], item["cure"]) == ("failed:acme/api", 2, "runwarden runs view run_1")
+    assert item["title"] == f"2 runs failed in acme/api, since {day(old, datetime.now(UTC))}"
     assert cli("inbox", "--json").json()["items"] == [item]
     assert cli("inbox", "-o", "csv").out.startswith("severity,")
+    for how in (("mute",), ("snooze", "--for", "2h")):
+        assert cli("inbox", *how, "all").code == 0
+        assert keys(cli) == []
+        assert cli("inbox", "undo", "--json").json() == {"keys": ["failed:acme/api"]}
+        assert keys(cli) == ["failed:acme/api"]
+    assert cli("inbox", "undo", "--json").json() == {"keys": []}
+    assert cli("inbox", "done", "nope").code == 7
     assert cli("inbox", "done", "failed:acme/api").code == 0
     assert keys(cli) == []
     assert keys(cli, "--all") == ["failed:acme/api"]
     sync(service, cli, first, second, {**RUN, "run_id": "run_3", "updated_at": at(0)})
-    (item,) = cli("inbox", "list", "--json").json()["items"]
-    assert item["title"] == "A run failed in acme/api"
-
-
-@pytest.mark.parametrize("how", [("mute",), ("snooze", "--for", "2h")])
-def test_what_is_put_away_is_undone(service: Service, cli: CommandLine, how: tuple[str, ...]) -> None:
-    """By one command, for all that was marked at once."""
-    configured(service, cli.home, "")
-    sync(service, cli, RUN)
-
-    assert cli("inbox", *how, "all").code == 0
-    assert keys(cli) == []
-    assert cli("inbox", "undo", "--json").json() == {"keys": ["failed:acme/api"]}
-    assert keys(cli) == ["failed:acme/api"]
-    assert cli("inbox", "undo", "--json").json() == {"keys": []}
-    assert cli("inbox", "done", "nope").code == 7
+    assert [item["title"] for item in items(cli)] == ["A run failed in acme/api"]
 
 
 def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, tmp_path: Path) -> None:
@@ -85,7 +81,7 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     sync(service, cli)
     sync(service, cli, RUN, {**RUN, "run_id": "run_2"})
 
-    found = {item["kind"]: item for item in cli("inbox", "list", "--json").json()["items"]}
+    found = {item["kind"]: item for item in items(cli)}
     config = next(tmp_path.rglob("config.toml"))
     given = cli("--config", str(config), "inbox", "list", "--json").json()["items"]
 
@@ -116,30 +112,25 @@ def test_an_outage_is_one_item_and_one_command_retries_what_it_broke(tmp_path: P
     with Lab(clock=utc_now, health={"github": {"status": "down"}}) as lab:
         inside = Inside(tmp_path, lab.base_url)
 
-        def item() -> dict[str, Any]:
-            (found,) = inside("inbox", "--json").json()["items"]
-            assert isinstance(found, dict)
-            return found
-
         for repository in ("acme/api", "acme/web", "acme/api"):
             inside("runs", "start", "-R", repository, "Fix it.")
         inside("health")
         for run_id in ("run_00000", "run_00001"):
             lab.move(run_id, "failed")
         inside("runs", "list")
-        while_down = item()
+        (while_down,) = items(inside)
         assert inside("inbox", "done", while_down["key"]).code == 0
         assert keys(inside) == []
         lab.move("run_00002", "failed")
         inside("runs", "list")
-        after_done = item()
+        (after_done,) = items(inside)
         assert inside("inbox", "undo").code == 0
         lab.health = {"github": {"status": "ok"}}
         inside("health")
-        over = item()
+        (over,) = items(inside)
         dry = inside("inbox", "retry", over["key"], "--dry-run", "--json").json()["rows"]
         retried = inside("inbox", "retry", over["key"], "--yes", "--json").json()["rows"]
-        after = [each["kind"] for each in inside("inbox", "--json").json()["items"]]
+        after = [each["kind"] for each in items(inside)]
         nothing = inside("inbox", "retry", "all", "--yes")
 
     assert re.fullmatch(r"github down since [\d:]{8}, 2 runs failed", while_down["title"])
@@ -174,75 +165,35 @@ def test_what_a_rule_retried_is_dealt_with(service: Service, cli: CommandLine) -
     assert keys(cli) == []
 
 
-def test_failures_of_many_days_say_since_when(service: Service, cli: CommandLine) -> None:
-    """So that their number is not taken for what happened just now."""
-    configured(service, cli.home, "")
-    old = datetime.now(UTC) - timedelta(days=9)
-    sync(service, cli, {**RUN, "run_id": "run_9", "updated_at": old.isoformat()}, RUN)
-
-    (item,) = cli("inbox", "list", "--json").json()["items"]
-
-    assert item["title"] == f"2 runs failed in acme/api, since {day(old, datetime.now(UTC))}"
-
-
-def test_approvals_of_one_rule_are_one_item(service: Service, cli: CommandLine, tmp_path: Path) -> None:
-    """Its command approves all of them; those marked as done are left out of the number and of the command."""
-    configured(service, tmp_path, automation('{ continue = "go on" }', "approval = true\noverlap = 'allow'"))
-    sync(service, cli)
-    sync(service, cli, RUN)
-
-    def item() -> dict[str, Any]:
-        (found,) = [each for each in cli("inbox", "--json").json()["items"] if each["kind"] == "approval"]
-        assert isinstance(found, dict)
-        return found
-
-    cli("inbox", "done", "approval:r")
-    sync(service, cli, *({**RUN, "run_id": f"run_{n}", "updated_at": at(0)} for n in (2, 3)))
-
-    assert (item()["title"], item()["count"]) == ("2 requests of r wait for approval", 2)
-    approved = cli(*item()["cure"].split()[1:], "--json").json()["decisions"]
-    assert {each["outcome"] for each in approved} == {"approved"}
-    assert len(approved) == 2
-
-
-def test_several_are_rejected_at_once_or_none_is(service: Service, cli: CommandLine, tmp_path: Path) -> None:
-    """The inbox says how many wait, and about which runs; a number that does not wait leaves the others waiting."""
+def test_requests_of_one_rule_are_one_item_and_answered_together(
+    service: Service, cli: CommandLine, tmp_path: Path
+) -> None:
+    """All or none is rejected; what is marked as done is left out of the number and of the command."""
     configured(service, tmp_path, automation('{ continue = "go on\\nand on" }', "approval = true\noverlap = 'allow'"))
     sync(service, cli)
-    sync(service, cli, RUN, {**RUN, "run_id": "run_2", "branch_name": "fix/two"})
+    sync(service, cli, RUN, {**RUN, "run_id": "run_2"})
 
-    def items() -> list[dict[str, Any]]:
-        found = cli("inbox", "list", "--json").json()["items"]
-        return [item for item in found if item["kind"] == "approval"]
-
-    (item,) = items()
+    (item,) = items(cli, kind="approval")
     numbers = item["cure"].split()[3:]
-    assert (item["title"], item["by"]) == ("2 requests of r wait for approval", "r")
-    assert set(item["runs"]) == {RUN["run_id"], "run_2"}
+    assert (item["title"], item["by"], item["count"]) == ("2 requests of r wait for approval", "r", 2)
+    assert set(item["runs"]) == {"run_1", "run_2"}
     assert cli("automations", "reject", *numbers, "99", "--json").code == 7
-    assert items() == [item]
-
+    assert items(cli, kind="approval") == [item]
     rejected = cli("automations", "reject", *numbers, "--json").json()["decisions"]
     assert [str(each["decision"]) for each in rejected] == numbers
-    assert {each["outcome"] for each in rejected} == {"rejected"}
-    assert {each["request"]["body"]["instructions"] for each in rejected} == {"go on\nand on"}
-    assert items() == []
-    told = cli("automations", "log", "--json").json()["decisions"]
-    assert {each["answer"] for each in told} == {"rejected"}
+    assert {(each["outcome"], each["request"]["body"]["instructions"]) for each in rejected} == {
+        ("rejected", "go on\nand on")
+    }
+    assert items(cli, kind="approval") == []
+    assert {each["answer"] for each in cli("automations", "log", "--json").json()["decisions"]} == {"rejected"}
 
-
-@pytest.mark.parametrize(
-    ("kind", "days", "severity"), [("failed", 0.9, "critical"), ("failed", 1.1, "look"), ("host", 9, "critical")]
-)
-def test_what_broke_long_ago_is_not_as_pressing_as_what_is_new(kind: InboxKind, days: float, severity: str) -> None:
-    """A bad host is bad for as long as it is listed."""
-    now = datetime(2026, 5, 1, tzinfo=UTC)
-    cause = Cause("key", kind, "title", entries=[InboxEntry("key", now - timedelta(days=days))])
-
-    item = _item(cause, {}, now, "runwarden")
-
-    assert item is not None
-    assert item.severity == severity
+    sync(service, cli, {**RUN, "run_id": "run_3", "updated_at": at(0)})
+    cli("inbox", "done", "approval:r")
+    sync(service, cli, *({**RUN, "run_id": f"run_{n}", "updated_at": at(0)} for n in (4, 5)))
+    (item,) = items(cli, kind="approval")
+    assert item["count"] == 2
+    approved = cli(*item["cure"].split()[1:], "--json").json()["decisions"]
+    assert [each["outcome"] for each in approved] == ["approved"] * 2
 
 
 def test_without_the_state_the_marks_are_said_to_be_unknown(service: Service, cli: CommandLine) -> None:

@@ -1,27 +1,35 @@
 """What is known of a run beyond its row: why it ended, its labels, and which rule made it."""
 
 import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
+from app.automations.bot import Bot
 from app.automations.occurrences import MOST_QUESTIONS
+from app.automations.replay import replay
 from app.automations.rule import fingerprint
+from app.inbox.inbox import Causes
 from storage.records.results import FailureFacts
 from tests.automations.conftest import Place, rule
+from tests.automations.test_acting import Said, configured
+from tests.lab import Lab, Received, Respond, Step
 
 SAYS = "{ notify = 'default', text = '{run.branch}: {run.reason}' }"
 
 
 async def shown(place: Place, run_id: str, status: str = "failed", **extra: object) -> None:
     """The service shows a run with more than the API specifies."""
-    await place.world.run(run_id, "working")
-    place.world.pass_(minutes=1)
-    await place.world.run(run_id, status)
-    run = place.world.runs[run_id]
+    await place.run(run_id, "working")
+    place.pass_(minutes=1)
+    await place.run(run_id, status)
+    run = place.runs[run_id]
     raw = json.dumps({**json.loads(run.raw_json), **extra})
-    await place.world.cache.store_runs([replace(run, raw_json=raw)], asked_at=place.world.now)
+    await place.cache.store_runs([replace(run, raw_json=raw)], asked_at=place.now)
 
 
 async def started(place: Place, run_id: str, key: str = "k", **metadata: str) -> str:
@@ -84,31 +92,25 @@ async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) 
         await each.look()
 
     assert len(place.acts.done) == 1
-    assert [(each.outcome, each.result_id) for each in await place.state.journal("r")] == [
-        ("limited", None),
-        ("done", "run_2"),
-    ]
+    found = [(each.outcome, each.result_id) for each in await place.state.journal("r")]
+    assert found == [("limited", None), ("done", "run_2")]
 
 
 async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) -> None:
     """One that a person paused stays so, and one under another name is new."""
     for name, why in (("a", "5 failures in a row"), ("b", "by ann"), ("c", "by ann")):
         (one,) = place.runner(rule(name=f'"{name}"')).rules
-        await place.state.begin_rule(name, fingerprint(one), place.world.now)
+        await place.state.begin_rule(name, fingerprint(one), place.now)
         await place.state.pause(name, why)
-    place.world.pass_(minutes=10)
+    place.pass_(minutes=10)
 
     text = "\n".join(rule(name=f'"{name}"', pause_after="2") for name in "abd")
     await place.runner(text).look()
 
     states = await place.state.rule_states()
-    assert {name: state.paused for name, state in states.items()} == {
-        "a": None,
-        "b": "by ann",
-        "c": "by ann",
-        "d": None,
-    }
-    assert {name for name, state in states.items() if state.since == place.world.now} == {"a", "b", "d"}
+    paused = {name: state.paused for name, state in states.items()}
+    assert paused == {"a": None, "b": "by ann", "c": "by ann", "d": None}
+    assert {name for name, state in states.items() if state.since == place.now} == {"a", "b", "d"}
 
 
 async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) -> None:
@@ -122,9 +124,9 @@ async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) 
     runner = place.runner(rule(do=SAYS, limit="{ per_hour = 100 }"))
     runner.observer.run_facts.ask_reason = tell
     await runner.look()
-    place.world.pass_(minutes=1)
-    cache = place.world.cache
-    await place.world.storm(MOST_QUESTIONS + 5, "acme/api")
+    place.pass_(minutes=1)
+    cache = place.cache
+    await place.storm(MOST_QUESTIONS + 5, "acme/api")
     # As a refresh does after failures: none of them asks anything.
     await cache.store_failure_facts(FailureFacts(), await cache.questions_due())
     await runner.look()
@@ -132,3 +134,110 @@ async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) 
     reasons = {each.occurrence.facts["run.reason"] for each in place.journal}
     assert len(asked) == MOST_QUESTIONS
     assert reasons == {*(f"{run_id} does not compile" for run_id in asked), "no reason given"}
+
+
+# what a run found and what it cost: asked of the service once it has ended
+
+
+def on(name: str, words: str) -> str:
+    """A rule that does nothing much."""
+    return f'[[automations]]\nname = "{name}"\non = {{ {words} }}\ndo = {{ command = ["true"] }}\n'
+
+
+def results(*severities: str, used: float | None = None) -> dict[str, Any]:
+    """What the service tells of a run: the first turn's findings do not count, the last one's do."""
+    found = [{"path": "a.py", "title": "Look", "severity": one} for one in severities]
+    earlier = {"number": 1, "findings": [{"path": "b.py", "title": "Gone", "severity": "blocker"}]}
+    return {"turns": [earlier, {"number": 2, "findings": found}], "budget_used": used}
+
+
+RULES = "".join(
+    on(name, words)
+    for name, words in {
+        "blockers": 'finding = "blocker"',
+        "major": 'finding = "major", repository = "acme/*"',
+        "dear": "budget = 0.8",
+    }.items()
+)
+
+
+async def test_a_run_that_ends_sets_off_the_rules_that_it_meets(tmp_path: Path) -> None:
+    """Each once, over a restart, and in the replay; where the service cannot be asked at first, it is asked again."""
+    with Lab(clock=lambda: datetime.now(UTC)) as lab:
+        settings = configured(lab, tmp_path, RULES)
+        ended = {
+            "run_1": results("major", "note"),
+            "run_2": results("blocker"),
+            "run_3": results("minor", used=0.8),
+            "run_4": results(used=0.79),
+        }
+        for run_id in ended:
+            lab.put(run_id, "working")
+        bot = await Bot.open(settings, settings.profile(), said := Said())
+        await bot.once()
+        lab.turns |= ended
+        for run_id in ended:
+            lab.move(run_id, "completed")
+
+        def refuse(received: Received) -> Step:
+            return Respond(503) if received.path.endswith("external/runs/run_2") else lab.answer(received)
+
+        lab.otherwise = refuse
+        await bot.once()
+        before = len(said.outcomes())
+        lab.otherwise = lab.answer
+        await bot.once()
+        await bot.close()
+        again = await Bot.open(settings, settings.profile(), said)
+        await again.once()
+        told = await replay(again.engine, settings.automations, lab.now - timedelta(hours=1), lab.now)
+        del lab.turns["run_2"]
+        unknown = await replay(again.engine, settings.automations, lab.now - timedelta(hours=1), lab.now)
+        await again.close()
+
+    done = [facts["rule"] for event, facts in said if event == "decision" and facts["outcome"] == "done"]
+    assert sorted(map(str, done)) == ["blockers", "dear", "major", "major"]
+    assert before < len(said.outcomes())
+    assert {name: each.counts for name, each in told.items()} == {
+        "blockers": {"done": 1},
+        "major": {"done": 2},
+        "dear": {"done": 1},
+    }
+    assert all(each.held_since is not None for each in told.values())
+    assert all(each.held_since is None for each in unknown.values()), "one run was not told of"
+
+
+async def test_a_run_that_asks_or_was_cancelled_sets_off_no_rule_on_failures(tmp_path: Path) -> None:
+    """Its answer is a person's, and its end was; until the service has told which these are, the rules wait."""
+    runs = ("run_asks", "run_ended", "run_fails")
+    with Lab(clock=lambda: datetime.now(UTC)) as lab:
+        rules = on("again", 'run = "failed"') + on("tell", 'run = "cancelled"')
+        settings = configured(lab, tmp_path, rules)
+        for run_id in runs:
+            lab.put(run_id, "working")
+        bot = await Bot.open(settings, settings.profile(), said := Said())
+        await bot.once()
+        for run_id in runs:
+            lab.move(run_id, "failed")
+        told = Respond(503)
+
+        def answer(received: Received) -> Step:
+            return told if received.path.endswith("external/questions") else lab.answer(received)
+
+        lab.otherwise = answer
+        await bot.once()
+        before = len(said.outcomes())
+        asked = {"run_id": "run_asks", "question": "Which database?", "choices": []}
+        told = Respond(200, {"questions": [asked], "cancelled": ["run_ended"]})
+        await bot.once()
+        causes = await Causes(bot.engine, None, tuple).read(datetime.now(UTC))
+        await bot.close()
+
+    done = [str(facts) for event, facts in said if event == "decision" and facts["outcome"] == "done"]
+    assert before == 0
+    found = {(rule, run) for rule in ("again", "tell") for run in runs for one in done if rule in one and run in one}
+    assert found == {("again", "run_fails"), ("tell", "run_ended")}
+    assert [(each.kind, [one.run_id for one in each.entries]) for each in causes] == [
+        ("failed", ["run_fails"]),
+        ("question", ["run_asks"]),
+    ]

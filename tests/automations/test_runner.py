@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.rule import fingerprint
+from app.automations.sentence import warnings
+from app.profiles.load import parse
 from storage.claims import Owner, this_process
 from storage.errors import DiskFullError, StorageError
 from storage.records.decision import Decision
@@ -23,6 +25,8 @@ START = '{ start = "go", repository = "acme/api" }'
 CONTINUE = '{ continue = "go" }'
 COMMAND = '{ command = ["true"] }'
 WEB = '{ run = "failed", repository = "acme/web" }'
+BAD, LOST = '{ health = "not ok", for = "1m" }', '{ action = "unknown", older = "1m" }'
+DOWN = "host down; +1m; host down; +1m; host down"
 QUIET = '"15:00-16:00"'
 MADE = ActingResult("done", result_id="run_1")
 NOT_YET = ActingResult("failed", "not yet", may_repeat=True)
@@ -35,16 +39,19 @@ UNITS = {"d": "days", "h": "hours", "m": "minutes", "s": "seconds"}
 async def play(place: Place, texts: list[str], steps: str) -> None:
     """Let happen what the steps say, in their order, with these rules at work in one process after another.
 
-    `look`; `next` (another process looks) and `rules N` (one with other rules); `+3m`; `run_1 failed`;
-    `approve`; `pause r by ann`, `resume r`; `dead` and `alive`: so is the process that is acting on something.
+    `look`, `glance` (before the service answers), `next` (another process looks) and `rules N` (one with other rules);
+    `+3m`; `run_1 failed`; `stuck run_1`; `host down`; `approve`; `pause r by ann`, `resume r`; `dead` and `alive`: so
+    is the process that is acting on something; `unknown k`: a write's answer is lost; `resolve`: it had no effect.
     """
     runner, which = place.runner(texts[0]), 0
     for step in map(str.strip, re.split("[;\n]", steps.strip())):
         match step.split(maxsplit=2):
             case [time] if found := TIME.fullmatch(time):
-                place.world.pass_(**{UNITS[found[2]]: int(found[1])})
+                place.pass_(**{UNITS[found[2]]: int(found[1])})
             case ["look"]:
                 await place.answered()
+                await runner.look()
+            case ["glance"]:
                 await runner.look()
             case ["next" | "rules", *number]:
                 which = int(number[0]) if number else which
@@ -56,15 +63,22 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
             case ["resume", name]:
                 await place.state.resume(name)
             case ["begin"]:
-                await place.state.begin_rule("r", fingerprint(runner.rules[0]), place.world.now)
+                await place.state.begin_rule("r", fingerprint(runner.rules[0]), place.now)
             case ["dead"]:
                 await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
             case ["alive"]:
                 await place.owned_by(replace(this_process(), pid=1, started="?"))
+            case ["stuck", run_id]:
+                await place.stuck(run_id)
+            case ["unknown", key]:
+                await place.unknown_write(key=key)
+            case ["resolve"]:
+                (action,) = await place.ledger.unresolved()
+                await place.ledger.resolve_not_created(action.action_id)
             case ["host", status]:
-                await place.world.health(github=status)
+                await place.health(github=status)
             case [run_id, status]:
-                await place.world.run(run_id, status)
+                await place.run(run_id, status)
             case _:
                 pytest.fail(f"{step!r} is no step")
 
@@ -74,6 +88,49 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
     # What sets a rule off: the rules, what their actions answer, the steps, who acted, the journal's outcomes.
     "a run that fails, once, in this process and the next": (
         [rule()], [], "run_1 working; look; +3m; run_1 failed; look; look; next", "r", ["acting", "done"],
+    ),
+    # What its first looks show of the time before is history.
+    "a time after its first look": (
+        [rule(on='{ schedule = "10 12 * * *" }')], [], "+10m; look; look; next; +1d; look; next", "r",
+        ["acting", "done"],
+    ),
+    "an interval after its first look": (
+        [rule(on='{ every = "6h" }')], [], "+10m; look; look; next; +6h; look; next", "r", ["acting", "done"],
+    ),
+    "a run that is stuck after its first look": (
+        [rule(on='{ run = "stuck" }')], [], "+10m; glance; stuck run_1; glance; next; stuck run_2; look; next", "r",
+        ["acting", "done"],
+    ),
+    "a host that is bad after its first look": (
+        [rule(on='{ health = "not ok" }')], [],
+        "+10m; glance; host down; +2m; host down; glance; next; host ok; +2m; host down; +2m; host down; look; next",
+        "r", ["acting", "done"],
+    ),
+    "a recovery after its first look": (
+        [rule(on='{ health = "recovered" }')], [],
+        """+10m; glance; host down; +2m; host ok; +2m; host ok; glance; next
+        host down; +2m; host ok; +2m; host ok; look; next""", "r", ["acting", "done"],
+    ),
+    "an unknown outcome after its first look": (
+        [rule(on='{ action = "unknown" }')], [], "+10m; unknown k; look; look; next; unknown l; look; next", "r",
+        ["acting", "done"],
+    ),
+    "a host that passes its limit after its first look": (
+        [rule(on='{ health = "not ok", for = "5m" }')], [],
+        "host down; +2m; host down; look; +2m; host down; look; +2m; host down; look; +2m; host down; look; next", "r",
+        ["acting", "done"],
+    ),
+    "no host that had passed its limit": (
+        [rule(on='{ health = "not ok", for = "5m" }')], [],
+        "host down; +6m; host down; look; +2m; host down; look; +2m; host down; look; next", "", [],
+    ),
+    "a write that passes its limit after its first look": (
+        [rule(on='{ action = "unknown", older = "5m" }')], [], "unknown k; +2m; look; +2m; look; +2m; look; next", "r",
+        ["acting", "done"],
+    ),
+    "no write that had passed its limit": (
+        [rule(on='{ action = "unknown", older = "5m" }')], [], "unknown k; +6m; look; +2m; look; +2m; look; next", "",
+        [],
     ),
     "nothing from before, though it was paused before its first look": (
         [rule()], [], "run_1 failed; begin; pause r by ann; resume r; look", "", [],
@@ -152,18 +209,40 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
         "look; +1m; a failed; look; +1m; b failed; look; +1m; c failed; look; resume r; +1m; d failed; look", "r r r",
         ["acting", "failed no such agent", "acting", "failed no such agent", f"skipped {LATER}", "acting", "done"],
     ),
-    "what is approved is sent once": (
-        [rule(approval="true")], [], "look; +1m; run_1 failed; look; approve; look; look", "r", ["waiting", "done"],
-    ),
     "what is not approved expires": (
         [rule(approval="true")], [], "look; +1m; run_1 failed; look; +25h; look; look", "",
         ["waiting", "expired not approved in time"],
     ),
-    "what is approved is sent within its time": (
-        [rule(do=CONTINUE, approval="true")], [], "look; +1m; run_1 failed; look; approve; +23h; next", "r",
+    "what is approved is sent within its time, once": (
+        [rule(do=CONTINUE, approval="true")], [], "look; +1m; run_1 failed; look; approve; +23h; next; look", "r",
         ["waiting", "done"],
     ),
-    "and not later": (
+    "nothing approved for a run that goes on": (
+        [rule(do=START, approval="true")], [], "look; +1m; run_1 failed; look; approve; run_1 working; next", "",
+        ["waiting", "expired the run is working by now"],
+    ),
+    "nothing approved of a rule that was paused": (
+        [rule(do=START, approval="true")], [], "look; +1m; run_1 failed; look; approve; pause r by bob; next", "",
+        ["waiting", "skipped the rule is paused: by bob"],
+    ),
+    "what is approved for a host that is bad": (
+        [rule(on=BAD, do=START, approval="true")], [], f"host ok; look; {DOWN}; look; approve; next", "r",
+        ["waiting", "done"],
+    ),
+    "nothing approved for a host that has recovered": (
+        [rule(on=BAD, do=START, approval="true")], [],
+        f"host ok; look; {DOWN}; look; approve; +1m; host ok; +1m; host ok; +1m; host ok; next", "",
+        ["waiting", "expired code host github has recovered by now"],
+    ),
+    "what is approved for an unknown outcome": (
+        [rule(on=LOST, do=START, approval="true")], [], "look; unknown k; +2m; look; approve; next", "r",
+        ["waiting", "done"],
+    ),
+    "nothing approved for an outcome that is known": (
+        [rule(on=LOST, do=START, approval="true")], [], "look; unknown k; +2m; look; approve; resolve; next", "",
+        ["waiting", "expired its outcome is known by now"],
+    ),
+    "nothing that was approved a day ago": (
         [rule(do=CONTINUE, approval="true")], [], "look; +1m; run_1 failed; look; approve; +25h; next", "",
         ["waiting", "expired approved, but not sent in time"],
     ),
@@ -214,7 +293,7 @@ async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
     assert [name for name, _ in place.acts.done] == ["r", "s"]
 
     place.acts.raises = {}
-    place.world.pass_(seconds=31)
+    place.pass_(seconds=31)
     await runner.look()
     assert [name for name, _ in place.acts.done] == ["r", "s", "r"]
 
@@ -224,8 +303,8 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
 ) -> None:
     """What was done is entered once there is room again; a command is not run a second time."""
     runner = await place.begun(rule())
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
+    place.pass_(minutes=1)
+    await place.run("run_1", "failed")
     with monkeypatch.context() as full:
 
         async def settle(*_: object) -> None:
@@ -235,7 +314,7 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
         for _ in range(3):
             with pytest.raises(DiskFullError):
                 await runner.look()
-            place.world.pass_(minutes=1)
+            place.pass_(minutes=1)
     await runner.look()
 
     assert len(place.acts.done) == 1
@@ -246,8 +325,8 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
 async def test_a_file_that_is_moved_away_is_not_used_any_longer(place: Place, file: str, error: str) -> None:
     """Another process would begin a new one, know nothing of what is done here, and both would act."""
     runner = await place.begun(rule())
-    place.world.pass_(minutes=1)
-    await place.world.run("run_1", "failed")
+    place.pass_(minutes=1)
+    await place.run("run_1", "failed")
     path = (place.state if file == "state" else place.ledger).writer.path
     path.rename(path.with_name("aside"))
 
@@ -262,8 +341,8 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     runner = await place.begun(f"{slow}\n{quick}")
     place.acts.held["slow"] = asyncio.Event()
     for number in (1, 2):
-        place.world.pass_(minutes=1)
-        await place.world.run(f"run_{number}", "failed")
+        place.pass_(minutes=1)
+        await place.run(f"run_{number}", "failed")
 
         async def is_done(number: int = number) -> bool:
             await runner.look(waits=False)
@@ -276,7 +355,7 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
 
     other = place.runner(slow)
     other.work = runner.work
-    place.world.pass_(minutes=2)
+    place.pass_(minutes=2)
     await other.look(waits=False)
     place.acts.results.append(ActingResult("failed", "no"))
     place.acts.held["slow"].set()
@@ -291,8 +370,8 @@ async def test_queued_programs_keep_to_the_limits(place: Place) -> None:
     runner = await place.begun(rule(do=COMMAND, limit="{ per_hour = 3 }"))
     place.acts.held["r"] = asyncio.Event()
     for number in range(30):
-        place.world.pass_(seconds=1)
-        await place.world.run(f"run_{number}", "failed")
+        place.pass_(seconds=1)
+        await place.run(f"run_{number}", "failed")
         await runner.look(waits=False)
     place.acts.held["r"].set()
     await runner.look()
@@ -305,7 +384,7 @@ async def test_a_program_that_has_finished_keeps_nothing_waiting(place: Place, m
     """A rule whose previous program finishes just before the decision acts at once, and is not queued."""
     runner = await place.begun(rule(do=COMMAND))
     place.acts.held["r"] = asyncio.Event()
-    await place.world.run("run_1", "failed")
+    await place.run("run_1", "failed")
     await runner.look(waits=False)
     decide = State.decide
 
@@ -315,7 +394,7 @@ async def test_a_program_that_has_finished_keeps_nothing_waiting(place: Place, m
         return await decide(self, *arguments, **options)
 
     monkeypatch.setattr(State, "decide", late)
-    await place.world.run("run_2", "failed")
+    await place.run("run_2", "failed")
     await runner.look(waits=False)
 
     assert [outcome for outcome, _ in place.outcomes] == ["acting", "done", "acting"]
@@ -337,14 +416,60 @@ async def test_rules_at_rest_ask_nothing(place: Place, monkeypatch: pytest.Monke
     timed, lasting = rule(name='"s"', on=HOURLY), rule(name='"u"', on='{ action = "unknown" }')
     runner = await place.begun(f"{timed}\n{lasting}")
     for _ in range(5):
-        place.world.pass_(seconds=10)
+        place.pass_(seconds=10)
         await runner.look()
     assert asked == {"last_due": 1, "unclaimed": 1}
 
-    place.world.pass_(hours=1)
+    place.pass_(hours=1)
     await runner.look()
     assert asked["last_due"] == 2
     assert place.outcomes[-1][0] == "done"
-    place.world.pass_(hours=-9)
+    place.pass_(hours=-9)
     await runner.look()
     assert asked == {"last_due": 3, "unclaimed": 1}
+
+
+# loops: rules that set themselves or each other off
+
+
+TO_WEB = '{ start = "go", repository = "acme/web" }'
+TO_API = '{ start = "go", repository = "acme/api" }'
+
+CASES = {
+    "continued": [rule(do='{ continue = "again" }')],
+    "two that feed each other": [
+        rule(name='"a"', on='{ run = "failed", repository = "acme/api" }', do=TO_WEB, overlap='"allow"'),
+        rule(name='"b"', on='{ run = "failed", repository = "acme/web" }', do=TO_API, overlap='"allow"'),
+    ],
+    "by way of a run that completes": [
+        rule(name='"a"', do=TO_WEB, overlap='"allow"'),
+        rule(name='"b"', on='{ run = "completed" }', do='{ continue = "break it" }', overlap='"allow"'),
+    ],
+}
+
+
+@pytest.mark.parametrize("texts", CASES.values(), ids=CASES)
+async def test_a_loop_ends_at_its_limit_and_says_so_once(place: Place, texts: list[str]) -> None:
+    """However many turns and runs it makes; `automations check` warns of it beforehand."""
+    text = "\n".join(texts)
+    rules = parse(Path("/etc/config.toml"), text).automations
+    assert any("trigger" in line for each in rules for line in warnings(each, rules, place.now))
+    is_one_run = len(texts) == 1
+    statuses = ("failed", "completed") if "completed" in text else ("failed",)
+    place.acts.results = [ActingResult("done", result_id=f"run_{1 if is_one_run else n}") for n in range(2, 60)]
+    runner, made, turns = place.runner(text), 1, 0
+    await runner.look()
+    await place.run("run_1", "working")
+    for _ in range(20):
+        place.pass_(minutes=1)
+        where = ("acme/api", "acme/web")[made % 2 - 1]
+        await place.run(f"run_{made}", statuses[turns % len(statuses)], repository=where)
+        await runner.look()
+        if len(place.acts.done) > turns:
+            turns = len(place.acts.done)
+            made = 1 if is_one_run else turns + 1
+            await place.run(f"run_{made}", "working", repository=("acme/api", "acme/web")[made % 2 - 1])
+
+    (limited,) = [each for each in place.journal if each.outcome == "limited"]
+    assert len(place.acts.done) <= 3 * len(texts)
+    assert "limit.per_conversation" in limited.reason

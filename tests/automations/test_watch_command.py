@@ -5,8 +5,10 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.request import urlopen
@@ -15,6 +17,7 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.automations.bot import hand_over
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.cli.conftest import CommandLine, Inside
 from tests.program import Program
@@ -51,29 +54,53 @@ def line(process: Program, event: str) -> dict[str, object]:
     raise AssertionError(f"ended with {process.wait()} before {event}")
 
 
-def test_it_works_reloads_and_ends_as_asked(service: Service, cli: CommandLine) -> None:
-    """Ready is said to systemd; a bad configuration is refused, and the old one kept; SIGTERM ends it with 0."""
+def test_a_bot_reloads_hands_over_and_ends_as_asked(service: Service, cli: CommandLine) -> None:
+    """Ready is said to systemd, a bad configuration refused; the second one goes on when the first has ended.
+
+    Prometheus reads the figures, which a hostile status does not break.
+    """
     configured(service, cli.home, automation('{ continue = "go on" }'))
+    service.runs = [{**RUN, "status": 'a"\nb'}]
     config, good = cli.home / "config.toml", (cli.home / "config.toml").read_text()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, ExitStack() as stack:
         systemd.bind(str(cli.home / "s"))
-        with watching(cli, NOTIFY_SOCKET=str(cli.home / "s")) as bot:
-            assert line(bot, "started")["automations"] == ["r"]
-            assert systemd.recv(100) == b"READY=1"
-            config.write_text(good.replace("failed", 'failed" x'))
-            bot.send_signal(signal.SIGHUP)
-            assert "config.toml:" in str(line(bot, "reload_refused")["message"])
-            config.write_text(good + automation('{ notify = "default" }').replace('"r"', '"s"'))
-            bot.send_signal(signal.SIGHUP)
-            assert line(bot, "reloaded")["automations"] == ["r", "s"]
+        bot = stack.enter_context(watching(cli, "--metrics", "0", NOTIFY_SOCKET=str(cli.home / "s")))
+        address = line(bot, "metrics")["address"]
+        assert line(bot, "started")["automations"] == ["r"]
+        assert systemd.recv(100) == b"READY=1"
+        line(bot, "working")
+
+        def figures() -> dict[str, Metric]:
+            with urlopen(f"http://{address}/metrics") as answer:
+                text = answer.read().decode()
+            found = {each.name: each for each in text_string_to_metric_families(text) if each.samples}
+            return found if {"runwarden_runs", "runwarden_automation_paused"} <= found.keys() else {}
+
+        families = eventually(figures, "the runs and rules are counted")
+        config.write_text(good.replace("failed", 'failed" x'))
+        bot.send_signal(signal.SIGHUP)
+        assert "config.toml:" in str(line(bot, "reload_refused")["message"])
+        config.write_text(good + automation('{ notify = "default" }').replace('"r"', '"s"'))
+        bot.send_signal(signal.SIGHUP)
+        assert line(bot, "reloaded")["automations"] == ["r", "s"]
+        with watching(cli) as second:
+            line(second, "started")
             bot.send_signal(signal.SIGTERM)
             assert line(bot, "stopped")
             assert bot.wait(60) == 0
+            line(second, "working")
+            second.send_signal(signal.SIGINT)
+            assert second.wait(60) in {-signal.SIGINT, 128 + signal.SIGINT}
+
+    (runs,) = families["runwarden_runs"].samples
+    assert runs.labels == {"profile": "acme", "status": 'a"\nb'}
+    assert families["runwarden_bot_working"].samples[0].value == 1
+    assert families["runwarden_automation_paused"].samples[0].labels["automation"] == "r"
 
 
-@contextmanager
-def running_a_program(service: Service, cli: CommandLine) -> Iterator[tuple[Program, int]]:
-    """A bot whose rule's program runs until the fifo is written to; and the program's process."""
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_rules_program_may_end_before_the_bot_does(service: Service, cli: CommandLine, *, ends: bool) -> None:
+    """SIGTERM waits for it, and the journal has its outcome; a second one kills it, and its outcome is unknown."""
     fifo, place = cli.home / "fifo", cli.home / "pid"
     os.mkfifo(fifo)
     os.mkfifo(place)
@@ -88,68 +115,19 @@ def running_a_program(service: Service, cli: CommandLine) -> Iterator[tuple[Prog
         number = int(place.read_text())
         bot.send_signal(signal.SIGTERM)
         assert line(bot, "stopping")["waits_for"] == ["r"]
-        yield bot, number
-
-
-def test_a_rules_program_may_end_before_the_bot_does(service: Service, cli: CommandLine) -> None:
-    """SIGTERM waits for it, and the journal has its outcome."""
-    with running_a_program(service, cli) as (bot, _):
-        (cli.home / "fifo").write_text("go on\n")
-        assert line(bot, "decision")["outcome"] == "done"
-        assert bot.wait(60) == 0
-
-
-def test_a_second_sigterm_kills_a_rules_program(service: Service, cli: CommandLine) -> None:
-    """At once, and the bot ends; what became of it is not known."""
-    with running_a_program(service, cli) as (bot, number):
-        bot.send_signal(signal.SIGTERM)
+        if ends:
+            fifo.write_text("go on\n")
+            assert line(bot, "decision")["outcome"] == "done"
+        else:
+            bot.send_signal(signal.SIGTERM)
         assert line(bot, "stopped")
         assert bot.wait(60) == 0
 
     with pytest.raises(ProcessLookupError):
         os.kill(number, 0)
     assert cli("watch", "--once").code == 0
-    assert cli("automations", "log", "--json").json()["decisions"][0]["outcome"] == "interrupted"
-
-
-def test_only_one_of_two_works_and_the_other_takes_over(service: Service, cli: CommandLine) -> None:
-    """They share a folder; when the first ends, which is said, the second goes on."""
-    configured(service, cli.home, automation('{ continue = "go on" }'))
-    with watching(cli) as first:
-        line(first, "working")
-        with watching(cli) as second:
-            line(second, "started")
-            first.send_signal(signal.SIGINT)
-            assert line(first, "stopped")
-            assert first.wait(60) in {-signal.SIGINT, 128 + signal.SIGINT}
-            line(second, "working")
-
-
-def test_prometheus_reads_what_it_did(service: Service, cli: CommandLine) -> None:
-    """By its own parser; a hostile status breaks nothing."""
-    configured(service, cli.home, automation('{ continue = "go on" }'))
-    service.runs = [{**RUN, "status": 'a"\nb'}]
-    with watching(cli, "--metrics", "0") as bot:
-        origin = f"http://{line(bot, 'metrics')['address']}"
-        line(bot, "working")
-        families = {each.name: each for each in _scraped(origin, "runwarden_runs", "runwarden_automation_paused")}
-
-    (runs,) = families["runwarden_runs"].samples
-    assert runs.labels == {"profile": "acme", "status": 'a"\nb'}
-    assert families["runwarden_bot_working"].samples[0].value == 1
-    assert families["runwarden_automation_paused"].samples[0].labels["automation"] == "r"
-
-
-def _scraped(origin: str, *wanted: str) -> list[Metric]:
-    found: list[Metric] = []
-
-    def is_there() -> bool:
-        with urlopen(f"{origin}/metrics") as answer:
-            found[:] = text_string_to_metric_families(answer.read().decode())
-        return {each.name for each in found if each.samples} >= {*wanted}
-
-    eventually(is_there, ", ".join(wanted))
-    return found
+    outcome = cli("automations", "log", "--json").json()["decisions"][0]["outcome"]
+    assert outcome == ("done" if ends else "interrupted")
 
 
 def test_a_restored_backup_fires_nothing_twice(service: Service, cli: CommandLine) -> None:
@@ -201,3 +179,44 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
     missing = cli("automations", "check", "nope")
     assert (missing.code, "There are: r." in missing.err) == (7, True)
     assert next(cli.home.rglob("state.sqlite3")).stat().st_mode & 0o77 == 0
+
+
+# Not `sigwait`: while it waits, the kernel shows the signal as one that is not held.
+HOLDS = """
+import signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
+print(end=".", flush=True)
+while not signal.sigpending():
+    time.sleep(0.01)
+print("heard")
+"""
+WAITS = "import sys; print(end='.', flush=True); sys.stdin.read()"
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "is_told"),
+    [
+        (["app", "watch"], HOLDS, True),
+        (["/usr/bin/runwarden", "--profile", "acme", "watch"], HOLDS, True),
+        (["-m", "app.demo.live", "/tmp/demo"], HOLDS, True),
+        (["app", "watch", "--once"], HOLDS, False),
+        (["/usr/bin/watch", "ls"], HOLDS, False),
+        (["app", "console"], HOLDS, False),
+        # It has not come to handle the signal: its default would end it.
+        (["-m", "app.demo.live", "/tmp/demo"], WAITS, False),
+    ],
+)
+def test_only_a_bot_is_told_of_new_rules(argv: list[str], code: str, is_told: bool) -> None:
+    """Another process of that number would end of the signal, as would a bot that works once."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code, *argv], stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(1) == "."
+        was_told = hand_over(process.pid)
+        if not was_told:
+            assert process.poll() is None
+            process.kill()
+        heard, _ = process.communicate()
+
+    assert (was_told, heard) == (is_told, "heard\n" if is_told else "")
+    assert not hand_over(process.pid)

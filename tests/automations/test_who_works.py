@@ -45,7 +45,6 @@ async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service,
     """The bot goes on, does nothing a second time, and misses nothing; the other one stands by."""
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "{run.id}" }'))
     async with at_work(settings) as (bot, said):
-        await until(lambda: ("working", {"profile": "acme"}) in said, "the bot works", saw=lambda: said)
         await looked(bot)
         async with at_work(settings) as (_, other):
             service.runs = [RUN]
@@ -63,43 +62,35 @@ async def test_a_deleted_cache_changes_nothing_about_who_works(service: Service,
     assert [request.json()["instructions"] for request in service.posted] == ["run_1", "run_9"]
 
 
-async def test_a_bot_whose_rules_break_says_so(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fault", ["job", "storage"])
+async def test_a_bot_that_cannot_work_says_so_and_is_not_well(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    """In its log and its health, once; it goes on, and notifies about it."""
+    """Whether its rules break or its state is gone: in its log, once, and in its health; mended, it goes on."""
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
     async with at_work(settings) as (bot, said):
-        await looked(bot)
-        with monkeypatch.context() as broken:
-            broken.setattr("app.automations.runner.Runner.look", lambda *_, **__: 1 // 0)
-            bot.reload(settings)
-            await until(lambda: any(event == "job_failed" for event, _ in said), "the failure is reported")
-            was_well = await bot.is_well()
-            bot.reload(settings)
-        await until(lambda: any(event == "job_works" for event, _ in said), "the rules work again")
-
-    (failed,) = [facts for event, facts in said if event == "job_failed"]
-    assert (failed["job"], "ZeroDivisionError" in failed["message"], was_well) == ("automations", True, False)
-
-
-async def test_a_bot_whose_state_is_gone_is_not_well(service: Service, tmp_path: Path) -> None:
-    """Its polls succeed, and still no heartbeat may say that all is in order; put back, it goes on."""
-    settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
-    async with at_work(settings) as (bot, said):
-        await until(lambda: ("working", {"profile": "acme"}) in said, "the bot works", saw=lambda: said)
         await looked(bot)
         await until(bot.is_well, "the bot is well")
         state = bot.state.writer.path
-        state.rename(aside := state.with_name("aside"))
-        bot.reload(settings)
-        await until(lambda: any(event == "storage_failed" for event, _ in said), "the failure is reported")
-        was_well = await bot.is_well()
-        aside.rename(state)
+        with monkeypatch.context() as broken:
+            if fault == "job":
+                broken.setattr("app.automations.runner.Runner.look", lambda *_, **__: 1 // 0)
+            else:
+                state.rename(state.with_name("aside"))
+            bot.reload(settings)
+            await until(lambda: any(event == f"{fault}_failed" for event, _ in said), "the failure is reported")
+            assert not await bot.is_well()
+            bot.reload(settings)
+        if fault == "storage":
+            state.with_name("aside").rename(state)
         service.runs = [RUN]
         await until(lambda: ("done", None) in said.outcomes(), "the rule acts again", saw=said.outcomes)
+        await until(bot.is_well, "the bot is well again")
 
-        assert not was_well
-        await until(bot.is_well, "the bot is well")
+    if fault == "job":
+        (failed,) = [facts for event, facts in said if event == "job_failed"]
+        assert (failed["job"], "ZeroDivisionError" in str(failed["message"])) == ("automations", True)
+        assert any(event == "job_works" for event, _ in said)
 
 
 async def test_a_slow_deed_keeps_the_lease(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +100,6 @@ async def test_a_slow_deed_keeps_the_lease(service: Service, tmp_path: Path, mon
     argv = json.dumps(["sh", "-c", f"touch {begun}; until [ -e {go} ]; do sleep 0.05; done"])
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation(f"{{ command = {argv} }}"))
     async with at_work(settings) as (bot, said):
-        await until(lambda: ("working", {"profile": "acme"}) in said, "the bot works", saw=lambda: said)
         await looked(bot)
         service.runs = [RUN]
         await until(begun.exists, "the program runs")

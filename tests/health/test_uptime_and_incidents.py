@@ -49,6 +49,10 @@ def test_a_slice_shows_the_worst_it_had() -> None:
 
     # The eighth began just now.
     assert found == ("well", "bad", "well", "well", None, "impaired", "well", "well")
+    # They begin at whole quarters: the same moment lies in the same slice, whenever one looks.
+    for later in range(15):
+        still = slices(spans(("unreachable", 61, 59)), NOW + later * MINUTE, 8, 15 * MINUTE, WORDS)
+        assert still[2:4] == ("bad", "bad")
 
 
 def test_the_last_slice_is_what_is_true_now() -> None:
@@ -63,15 +67,10 @@ def test_the_last_slice_is_what_is_true_now() -> None:
         assert slices(spans(*seen), NOW + 5 * MINUTE, 4, 15 * MINUTE, WORDS)[-1] == now
 
 
-def test_slices_stand_still_while_time_passes() -> None:
-    """They begin at whole quarters: the same moment lies in the same slice, whenever one looks."""
-    seen = spans(("unreachable", 61, 59))
-    for later in range(15):
-        assert slices(seen, NOW + later * MINUTE, 8, 15 * MINUTE, WORDS)[2:4] == ("bad", "bad")
-
-
 def test_a_host_without_a_status_is_neither_well_nor_unwell() -> None:
-    """It begins no incident, ends none, and is no change."""
+    """It begins no incident, ends none, and is no change; from well to unwell and back are two."""
+    seen = spans(("ok", 60, 50), ("degraded", 50, 8), ("unreachable", 8, 6), ("ok", 6, 4), ("unreachable", 4, 0))
+    assert [flips(seen, WORDS, NOW - minutes * MINUTE) for minutes in (10, 55)] == [2, 3]
     well = spans(("ok", 60, 40), ("no status", 40, 20), ("ok", 20, 0))
     unwell = spans(("down", 60, 40), ("no status", 40, 20), ("down", 20, 0))
 
@@ -108,14 +107,6 @@ def test_what_goes_on_is_known_up_to_the_last_look(seen: tuple, connected: bool,
 
     assert (found.start, found.until) == (NOW - start * MINUTE, NOW - 20 * MINUTE)
     assert (found.is_over, found.recovered_at) == (is_over, None)
-
-
-def test_flips_count_both_ways() -> None:
-    """From well to unwell and back; between two unwell words there is none."""
-    seen = spans(("ok", 60, 50), ("degraded", 50, 8), ("unreachable", 8, 6), ("ok", 6, 4), ("unreachable", 4, 0))
-
-    assert flips(seen, WORDS, NOW - 10 * MINUTE) == 2
-    assert flips(seen, WORDS, NOW - 55 * MINUTE) == 3
 
 
 @pytest.mark.parametrize(("status", "tone"), [("ok", "good"), (" OK ", "good"), ("degraded", "warn"), ("new", "bad")])

@@ -9,16 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import astuple
 
+from app.automations.bot import host_routes
+from app.notify.dispatcher import Dispatcher
 from app.notify.incidents import IncidentReader
 from app.notify.watch import News, Watch
 from app.profiles import NotifySettings
+from app.profiles.load import parse
 from storage.cache.cache import Cache
+from storage.claims import Owner
 from storage.database import make_fleeting
 from storage.ledger import Ledger
 from storage.records import HealthSample, PollOutcome, Repository, Run
+from storage.records.alert import Message
 from storage.state import State
 
+TO_ALL = '[notify.routes.oncall]\ncommand = ["true"]\n[[notify.rules]]\nroute = "oncall"\n'
+"""Everything goes to one route."""
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
@@ -31,6 +39,9 @@ class World:
     cache: Cache = field(init=False)
     state: State = field(init=False)
     ledger: Ledger = field(init=False)
+    said: list[dict[str, Any]] = field(default_factory=list)
+    """Lines of the log of who tells what happens."""
+    _seen: int = 0
 
     @asynccontextmanager
     async def opened(self, folder: Path) -> AsyncIterator["World"]:
@@ -60,6 +71,47 @@ class World:
         if begin:
             await watch.begin()
         return watch
+
+    def dispatcher(self, text: str = TO_ALL) -> Dispatcher:
+        """A bot's process that tells what happens, with this configuration."""
+        settings = parse(Path("/etc/config.toml"), text)
+        notify, routes = settings.notify, host_routes(settings.automations)
+        incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=notify.hold_s))
+        files = (self.state, self.cache, self.ledger)
+        return Dispatcher(*files, incidents, notify, "acme", self.clock, self._say, host_routes=routes)
+
+    def _say(self, event: str, **facts: Any) -> None:
+        self.said.append({"event": event, **facts})
+
+    async def began(self, text: str = TO_ALL) -> Dispatcher:
+        """One that has looked once, a minute ago."""
+        dispatcher = self.dispatcher(text)
+        await dispatcher.look()
+        self.pass_(minutes=1)
+        return dispatcher
+
+    async def made(self) -> list[Message]:
+        """The messages that were made since the last call, oldest first."""
+        found = [each.message for each in await self.state.recent_deliveries(10_000)][::-1]
+        fresh, self._seen = found[self._seen :], len(found)
+        return fresh
+
+    async def titles(self) -> list[str]:
+        """Their titles."""
+        return [message.title for message in await self.made()]
+
+    async def after(self, dispatcher: Dispatcher, looks: int = 1, **by: float) -> list[str]:
+        """Lets time pass before each look; the titles of what was made then."""
+        for _ in range(looks):
+            self.pass_(**by)
+            await dispatcher.look()
+        return await self.titles()
+
+    async def deliver(self, dispatcher: Dispatcher) -> list[str]:
+        """Deliver what is due; the events that the log tells of it."""
+        self.said.clear()
+        await dispatcher.deliver()
+        return [line["event"] for line in self.said]
 
     async def run(
         self, run_id: str, status: str, *, repository: str = "acme/api", branch: str = "agent/x", **ago: float
@@ -92,6 +144,14 @@ class World:
         samples = tuple(HealthSample(name, status, None, None, "{}") for name, status in statuses.items())
         await self.cache.store_health(samples, at=self.now)
         await self.cache.record_poll(PollOutcome("health", self.now, None, None))
+
+    async def owned_by(self, owner: Owner) -> None:
+        """What is being acted on or delivered, is by this process."""
+        for query in (
+            "UPDATE decisions SET owner_json = ? WHERE outcome = 'acting'",
+            "UPDATE deliveries SET owner_json = ? WHERE owner_json IS NOT NULL",
+        ):
+            await self.state.writer.run(lambda held, query=query: held.execute(query, (json.dumps(astuple(owner)),)))
 
     async def link(self, kind: str | None = None) -> None:
         """A poll's outcome."""

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from app.api.heartbeat import Heartbeat
 from app.profiles import NotifySettings
 from tests.lab import Drop, Respond, Server
@@ -56,12 +54,10 @@ async def test_a_failing_one_is_said_once_and_follows_no_redirect(server: Server
     assert "secret" not in str(said)
 
 
-@pytest.mark.parametrize("address", ["http://example.com/x", "ftp://127.0.0.1/x", "https:///x", "https://[x/", "x"])
-async def test_it_goes_over_https_or_to_this_machine(address: str) -> None:
+async def test_it_goes_over_https_or_to_this_machine() -> None:
     """Nothing else is asked for."""
-    said: list[dict[str, Any]] = []
+    for address in ("http://example.com/x", "ftp://127.0.0.1/x", "https:///x", "https://[x/", "x"):
+        said: list[dict[str, Any]] = []
+        await heartbeat(address, said, Profile()).beat()
 
-    await heartbeat(address, said, Profile()).beat()
-
-    assert [line["event"] for line in said] == ["heartbeat_failed"]
-    assert "address" in said[0]["message"]
+        assert [(line["event"], "address" in line["message"]) for line in said] == [("heartbeat_failed", True)]

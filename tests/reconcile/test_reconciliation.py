@@ -13,18 +13,16 @@ from app.engine.engine import Engine
 from app.engine.events import ActionChanged, Event
 from storage.records import Action, Repository
 from storage.values import utc_now
+from tests.cli.conftest import Inside
 from tests.lab import Cut, Lab
-from tests.sync.conftest import Desk
+from tests.service.conftest import Laboratory
+from tests.service_process import start_service
+from tests.sync.conftest import MINUTE, Desk, seconds
 from tests.waiting import until
 
+HOUR = timedelta(hours=1)
 API, WEB = Repository.parse("acme/api"), Repository.parse("acme/web")
 WEB_DOCUMENT = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
-SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-
-
-def seconds(at: datetime) -> str:
-    """A time as some services show it: without its fraction."""
-    return f"{at:%Y-%m-%dT%H:%M:%S}Z"
 
 
 def local(offset: timedelta) -> Callable[[datetime], str]:
@@ -34,7 +32,6 @@ def local(offset: timedelta) -> Callable[[datetime], str]:
 
 QUIRKS: dict[str, dict[str, Any]] = {
     "none": {},
-    "clock ahead": {"clock_offset": 10 * MINUTE},
     "clock hours ahead, no date": {"clock_offset": 3 * HOUR, "is_dated": False},
     "whole seconds, clock ahead": {"show_time": seconds, "clock_offset": 10 * MINUTE},
     "local time, no date filter": {"show_time": local(-9 * HOUR), "date_filter": ""},
@@ -137,12 +134,11 @@ async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_pa
 @pytest.mark.parametrize(
     ("quirks", "makes"),
     [
-        (QUIRKS["none"], "a turn"),
         (QUIRKS["clock hours ahead, no date"], "a turn"),
         (QUIRKS["local time, no date filter"], "a run"),
         (QUIRKS["unreadable times"], "a run"),
     ],
-    ids=["none", "clock hours ahead, no date", "local time, no date filter", "unreadable times"],
+    ids=["clock hours ahead, no date", "local time, no date filter", "unreadable times"],
 )
 async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch(
     peer: Lab, tmp_path: Path, quirks: dict[str, Any], makes: str
@@ -184,7 +180,8 @@ async def test_what_was_not_carried_out_has_no_candidates(engine: Engine, peer: 
 
 
 async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_certain(engine: Engine, peer: Lab) -> None:
-    """A branch that anyone can name proves nothing, even if it had no run before and has exactly one after."""
+    """A branch that anyone can name proves nothing, even if it has exactly one run after the send."""
+    peer.put("run_minute_before", "queued", created=peer.now - MINUTE, branch_name="fix/x")
     action = await unsent(engine, peer, StartRun("Fix it.", API, "fix/x"))
     peer.put("run_theirs", "queued", branch_name="fix/x")
 
@@ -205,15 +202,6 @@ async def test_what_is_older_than_a_run_seen_before_the_send_is_no_candidate(pee
         made = next(reversed(peer.runs))
 
         assert await proposed(engine, action) == [made]
-
-
-async def test_what_was_there_before_the_send_is_no_candidate(engine: Engine, peer: Lab) -> None:
-    """Where the service's clock is known: a colleague's run of a minute before is not what was made."""
-    peer.put("run_minute_before", "queued", created=peer.now - MINUTE, branch_name="fix/x")
-    action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
-    made = next(reversed(peer.runs))
-
-    assert await proposed(engine, action) == [made]
 
 
 async def test_what_our_other_actions_made_is_no_candidate(engine: Engine, peer: Lab) -> None:
@@ -240,8 +228,8 @@ async def test_the_service_is_asked_only_for_what_the_cache_does_not_know(peer: 
         await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
         await engine.refresh()
         asked = []
-        for gap, moved in ((False, 0 * SECOND), (True, 1 * SECOND), (True, 20 * SECOND), (True, 40 * SECOND)):
-            later = moved
+        for gap, moved in ((False, 0), (True, 1), (True, 20), (True, 40)):
+            later = timedelta(seconds=moved)
             if gap:
                 await engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM coverage").rowcount)
             before = len(peer.requests)
@@ -290,3 +278,31 @@ async def test_a_key_sends_a_request_with_a_mark_once(peer: Lab, tmp_path: Path)
 
     assert asked.value.existing == first
     assert peer.document(next(iter(peer.runs.values())))["branch_name"] == f"fix/{first.action_id}"
+
+
+def test_lost_writes_are_found_again_and_linked(tmp_path: Path) -> None:
+    """By the real service: the start by its branch, the continuation by its conversation; neither is certain."""
+    lab = Laboratory(start_service(tmp_path / "service", arguments=["--lab"]))
+    runwarden = Inside(tmp_path, lab.service.base_url, lab.service.admin_token)
+
+    def lost(*arguments: str) -> Any:
+        lab.script("start_run", "lose_answer")
+        written = runwarden("runs", *arguments, "--json")
+        assert written.code == 6
+        action_id = written.json()["action_id"]
+        return runwarden("actions", "show", action_id, "--candidates", "--json").json()
+
+    started = lost("start", "-R", "acme/api", "--branch", "fix/x", "nothing")
+    [run] = started["candidates"]
+    resolve = ("actions", "resolve", started["action"]["action_id"], "--json")
+    doubted = runwarden(*resolve, "--created", run["run_id"][:-1])
+    linked = runwarden(*resolve, "--created", run["run_id"])
+    ended = runwarden("runs", "wait", run["run_id"], "--json")
+    continued = lost("continue", run["run_id"], "nothing")
+    lab.service.stop()
+
+    assert (run["branch_name"], started["certain"]) == ("fix/x", False)
+    assert doubted.json()["error"]["kind"] == "doubtful_id"
+    assert (linked.code, linked.json()["run"]) == (0, {"run_id": run["run_id"]})
+    assert ended.code in {0, 1}
+    assert [each["run_id"] for each in continued["candidates"]] == [run["run_id"]]

@@ -12,7 +12,7 @@ from app.results.diff import Patch
 from app.results.git import Git, GitError
 from storage.records import Repository
 from storage.records.results import Change
-from tests.results.repository import Origin, git, repositories, run_detail
+from tests.results.repository import Origin, commit, git, repositories, run_detail
 
 
 @pytest.fixture
@@ -24,19 +24,6 @@ def origin(tmp_path: Path) -> Origin:
 def checkout(origin: Origin, tmp_path: Path) -> Path:
     git(tmp_path, "clone", "--quiet", str(origin.bare), "home/mine")
     return tmp_path / "home" / "mine"
-
-
-@pytest.fixture(scope="module")
-def with_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("links") / "checkout"
-    (folder / "in").mkdir(parents=True)
-    (folder / "code.py").write_text("def f():\n")
-    (folder / "in/l").symlink_to("../code.py")
-    (folder / "way").symlink_to("..")
-    git(folder, "init", "--quiet")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "links")
-    return folder
 
 
 def as_change(patch: bytes) -> Change:
@@ -85,35 +72,41 @@ async def test_uncommitted_changes_are_never_overwritten(checkout: Path) -> None
     assert ((checkout / "new.txt").read_text(), (checkout / "other.txt").exists()) == ("mine", False)
 
 
-@pytest.mark.parametrize(
-    ("patch", "reason"),
-    [
-        (added("../out", "x"), "no checkout may hold"),
-        (added("/etc/out", "x"), "no checkout may hold"),
-        (added(".git/hooks/post-checkout", "x"), "no checkout may hold"),
-        (added("sub/.GIT /config", "x"), "no checkout may hold"),
-        (added("link", "../out", "120000"), "link out of the checkout"),
-        (added("link", "/etc/passwd", "120000"), "link out of the checkout"),
-        (added("a/link", "b/../../../out", "120000"), "link out of the checkout"),
-        (added("link", ".git/config", "120000"), "link out of the checkout"),
-        (b"diff --git a/in/l b/l\nsimilarity index 100%\nrename from in/l\nrename to l\n", "link out of the checkout"),
-        (added("way/out", "x"), "beyond a symbolic link"),
-        (added("l2", "way", "120000") + added("l2/x", "x"), "symbolic link"),
-        (b"", "is empty"),
-        (added("a", "x\n")[:-3], "not whole"),
-        (b"--- a/none\n+++ b/none\n@@ -1 +1 @@\n-x\n+y\n", "No such file"),
-        (b"--- a/code.py\n+++ b/code.py\n@@ -1 +1 @@\n-x\n+y\n", "patch"),
-    ],
-)
-async def test_a_hostile_or_broken_change_leaves_everything_as_it_was(
-    with_links: Path, patch: bytes, reason: str
-) -> None:
-    """A path or a link that leads out is refused before git is asked, or by git."""
-    with pytest.raises(GitError, match=reason):
-        await apply(as_change(patch), with_links)
+HOSTILE = [
+    (added("../out", "x"), "no checkout may hold"),
+    (added("/etc/out", "x"), "no checkout may hold"),
+    (added(".git/hooks/post-checkout", "x"), "no checkout may hold"),
+    (added("sub/.GIT /config", "x"), "no checkout may hold"),
+    (added("link", "../out", "120000"), "link out of the checkout"),
+    (added("link", "/etc/passwd", "120000"), "link out of the checkout"),
+    (added("a/link", "b/../../../out", "120000"), "link out of the checkout"),
+    (added("link", ".git/config", "120000"), "link out of the checkout"),
+    (b"diff --git a/in/l b/l\nsimilarity index 100%\nrename from in/l\nrename to l\n", "link out of the checkout"),
+    (added("way/out", "x"), "beyond a symbolic link"),
+    (added("l2", "way", "120000") + added("l2/x", "x"), "symbolic link"),
+    (b"", "is empty"),
+    (added("a", "x\n")[:-3], "not whole"),
+    (b"--- a/none\n+++ b/none\n@@ -1 +1 @@\n-x\n+y\n", "No such file"),
+    (b"--- a/code.py\n+++ b/code.py\n@@ -1 +1 @@\n-x\n+y\n", "patch"),
+]
+"""Changes, and why each is refused: before git is asked, or by git."""
 
-    assert git(with_links, "status", "--porcelain", "--ignored") == b""
-    assert list(with_links.parent.iterdir()) == [with_links]
+
+async def test_a_hostile_or_broken_change_leaves_everything_as_it_was(tmp_path: Path) -> None:
+    """A path or a link that leads out is refused."""
+    folder = tmp_path / "checkout"
+    (folder / "in").mkdir(parents=True)
+    (folder / "code.py").write_text("def f():\n")
+    (folder / "in/l").symlink_to("../code.py")
+    (folder / "way").symlink_to("..")
+    git(folder, "init", "--quiet")
+    commit(folder, "links")
+    for patch, reason in HOSTILE:
+        with pytest.raises(GitError, match=reason):
+            await apply(as_change(patch), folder)
+
+        assert git(folder, "status", "--porcelain", "--ignored") == b"", patch
+        assert list(tmp_path.iterdir()) == [folder], patch
 
 
 @pytest.mark.parametrize(
@@ -200,40 +193,31 @@ async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
 async def test_a_branch_is_checked_out_beside_and_shares_the_objects(
     origin: Origin, checkout: Path, tmp_path: Path
 ) -> None:
-    """The new checkout is on the branch, knows where it came from, and the old one is as it was."""
+    """The new checkout is on the branch, knows where it came from, and the old one is as it was.
+
+    A branch whose name differs in odd characters alone gets a folder of its own.
+    """
     head = origin.commit("agent/x", {"code.py": b"2\n"})
+    origin.commit("agent+x", {"code.py": b"3\n"})
     history = await repositories(tmp_path / "data", origin.url).history(run_detail())
     done = await check_out(history, "agent/x", checkout)
+    plus = await repositories(tmp_path / "data", origin.url).history(run_detail("agent+x"))
+    odd = await check_out(plus, "agent+x", checkout)
 
     assert done.folder == checkout.parent / "origin-agent-x"
     assert (done.commit, done.shares) == (head, checkout)
     assert git(done.folder, "branch", "--show-current") == b"agent/x\n"
     assert git(done.folder, "remote", "get-url", "origin").decode().strip() == origin.url
     assert (done.folder / "code.py").read_bytes() == b"2\n"
+    assert (odd.folder / "code.py").read_bytes() == b"3\n"
     assert git(checkout, "branch", "--list") == b"* main\n"
     with pytest.raises(GitError, match="there already"):
         await check_out(history, "agent/x", checkout)
+    with pytest.raises(GitError, match="not a valid branch name"):
+        await check_out(history, "-lead", checkout)
+    assert not done.folder.with_name("origin-lead").exists()
     # Another repository lends nothing: it is cloned.
     git(tmp_path, "init", "--quiet", "other")
     alone = await check_out(history, "agent/x", tmp_path / "other")
     assert (alone.folder, alone.commit, alone.shares) == (tmp_path / "origin-agent-x", head, None)
     assert (alone.folder / "code.py").read_bytes() == b"2\n"
-
-
-async def test_branches_that_differ_in_odd_characters_get_a_folder_each(origin: Origin, checkout: Path) -> None:
-    """And what git refuses leaves no folder behind."""
-    histories = {}
-    for branch in ("a'b", "a+b"):
-        origin.commit(branch, {"code.py": branch.encode()})
-        detail = run_detail()
-        named = replace(detail, run=replace(detail.run, branch_name=branch))
-        histories[branch] = await repositories(checkout.parent / "data", origin.url).history(named)
-
-    folders = [(await check_out(history, branch, checkout)).folder for branch, history in histories.items()]
-    for _ in range(2):
-        with pytest.raises(GitError, match="not a valid branch name"):
-            await check_out(histories["a'b"], "-lead", checkout)
-
-    assert [(folder / "code.py").read_text() for folder in folders] == ["a'b", "a+b"]
-    assert folders[0].name == "origin-a-b"
-    assert not folders[0].with_name("origin-lead").exists()

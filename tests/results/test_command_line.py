@@ -1,12 +1,9 @@
 """`runs diff`, `review`, `apply`, `checkout` and `open`, from a listed run to its repository."""
 
-import subprocess
 from pathlib import Path
 
-import click
 import pytest
 
-from app.results.command_changes import resolved
 from tests.cli.conftest import CommandLine, Inside
 from tests.lab import Lab
 from tests.results.repository import Origin, git
@@ -36,12 +33,35 @@ def cli(tmp_path: Path, board: Lab, origin: Origin) -> CommandLine:
 def test_a_diff_goes_into_git_apply_as_it_is(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:
     """Byte for byte through a pipe, with what it is said of it on stderr."""
     git(tmp_path, "clone", "--quiet", str(origin.bare), "mine")
-    done = subprocess.run(cli.argv("runs", "diff", "run_01"), env=cli.environment, capture_output=True, check=True)
-    (tmp_path / "patch").write_bytes(done.stdout)
+    process = CommandLine(cli.home, cli.base_url, more=cli.more).begin("runs", "diff", "run_01")
+    out, err = process.communicate()
+    (tmp_path / "patch").write_bytes(out.encode())
     git(tmp_path / "mine", "apply", str(tmp_path / "patch"))
 
     assert (tmp_path / "mine/code.py").read_bytes() == (origin.work / "code.py").read_bytes()
-    assert done.stderr.decode().startswith("From git, since merge base with main (")
+    assert err.startswith("From git, since merge base with main (")
+
+
+def test_a_change_is_applied_and_a_branch_checked_out(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:
+    """In the checkout that -C names, and beside it; a second time neither is done.
+
+    In a checkout of another repository it is done only if that is meant: the message says how to say so.
+    """
+    git(tmp_path, "clone", "--quiet", str(origin.bare), "mine")
+    where = ("-C", str(tmp_path / "mine"))
+    checked = [cli("runs", "checkout", "run_01", *where) for _ in range(2)]
+    applied = [cli("runs", "apply", "run_01", *where, "--json") for _ in range(2)]
+    git(tmp_path / "mine", "remote", "set-url", "origin", "https://example.com/acme/other.git")
+    refused = cli("runs", "apply", "run_01", *where, "--json").json()["error"]
+    forced = cli("runs", "apply", "run_01", *where, "--json", "--force").json()["error"]
+
+    assert checked[0].out == f"{tmp_path}/origin-agent-x\n"
+    assert (checked[1].code, "there already" in checked[1].err) == (2, True)
+    assert (applied[0].code, applied[0].json()["files"]) == (0, 3)
+    assert (applied[1].code, "uncommitted changes" in applied[1].json()["error"]["message"]) == (2, True)
+    assert (refused["kind"], "--force" in refused["message"]) == ("wrong_state", True)
+    assert "has no remote of acme/" in refused["message"]
+    assert "uncommitted changes" in forced["message"]
 
 
 def test_what_is_shown_to_people_moves_no_cursor(cli: CommandLine) -> None:
@@ -80,32 +100,6 @@ def test_documents_hold_files_and_findings(cli: CommandLine) -> None:
     assert cli("runs", "review", "run_01").out == REVIEW.decode()
 
 
-def test_a_change_is_applied_and_a_branch_checked_out(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:
-    """In the checkout that -C names, and beside it; a second time neither is done."""
-    git(tmp_path, "clone", "--quiet", str(origin.bare), "mine")
-    where = ("-C", str(tmp_path / "mine"))
-    checked = [cli("runs", "checkout", "run_01", *where) for _ in range(2)]
-    applied = [cli("runs", "apply", "run_01", *where, "--json") for _ in range(2)]
-
-    assert checked[0].out == f"{tmp_path}/origin-agent-x\n"
-    assert (checked[1].code, "there already" in checked[1].err) == (2, True)
-    assert (applied[0].code, applied[0].json()["files"]) == (0, 3)
-    assert (applied[1].code, "uncommitted changes" in applied[1].json()["error"]["message"]) == (2, True)
-
-
-def test_a_checkout_of_another_repository_is_left_alone(cli: CommandLine, tmp_path: Path) -> None:
-    """Unless that is meant: the message says how to say so."""
-    git(tmp_path, "init", "--quiet", "other")
-    git(tmp_path / "other", "remote", "add", "origin", "https://example.com/acme/other.git")
-    command = ("runs", "apply", "run_01", "--turn", "1", "-C", str(tmp_path / "other"), "--json")
-    refused, forced = cli(*command), cli(*command, "--force")
-
-    assert (refused.code, refused.json()["error"]["kind"]) == (2, "wrong_state")
-    assert "has no remote of acme/" in refused.json()["error"]["message"]
-    assert "--force" in refused.json()["error"]["message"]
-    assert "does not fit" in forced.json()["error"]["message"]
-
-
 def test_what_is_not_to_be_had_ends_with_its_reason(cli: CommandLine) -> None:
     """Exit code 7, and what would help. Without a browser a run's address is printed all the same."""
     opened = cli("runs", "open", "run_01", "--json", BROWSER="false", PATH="").json()
@@ -117,15 +111,3 @@ def test_what_is_not_to_be_had_ends_with_its_reason(cli: CommandLine) -> None:
     assert all("add it under [repositories]" in each.json()["error"]["message"] for each in refused)
     assert cli("runs", "open", "run_01").code == 2
     assert cli("runs", "diff", "run_01", "--stat", "--name-only").code == 2
-
-
-def test_a_working_folder_that_is_gone_is_a_fault_of_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said, with the cure; a folder by its whole path is found all the same."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-
-    with pytest.raises(click.BadParameter, match="name another one"):
-        resolved(None, None, Path())
-    assert resolved(None, None, tmp_path) == tmp_path.resolve()

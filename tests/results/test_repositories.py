@@ -51,15 +51,10 @@ def test_an_address_that_git_must_not_be_given_is_a_mistake_of_the_file(tmp_path
         assert (caught.value.line, caught.value.key) == (2, "repositories.acme/*"), address
 
 
-@pytest.mark.parametrize(
-    "path", ["../../etc", "a/..", "-x/y", "a/--upload-pack=x", "a/b c", "a/$(x)", "a/b\nc", "a/b:c", "a//b"]
-)
-def test_a_name_from_the_service_never_shapes_the_address(tmp_path: Path, path: str) -> None:
+def test_a_name_from_the_service_never_shapes_the_address(tmp_path: Path) -> None:
     """A hostile name gives no address; one that was written out by hand counts as it stands."""
     entries = addresses(tmp_path, '"other:*" = "https://git.example/{path}.git"', '"other:a/b c" = "/srv/b"')
-    repository = Repository.of("other", {"path": path})
-    if path == "a/b c":
-        assert address_of(entries, repository) == "/srv/b"
-        return
-    with pytest.raises(ValueError, match="no address is made of such a name"):
-        address_of(entries, repository)
+    assert address_of(entries, Repository.of("other", {"path": "a/b c"})) == "/srv/b"
+    for path in ("../../etc", "a/..", "-x/y", "a/--upload-pack=x", "a/$(x)", "a/b\nc", "a/b:c", "a//b"):
+        with pytest.raises(ValueError, match="no address is made of such a name"):
+            address_of(entries, Repository.of("other", {"path": path}))

@@ -30,18 +30,27 @@ def names(change: Change) -> list[str]:
     return [file.path for file in change.files]
 
 
-async def test_each_turn_has_its_own_change_and_the_run_the_whole(origin: Origin, found: RunRepositories) -> None:
-    """The base is named: merge base for the whole, first parent for a turn; other people's work is in neither."""
+async def test_each_turn_has_its_own_change_and_the_run_the_whole(
+    origin: Origin, found: RunRepositories, tmp_path: Path
+) -> None:
+    """The base is named: merge base for the whole, first parent for a turn; other people's work is in neither.
+
+    Of a checkout on this machine, its remote-tracking branches come before its own, which may be older.
+    """
     review = b"### `code.py`\n\n- **major** line 2: x\n"
     first = origin.commit("agent/x", {"a.txt": b"1\n", "reviews/r.md": review}, mark="run_1 turn 1")
     second = origin.commit("agent/x", {"a.txt": b"1\n2\n"}, at=650, mark="run_1 turn 2")
     origin.commit("main", {"other.txt": b"x\n"}, at=660)
+    git(tmp_path, "clone", "--quiet", str(origin.bare), "checkout")
+    git(tmp_path / "checkout", "branch", "--quiet", "agent/x", "main")
+    local = await repositories(tmp_path / "local", str(tmp_path / "checkout")).change(run_detail())
     detail = run_detail("agent/x", *TWO_TURNS)
     whole, turn = await found.change(detail), await found.change(detail, 2)
     turns = await found.turns(detail)
     reviews = await found.reviews(detail, whole, ["reviews/*.md"])
 
     assert (names(whole), whole.base_name, whole.note) == (["a.txt", "reviews/r.md"], "merge base with main", "")
+    assert (local.head, local.base_name) == (second, "merge base with main")
     assert (names(turn), turn.base, turn.head, turn.base_name) == (["a.txt"], first, second, "its first parent")
     assert [(each.number, each.commit) for each in turns.turns] == [(1, first), (2, second)]
     assert {each.summary for each in turns.turns} == {"Work on agent/x"}
@@ -80,7 +89,11 @@ async def test_a_branch_that_is_gone_or_rewritten_leaves_what_was_kept(origin: O
 
 
 async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: RunRepositories) -> None:
-    """By its number, where the service tells it; by a commit, where that is known."""
+    """By its number or an address that ends in one, where the service tells it; by a commit, where that is known."""
+    assert pull_number('{"pull_request_url": "https://h/a/b/pull/12"}') == 12
+    assert pull_number('{"merge_request": {"iid": 3}}') == 3
+    for raw in ('{"pull_request": true, "pr_number": -1}', "[]", "no JSON"):
+        assert pull_number(raw) is None
     commit = origin.commit("agent/x", {"a.txt": b"1\n"})
     git(origin.bare, "update-ref", "refs/pull/7/head", commit)
     git(origin.bare, "branch", "--quiet", "-D", "agent/x")
@@ -94,14 +107,6 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
 
     assert (names(by_number), names(by_commit)) == (["a.txt"], ["a.txt"])
     assert "pull request 7" in by_number.note
-
-
-def test_a_pull_request_is_found_in_what_the_service_tells() -> None:
-    """A number, or an address that ends in one."""
-    assert pull_number('{"pull_request_url": "https://h/a/b/pull/12"}') == 12
-    assert pull_number('{"merge_request": {"iid": 3}}') == 3
-    for raw in ('{"pull_request": true, "pr_number": -1}', "[]", "no JSON"):
-        assert pull_number(raw) is None
 
 
 async def test_contents_are_fetched_once_and_for_this_change_alone(
@@ -173,16 +178,6 @@ async def test_two_processes_may_fetch_at_once(origin: Origin, tmp_path: Path) -
     changes = await asyncio.gather(*(each.change(run_detail()) for each in several))
 
     assert len({change.patch for change in changes}) == 1
-
-
-async def test_a_checkout_on_this_machine_tells_what_it_fetched_last(origin: Origin, tmp_path: Path) -> None:
-    """Its remote-tracking branches come before its own, which may be older or the person's."""
-    commit = origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
-    git(tmp_path, "clone", "--quiet", str(origin.bare), "checkout")
-    git(tmp_path / "checkout", "branch", "--quiet", "agent/x", "main")
-    change = await repositories(tmp_path / "data", str(tmp_path / "checkout")).change(run_detail())
-
-    assert (change.head, change.base_name) == (commit, "merge base with main")
 
 
 async def test_an_endless_answer_is_cut(origin: Origin) -> None:

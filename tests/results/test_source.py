@@ -8,6 +8,7 @@ import pytest
 
 from app.api.errors import UnreachableError
 from app.profiles import RepositoryAddress, Settings
+from app.results.review import findings
 from app.results.source import Results, unpushed_turn
 from storage.records.results import Change, LogChunk, ReportedFinding, Review, RunTurns, Turn, Unavailable
 from tests.results.repository import Origin, git, run_detail
@@ -42,7 +43,7 @@ class Service:
         return await self._say(Change("a" * 40, "b" * 40, "", (), PATCH, "service"))
 
 
-def results(tmp_path: Path, service: Service | None, address: str = "") -> Results:
+def results(tmp_path: Path, service: Service | None, address: str = "") -> Any:
     entries = (RepositoryAddress("github:acme/api", address),) if address else ()
     return Results(Settings(data_dir=tmp_path / "data", repositories=entries), service)
 
@@ -51,32 +52,13 @@ async def test_the_extension_alone_gives_everything_but_whole_files(tmp_path: Pa
     """Turns with their instructions, the change with its files, and reviews that are new."""
     found = results(tmp_path, Service())
     turns, change = await found.turns(run_detail()), await found.change(run_detail())
-    reviews, log = await found.reviews(run_detail()), await found.log("run_1", 1)
+    reviews = await found.reviews(run_detail())
 
-    assert isinstance(turns, RunTurns)
     assert (turns.source, turns.turns[0].instructions) == ("service", "Do it")
-    assert isinstance(change, Change)
     assert change.source == "service"
     assert [(file.path, file.additions) for file in change.files] == [("reviews/r.md", 3), ("a.py", 1)]
-    assert isinstance(reviews, tuple)
     assert (reviews[0].text, reviews[0].findings[0].line) == ("### `a.py`\n\n- **minor** line 3: x", 3)
-    assert isinstance(log, LogChunk)
     assert isinstance(await found.blob(run_detail(), "a" * 40), Unavailable)
-
-
-async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None:
-    """The log is the service's alone, and its refusal is the answer."""
-    origin = Origin(tmp_path / "host")
-    origin.commit("agent/x", {"reviews/r.md": b"# fine\n", "code.py": b"x"}, mark="run_1 turn 1")
-    found = results(tmp_path, Service(NONE), origin.url)
-    turns, change = await found.turns(run_detail()), await found.change(run_detail(), 1)
-
-    assert isinstance(turns, RunTurns)
-    assert isinstance(change, Change)
-    assert (turns.source, change.source) == ("git", "git")
-    assert await found.reviews(run_detail()) == (Review("reviews/r.md", "# fine\n", ()),)
-    assert await found.log("run_1", 1) == NONE
-    assert await found.blob(run_detail(), change.files[0].new_blob or "") == b"x"
 
 
 @pytest.mark.parametrize(
@@ -99,26 +81,28 @@ def test_a_run_s_unpushed_change_is_the_one_that_still_stands(later: list[dict[s
     assert unpushed_turn(RunTurns("run_1", (first, *rest)), 1) == 1
 
 
-@pytest.mark.parametrize("told", [None, NONE])
-@pytest.mark.parametrize("place", ["", "git"])
-async def test_a_turn_that_is_not_there_is_said_to_be_missing(tmp_path: Path, told: Any, place: str) -> None:
-    """And not that it changed nothing, or that a repository is not configured."""
+async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None:
+    """The log is the service's alone, and its refusal is the answer; a turn that is not there is said to be missing."""
     origin = Origin(tmp_path / "host")
-    origin.commit("agent/x", {"code.py": b"x"}, mark="run_1 turn 1")
-    got = await results(tmp_path, Service(told), place and origin.url).change(run_detail(), 9)
+    origin.commit("agent/x", {"reviews/r.md": b"# fine\n", "code.py": b"x"}, mark="run_1 turn 1")
+    found = results(tmp_path, Service(NONE), origin.url)
+    turns, change = await found.turns(run_detail()), await found.change(run_detail(), 1)
 
-    assert isinstance(got, Unavailable)
-    assert place or told is None or "add it under [repositories]" in got.reason
-    assert bool(place or told is None) == got.reason.startswith(
-        ("The run has no turn 9", "The run run_1 has no turn 9")
-    )
+    assert (turns.source, change.source) == ("git", "git")
+    assert await found.reviews(run_detail()) == (Review("reviews/r.md", "# fine\n", ()),)
+    assert await found.log("run_1", 1) == NONE
+    assert await found.blob(run_detail(), change.files[0].new_blob or "") == b"x"
+    for told, address in ((NONE, origin.url), (None, origin.url), (None, "")):
+        got = await results(tmp_path, Service(told), address).change(run_detail(), 9)
+        assert isinstance(got, Unavailable)
+        assert got.reason.startswith(("The run has no turn 9", "The run run_1 has no turn 9"))
 
 
 @pytest.mark.parametrize("answer", [NONE, UnreachableError("The service keeps no results.")])
 async def test_neither_says_why_and_what_would_help(tmp_path: Path, answer: Any) -> None:
     """Both reasons are told, in one breath."""
-    found = results(tmp_path, Service(answer))
-    for got in (await found.turns(run_detail()), await found.change(run_detail()), await found.reviews(run_detail())):
+    found, run = results(tmp_path, Service(answer)), run_detail()
+    for got in (await found.turns(run), await found.change(run), await found.change(run, 9), await found.reviews(run)):
         assert isinstance(got, Unavailable)
         assert "add it under [repositories]" in got.reason
         assert "keeps no results" in got.reason
@@ -133,7 +117,6 @@ async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) ->
     change = await results(tmp_path, Service(commit=commit), origin.url).change(run_detail(), 1)
 
     assert none == Unavailable("No review: none of the 1 changed files matches reviews/*.md.")
-    assert isinstance(change, Change)
     assert (change.source, change.head, change.base_name) == ("git", commit, "its first parent")
 
 
@@ -146,12 +129,9 @@ async def test_a_file_that_was_not_changed_is_read_from_git(tmp_path: Path) -> N
     code = await found.file(run_detail(), "code.py")
     first, last = await found.file(run_detail(), "a.txt", 1), await found.file(run_detail(), "a.txt")
 
-    assert isinstance(code, Change)
     assert code.patch.splitlines()[2:] == [b"@@ -1,2 +1,2 @@", b" def f():", b"     return 1"]
     assert [(file.path, file.additions, file.deletions) for file in code.files] == [("code.py", None, None)]
     assert await found.blob(run_detail(), code.files[0].new_blob or "") == b"def f():\n    return 1\n"
-    assert isinstance(first, Change)
-    assert isinstance(last, Change)
     assert (first.patch.count(b"\n "), last.patch.count(b"\n ")) == (1, 2)
     for path in ("missing.py", "../code.py", "--help", "a\nb", "a\0b", "", "\udcff", ":(glob)*"):
         assert isinstance(await found.file(run_detail(), path), Unavailable), path
@@ -168,8 +148,6 @@ async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(t
     same = await results(tmp_path, Service(None, None, known)).reviews(run_detail())
     both = await results(tmp_path, Service(None, None, more, known)).reviews(run_detail(), 1)
 
-    assert isinstance(same, tuple)
-    assert isinstance(both, tuple)
     assert [each.path for each in same] == ["reviews/r.md"]
     assert [each.path for each in both] == ["findings of turn 1", "reviews/r.md"]
     assert {each.source for each in both} == {"service"}
@@ -182,3 +160,54 @@ async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(t
         *("## ``b`.py``", "", "- **finding** `r`: y # z", "", "  why", "  so"),
         *("", "  ````", "  ```", "  code", "  ````", ""),
     ]
+
+
+# a review's findings lead to a file and a line
+
+
+REVIEW = """# Review of `agent/x`
+
+See README.md:1 for more.
+
+## Findings
+
+### `app/code.py`
+
+- **major** `eval` line 12: `eval` of what a request says
+- **note** `todo`: no owner
+
+```
+app/other.py:3: this is code
+```
+
+### Advice
+
+- not a finding
+
+## More
+
+1. [critical] `src/a-b.ts:7:3` - wrong
+* Low: lib/x.c:9
+"""
+
+
+def test_both_ways_of_writing_are_understood() -> None:
+    """A path as a heading, and a path with its line; code is left alone."""
+    found = [(each.path, each.line, each.severity, each.at) for each in findings(REVIEW)]
+    texts = [each.text for each in findings(REVIEW)]
+
+    assert found == [
+        ("README.md", 1, None, 2),
+        ("app/code.py", 12, "major", 8),
+        ("app/code.py", None, "note", 9),
+        ("src/a-b.ts", 7, "blocker", 21),
+        ("lib/x.c", 9, "note", 22),
+    ]
+    assert texts[:3] == ["See README.md:1 for more.", "`eval`: `eval` of what a request says", "`todo`: no owner"]
+    assert texts[3:] == ["wrong", "lib/x.c:9"]
+
+
+def test_no_text_takes_long_or_yields_more_than_a_thousand() -> None:
+    """Lines are cut before they are searched."""
+    for piece in ("", "#", "`", "a.", "- ", "x/", "- a.b:1\n", "[`a.b:"):
+        assert len(findings(piece * 50_000 + ":1")) <= 1_000

@@ -43,9 +43,9 @@ NOW: Final = 1_800_000_000 * SECOND_MICROS
 """What tests of the store begin at: 15 January 2027."""
 
 
-def http_client(token: str | None = None, base_url: str = "") -> httpx.Client:
+def http_client(token: str = "", base_url: str = "") -> httpx.Client:
     """A client that finds no proxy, waits long, and takes any certificate."""
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     return httpx.Client(base_url=base_url, headers=headers, timeout=120, trust_env=False, verify=False)
 
 
@@ -60,6 +60,24 @@ MODEL_KEY: Final = "k3y/of+the:model?"
 WEBHOOK: Final = "https://hooks.example/gitlab"
 FORGE_TOKEN: Final = "forge-t0ken-of-the-service"
 SANDBOXES: Final = ("none", pytest.param("require", marks=NEEDS_SANDBOX))
+OBEYS: Final = """
+import json, os, pathlib, shutil, subprocess, sys, time
+task = json.load(sys.stdin)
+exec(task["instructions"])
+"""
+"""An agent whose instructions are Python: `worker` of the shared service."""
+
+
+def member(slug: str = "acme", **fields: Any) -> dict[str, Any]:
+    """An organization for `apply`, with a token of scope admin."""
+    tokens = [{"alias": "tests", "scopes": ["admin"]}]
+    return {"name": slug.title(), "slug": slug, "tokens": tokens, **fields}
+
+
+def placed(url: object = None, path: str = "acme/api", **fields: Any) -> dict[str, Any]:
+    """A repository for `apply`; without an address it is where its code host has it."""
+    entry = {"name": path.partition("/")[2], "platform": "github", "path": path}
+    return entry | ({} if url is None else {"url": str(url)}) | fields
 
 
 class Api:
@@ -129,15 +147,34 @@ class Api:
 
     def reaches(self, run_id: str, *statuses: str) -> dict[str, Any]:
         """Wait until a run has one of the statuses and return it."""
+        self._wait(run_id, statuses)
+        return self.run(run_id)
+
+    def _wait(self, run_id: str, statuses: Sequence[str]) -> None:
         # Asked for alone: the list of a shared service is long. An agent is a process that has to start first.
         asked, name = f"/external/runs/{run_id}", f"{run_id} becomes {' or '.join(statuses)}"
         eventually(lambda: self.get(asked).json()["status"] in statuses, name, COLD_START_S, pause_s=0.06)
-        return self.run(run_id)
 
     def log(self, run_id: str, turn: int = 1) -> str:
         """Return the log of a turn."""
         shown = self.service.admin("run", run_id, "--log")
         return str(shown["turns"][turn - 1]["log"])
+
+    def worked(self, run_id: str) -> dict[str, Any]:
+        """Wait until a run has ended, and return its last turn with the run's id and branch, and the turn's log."""
+        self._wait(run_id, ("completed", "failed"))
+        shown = self.service.admin("run", run_id, "--log")
+        more = {"run_id": run_id, "branch": shown["branch_name"], "log": shown["turns"][-1]["log"]}
+        return self.turns(run_id)[-1] | more
+
+    def work(self, words: str, agent: str = "worker", repository: str = "acme/api", **fields: Any) -> dict[str, Any]:
+        """Let an agent do one turn of a new run, and return it as `worked` does."""
+        return self.worked(self.begin(agent, repository, fields, instructions=words))
+
+    def go_on(self, run_id: str, words: str, start_from: str = "") -> dict[str, Any]:
+        """Let a run have its next turn, and return it as `worked` does."""
+        assert self.follow(run_id, words, start_from=start_from).status_code == 201
+        return self.worked(run_id)
 
 
 Make = Callable[..., Api]
@@ -182,11 +219,12 @@ class Laboratory:
 def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One service for all tests of a worker process that are not about its start, its end or its settings."""
     # What stands in its environment is for the test of what agents see of it.
-    environment = {"SECRET": "s3cr3t", "LENT": "lent"}
+    environment = {"SECRET": "s3cr3t", "LENT": "lent", "ANTHROPIC_API_KEY": "sk-x"}
     # Many tests leave runs behind, which the next one's run need not wait for.
     settings = f"{UNBOXED}concurrency = 4\n[limits]\nrequests_per_minute = 1000000\n"
     folder = tmp_path_factory.mktemp("service")
     service = service_process.start_service(folder, settings=settings, environment=environment)
+    Api(service).add_agent(folder, "worker", OBEYS, "--env", "SECRET")
     yield service
     assert service.stop() == 0
 
@@ -211,6 +249,16 @@ def database_of_idle(idle: Api) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="session")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A service with one slot, which soon asks a code host again that was down."""
+    settings = f"{UNBOXED}concurrency = 1\nlook_s = 0.1\n[limits]\nrequests_per_minute = 1000000\n"
+    settings += "[forge]\nretry_s = 0.1\n"
+    service = service_process.start_service(tmp_path_factory.mktemp("patient"), settings=settings)
+    yield service
+    assert service.stop() == 0
+
+
+@pytest.fixture(scope="session")
 def api(shared_service: Any) -> Api:
     """A client of the shared service's first organization, acme, which many tests use."""
     return Api(shared_service)
@@ -226,8 +274,8 @@ def tenant(request: pytest.FixtureRequest) -> Callable[..., Api]:
     def join(on: Any = None, agents: Sequence[dict[str, Any]] = (), **fields: Any) -> Api:
         service = on or request.getfixturevalue("shared_service")
         slug = f"tenant-{secrets.token_hex(6)}"
-        entry = {"name": slug, "slug": slug, "tokens": [{"alias": "tests", "scopes": ["admin"]}]}
-        setup = {"organizations": [entry | fields], "agents": [{"organization": slug} | one for one in agents]}
+        entry = member(slug, name=slug, **fields)
+        setup = {"organizations": [entry], "agents": [{"organization": slug} | one for one in agents]}
         file = service.data_dir.parent / "tenant.json"
         file.write_text(json.dumps(setup), "utf-8")
         return Api(service, service.admin("apply", str(file))["organizations"][0])
@@ -247,8 +295,7 @@ def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, 
         **entry: Any,
     ) -> tuple[Api, Path]:
         bare = service_process.make_repository(tmp_path / "acme" / "api", files or {"README.md": "# api\n"}, branches)
-        given = {"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)} | entry
-        return tenant(on, agents, repositories=[given]), bare
+        return tenant(on, agents, repositories=[placed(bare, **entry)]), bare
 
     return make
 

@@ -33,14 +33,12 @@ class DatabaseLink:
 
     def become(self, kind: Kind) -> None:
         """Treat bytes this way from now on."""
-        self._loop.call_soon_threadsafe(self._change, kind)
 
-    def _change(self, kind: Kind) -> None:
-        self._kind = kind
-        if kind == "holds":
-            self._flows.clear()
-        else:
-            self._flows.set()
+        def change() -> None:
+            self._kind = kind
+            self._flows.clear() if kind == "holds" else self._flows.set()
+
+        self._loop.call_soon_threadsafe(change)
 
     async def _serve(self) -> None:
         self._loop, self._over, self._flows = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()

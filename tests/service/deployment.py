@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ class Deployment:
         self.settings = settings
         self.environment = {} if database_url is None else {VARIABLE: database_url}
         self.nodes: list[Node] = []
-        self._database: Database | None = None
         if database_url is None:
             lay_tables(self.machine("first"))
         document = demo_setup(folder) if setup is None else setup
@@ -52,26 +52,23 @@ class Deployment:
         self.nodes.append(node)
         return node
 
-    def api(self, machine: str = "first", *arguments: str) -> Node:
+    def api(self, machine: str = "first") -> Node:
         """Start an API process without a worker."""
-        return self.begin("serve", "--no-worker", "--port", "0", *arguments, machine=machine)
+        return self.begin("serve", "--no-worker", "--port", "0", machine=machine)
 
     def client(self, node: Node) -> Api:
         """Return a client of an API process."""
         return Api(node, self.organization)
 
-    @property
+    @cached_property
     def database(self) -> Database:
         """The database, for a look into it; closed at the end."""
-        if self._database is None:
-            url = self.environment.get(VARIABLE) or DataFolder(self.machine("first")).database_url
-            self._database = Database(url)
-        return self._database
+        return Database(self.environment.get(VARIABLE) or DataFolder(self.machine("first")).database_url)
 
     def close(self) -> None:
         """End all processes."""
-        if self._database is not None:
-            self._database.close()
+        if "database" in vars(self):
+            self.database.close()
         for node in self.nodes:
             node.stop()
 

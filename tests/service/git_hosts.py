@@ -5,13 +5,34 @@ import os
 import socket
 import ssl
 import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.lab import Received, Respond, Server, Step
+from tests.service_process import git
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+
+def push(
+    bare: Path, branch: str, files: Mapping[str, str], onto: str = "", more: str = "", message: str = "theirs"
+) -> str:
+    """Commit files to a branch of a bare repository, as somebody else would, and return the commit.
+
+    `onto` names what it follows, by default the branch itself; `more` are lines of git's fast-import.
+    """
+    stream = f"commit refs/heads/{branch}\ncommitter T <t@t.example> 1735689600 +0000\n"
+    stream += f"data {len(message)}\n{message}\n"
+    stream += f"from {onto or f'refs/heads/{branch}'}^0\n{more}"
+    for name, text in files.items():
+        stream += f"M 100644 inline {name}\ndata {len(text.encode())}\n{text}\n"
+    git("fast-import", "--quiet", "--force", cwd=bare, given=stream)
+    return git("rev-parse", branch, cwd=bare)
+
+
+def marked(bares: Iterable[Path]) -> Counter[str]:
+    """Return how often each turn (`RUN turn NUMBER`) is marked on a commit of a branch."""
+    form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
+    return Counter(line for bare in bares for line in git("log", "--branches", form, cwd=bare).splitlines() if line)
 
 
 class GitHttpHost:

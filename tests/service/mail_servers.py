@@ -45,9 +45,8 @@ class MailServer:
         options: dict[str, Any] = {"enable_SMTPUTF8": self.extended}
         if self.certificate is not None:
             options["ssl_context" if self.security == "tls" else "tls_context"] = self.certificate.server_context()
-        if self.login:
-            options |= {"auth_required": True, "authenticator": _authenticate}
-        options |= {"require_starttls": self.security == "starttls", "auth_require_tls": self.security == "starttls"}
+        options |= dict.fromkeys(("require_starttls", "auth_require_tls"), self.security == "starttls")
+        options |= {"auth_required": True, "authenticator": _authenticate} if self.login else {}
         self._controller = Controller(self, hostname="127.0.0.1", port=self.port, **options)
         self._controller.start()
 

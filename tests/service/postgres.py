@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -44,15 +45,32 @@ class Cluster:
         """Start the server, and wait until it accepts connections."""
         # fsync is off: the machine does not lose power in a test, and a killed server needs no disk to recover.
         settings = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=200"
-        log = str(self.folder / "log")
-        self._control("-w", "-t", "60", "-l", log, "-o", settings, "start")
+        self.run("pg_ctl", "-w", "-t", "60", "-l", str(self.folder / "log"), "-o", settings, "start")
 
     def stop(self, mode: str = "fast") -> None:
         """Stop the server: `fast` breaks every connection, `immediate` is a crash."""
-        self._control("-w", "-t", "60", "-m", mode, "stop")
+        self.run("pg_ctl", "-w", "-t", "60", "-m", mode, "stop")
 
-    def _control(self, *arguments: str) -> None:
-        _run([str(self.programs / "pg_ctl"), "-D", str(self.folder / "data"), *arguments], self.folder)
+    def run(self, program: str, *arguments: str) -> None:
+        """Run one of PostgreSQL's programs on the cluster's data, as an unprivileged user."""
+        user: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            user = {"user": _owner().pw_uid, "group": _owner().pw_gid, "extra_groups": []}
+        # The server would hold a pipe open.
+        with (self.folder / "output").open("ab") as output:
+            done = subprocess.run(
+                [self.programs / program, "-D", self.folder / "data", *arguments],
+                cwd=self.folder,
+                env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": str(self.folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+                timeout=120,
+                **user,
+            )
+        said = (self.folder / "output").read_text("utf-8", "replace")
+        assert done.returncode == 0, f"{program}: {said[-2000:]}"
 
 
 @contextlib.contextmanager
@@ -62,31 +80,22 @@ def cluster() -> Iterator[Cluster]:
     Raises:
         NoPostgresError: The programs are missing, or there is no user to run them as.
     """
-    programs = _programs()
-    folder = Path(tempfile.mkdtemp(prefix="runwarden-postgres-"))
-    try:
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
+    found = str(places[-1]) if places else shutil.which("initdb")
+    if found is None:
+        raise NoPostgresError("PostgreSQL is not installed; on Debian: apt-get install postgresql")
+    with tempfile.TemporaryDirectory(prefix="runwarden-postgres-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
         if os.geteuid() == 0:
-            owner = _owner()
-            os.chown(folder, owner.pw_uid, owner.pw_gid)
-        data = str(folder / "data")
-        initdb = [str(programs / "initdb"), "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync"]
-        _run([*initdb, "--locale=C.UTF-8"], folder)
-        made = Cluster(programs, folder, free_port())
+            os.chown(folder, _owner().pw_uid, _owner().pw_gid)
+        made = Cluster(Path(found).resolve().parent, folder, free_port())
+        options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C.UTF-8"]
+        made.run("initdb", *options)
         made.start()
         try:
             yield made
         finally:
             made.stop("immediate")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _programs() -> Path:
-    places = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
-    found = str(places[-1]) if places else shutil.which("initdb")
-    if found is None:
-        raise NoPostgresError("PostgreSQL is not installed; on Debian: apt-get install postgresql")
-    return Path(found).resolve().parent
 
 
 def _owner() -> pwd.struct_passwd:
@@ -94,22 +103,3 @@ def _owner() -> pwd.struct_passwd:
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name)
     raise NoPostgresError("PostgreSQL does not run as root, and there is no user postgres or nobody to run it as")
-
-
-def _run(argv: list[str], folder: Path) -> None:
-    owner = _owner() if os.geteuid() == 0 else None
-    done = subprocess.run(
-        argv,
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": str(folder)},
-        user=None if owner is None else owner.pw_uid,
-        group=None if owner is None else owner.pw_gid,
-        extra_groups=None if owner is None else [],
-        stdin=subprocess.DEVNULL,
-        # Not a pipe: the server would hold it open.
-        stdout=(folder / "output").open("ab"),
-        stderr=subprocess.STDOUT,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, f"{argv[0]}: {(folder / 'output').read_text('utf-8', 'replace')[-2000:]}"

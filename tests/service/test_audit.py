@@ -14,7 +14,7 @@ from service.execution.retention import Retention
 from service.settings import DataFolder, RetentionSettings, Settings
 from service.store import audit
 from service.store.database import Database
-from tests.service.conftest import BOTH, Make
+from tests.service.conftest import BOTH, Api, Make
 from tests.service_process import command, make_repository
 
 ACTS: list[tuple[list[str], str, str | None]] = [
@@ -49,11 +49,8 @@ def entries(data: Path, *options: str) -> list[dict[str, Any]]:
 def test_every_act_of_an_operator_is_kept(tmp_path: Path) -> None:
     """With the account and the machine, also once the organization is deleted; and nothing secret or personal."""
     data = tmp_path / "data"
-    repository = make_repository(tmp_path / "api", {"README.md": "#\n"})
-    said = [
-        command(data, *(str(repository) if word == "REPOSITORY" else word for word in arguments))
-        for arguments, _, _ in ACTS
-    ]
+    repository = str(make_repository(tmp_path / "api", {"README.md": "#\n"}))
+    said = [command(data, *(repository if word == "REPOSITORY" else word for word in act)) for act, _, _ in ACTS]
     found = entries(data)
     text = str(found)
 
@@ -72,10 +69,8 @@ def test_every_act_of_an_operator_is_kept(tmp_path: Path) -> None:
     ):
         assert len(entries(data, *options)) == count, options
     assert entries(data, "--limit", "2") == found[-2:]
-    shown, refused = (
-        CliRunner().invoke(main, ["audit", "list", *options, "--data-dir", str(data)])
-        for options in ((), ("--since", "soon"))
-    )
+    given = ["audit", "list", "--data-dir", str(data)]
+    shown, refused = (CliRunner().invoke(main, [*given, *options]) for options in ((), ("--since", "soon")))
     assert (len(shown.stdout.splitlines()), "--since" in refused.stderr) == (len(ACTS), True)
 
 
@@ -101,23 +96,18 @@ def test_what_failed_is_kept_without_what_was_typed_and_a_setup_entry_by_entry(t
     assert "rwt_" not in str(found)
 
 
-def test_what_a_token_did_is_kept_under_its_id(tenant: Make, tmp_path: Path) -> None:
+def test_what_a_token_did_is_kept_under_its_id(tenant: Make, idle: Api) -> None:
     """Its first use, an organization created with it, a run cancelled with it; not each of its requests."""
-    bare = make_repository(tmp_path / "api", {"README.md": "#\n"})
-    repository = {"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}
-    api = tenant(entitlements=["ServiceAPI", "CreateOrganizations"], repositories=[repository])
+    repository = {"name": "api", "platform": "github", "path": "acme/api", "url": "/srv/none.git"}
+    api = tenant(on=idle.service, entitlements=["ServiceAPI", "CreateOrganizations"], repositories=[repository])
     child = api.post("/external/organizations", {"email": "a@customer.example"}).json()["organization_id"]
-    run_id = api.start(f"wait {tmp_path / 'gate'}")
+    run_id = api.start("look")
     assert api.post(f"/external/runs/{run_id}/cancel", {}).status_code == 202
     token = f"token:{api.organization['tokens'][0]['id']}"
     found = [one for one in entries(api.service.data_dir) if one["actor"] == token]
 
-    assert [one["action"] for one in found] == [
-        "token.first_use",
-        "organization.create",
-        "invitation.send",
-        "run.cancel",
-    ]
+    acts = ["token.first_use", "organization.create", "invitation.send", "run.cancel"]
+    assert [one["action"] for one in found] == acts
     assert (found[1]["organization_id"], found[3]["target"]) == (child, run_id)
     assert "customer.example" not in str(found)
 

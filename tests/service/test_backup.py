@@ -9,6 +9,7 @@ import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -20,17 +21,18 @@ from service.settings import DataFolder
 from service.store import runs, turns
 from service.store.database import Database
 from service.store.turns import TurnOutcome
-from tests.service.conftest import accepted, order
+from tests.service.conftest import UNBOXED, accepted, order
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
 from tests.service_process import command, git, refused_start
 from tests.waiting import COLD_START_S, eventually, present
 
-SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n'
+SETTINGS = f"{UNBOXED}worker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n"
 
 
-def attempt(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
+def attempt(*arguments: str, on: Path | None = None) -> Result:
+    """Run a command, on a data folder if one is given."""
+    return CliRunner().invoke(main, [*arguments, *(("--data-dir", str(on)) if on else ())])
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def pg(cluster: Cluster, program: str, *arguments: str) -> None:
 def test_the_restore_drill(tmp_path: Path, either_url: str | None, request: pytest.FixtureRequest) -> None:
     """Backed up while two runs work, one of which pushes after that; all is lost and restored: one commit a turn."""
     url = either_url
-    cluster: Cluster | None = None if url is None else request.getfixturevalue("postgres")
+    cluster: Any = request.getfixturevalue("postgres") if url else None
     gates, file = [tmp_path / "first-gate", tmp_path / "second-gate"], str(tmp_path / "backup")
     with deployment(tmp_path / "service", url, settings=SETTINGS) as made:
         node = made.begin("serve", "--port", "0")
@@ -76,12 +78,9 @@ def test_the_restore_drill(tmp_path: Path, either_url: str | None, request: pyte
         log = made.admin("run", done, "--log")
         pushed_later, working = (client.start(f"wait {gate}") for gate in gates)
         for run_id in (pushed_later, working):
-            eventually(
-                lambda run_id=run_id: "scribe at work" in str(made.admin("run", run_id, "--log")),
-                "it works",
-                COLD_START_S,
-            )
-        if cluster is None or url is None:
+            is_at_work = lambda run_id=run_id: "scribe at work" in str(made.admin("run", run_id, "--log"))  # noqa: E731
+            eventually(is_at_work, "it works", COLD_START_S)
+        if url is None:
             backed_up = made.admin("backup", file)
         else:
             pg(cluster, "pg_dump", "--format=custom", f"--file={file}", url)
@@ -92,11 +91,11 @@ def test_the_restore_drill(tmp_path: Path, either_url: str | None, request: pyte
         before = commits(made, branch)
 
         if url is None:
-            running = attempt("restore", file, "--force", "--data-dir", str(made.machine("first")))
+            running = attempt("restore", file, "--force", on=made.machine("first"))
             assert (running.exit_code, "stop" in running.stderr) == (2, True), "a service that runs is not restored"
         node.kill()
         shutil.rmtree(made.machine("first"))
-        if cluster is None or url is None:
+        if url is None:
             restored = made.admin("restore", file)
             counts = {"made_at": backed_up["made_at"], "organizations": 1, "runs": 3, "queued_again": 2}
             assert restored == {key: restored[key] for key in ("data_dir", "files")} | counts
@@ -150,34 +149,32 @@ def test_what_is_accepted_during_a_back_up_is_in_it_as_a_whole_or_not_at_all(
         assert made.runs == made.queued_again + 3
 
 
-@pytest.mark.parametrize("state", ["in use", "damaged", "cut off"])
-def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path, state: str) -> None:
+def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) -> None:
     """Then all of it is replaced by what the back-up holds and nothing else, also a damaged database with its journal.
 
     Where a restore was cut off nothing starts until it was done again.
     """
-    target = DataFolder(tmp_path / "target")
-    command(target.root, "org", "create", "Mine")
-    data_dir = ("--data-dir", str(target.root))
-    refused = []
-    if state == "damaged":
-        target.database_file.write_bytes(b"no database at all, though as long as one" * 200)
-        target.database_file.with_name("service.sqlite-journal").write_bytes(b"a journal" * 200)
-    if state == "cut off":
-        target.restoring_file.touch()
-        # In processes of their own: they take the log over, and Python's warnings, from the first moment.
-        refused = [(one.returncode, one.stderr) for one in (refused_start(target.root, "serve"),)]
-        refused += [(one.exit_code, one.stderr) for one in (attempt("status", *data_dir),)]
-    done = attempt("restore", str(backup), *data_dir)
-    restored = command(target.root, "restore", str(backup), "--force")
+    for state in ("in use", "damaged", "cut off"):
+        target, refused = DataFolder(tmp_path / state), []
+        journal = target.database_file.with_name("service.sqlite-journal")
+        command(target.root, "org", "create", "Mine")
+        if state == "damaged":
+            target.database_file.write_bytes(b"no database at all, though as long as one" * 200)
+            journal.write_bytes(b"a journal" * 200)
+        if state == "cut off":
+            target.restoring_file.touch()
+            # In a process of its own: it takes the log over, and Python's warnings, from the first moment.
+            serve, status = refused_start(target.root, "serve"), attempt("status", on=target.root)
+            refused = [(serve.returncode, serve.stderr), (status.exit_code, status.stderr)]
+        done = attempt("restore", str(backup), on=target.root)
+        refused.append((done.exit_code, done.stderr))
+        restored = command(target.root, "restore", str(backup), "--force")
 
-    assert [(code, "--force" in text) for code, text in [*refused, (done.exit_code, done.stderr)]] == [(2, True)] * (
-        1 + len(refused)
-    )
-    assert (restored["runs"], restored["queued_again"], restored["files"]) == (3, 0, 3)
-    assert [one["name"] for one in command(target.root, "org", "list")["organizations"]] == ["Acme \N{SNOWMAN}"]
-    assert command(target.root, "status")["runs"] == {"completed": 3}
-    assert not target.database_file.with_name("service.sqlite-journal").exists()
+        assert {(code, "--force" in text) for code, text in refused} == {(2, True)}
+        assert (restored["runs"], restored["queued_again"], restored["files"]) == (3, 0, 3)
+        assert [one["name"] for one in command(target.root, "org", "list")["organizations"]] == ["Acme \N{SNOWMAN}"]
+        assert command(target.root, "status")["runs"] == {"completed": 3}
+        assert not journal.exists()
 
 
 def test_a_back_up_is_private_and_whole(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +185,7 @@ def test_a_back_up_is_private_and_whole(backup: Path, tmp_path: Path, monkeypatc
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tarfile.TarFile, "add", full)
-    done = attempt("backup", str(backup), "--data-dir", str(tmp_path / "data"))
+    done = attempt("backup", str(backup), on=tmp_path / "data")
     monkeypatch.undo()
 
     assert backup.stat().st_mode & 0o777 == 0o600
@@ -241,7 +238,7 @@ def test_what_is_damaged_or_forged_changes_nothing(backup: Path, tmp_path: Path)
     before = command(tmp_path / "data", "org", "list")
     for name, (make, message) in BAD.items():
         (tmp_path / "forged").write_bytes(make(backup))
-        done = attempt("restore", str(tmp_path / "forged"), "--force", "--data-dir", str(tmp_path / "data"))
+        done = attempt("restore", str(tmp_path / "forged"), "--force", on=tmp_path / "data")
 
         assert (done.exit_code, message in done.stderr) == (2, True), (name, done.output)
     assert command(tmp_path / "data", "org", "list") == before

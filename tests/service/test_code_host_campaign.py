@@ -8,19 +8,19 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.lab import Drop, Raw, Received, Respond, Step, free_port
-from tests.service.conftest import FORGE_TOKEN, UNBOXED
+from tests.service.conftest import FORGE_TOKEN, UNBOXED, member, placed
 from tests.service.deployment import Deployment, deployment
 from tests.service.forge.forges import GitHubServer
-from tests.service.git_hosts import GitHttpHost
-from tests.service.test_campaign import Caller
-from tests.service_process import Node, git, make_repository
+from tests.service.git_hosts import GitHttpHost, marked
+from tests.service.test_campaign import Caller, Killer, meanwhile
+from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
 SEEDS = [int(seed) for seed in os.environ.get("RUNWARDEN_OUTAGE_SEEDS", "1,2,3,4,5,6,7,8,9,10").split(",")]
@@ -50,9 +50,7 @@ class Weather:
     kinds = ("refuses", "refuses", "resets", "loses answers", "cuts answers", "stalls", "is gone", "is gone")
 
     def __init__(self, seed: int, host: GitHttpHost, forge: GitHubServer) -> None:
-        self._random = random.Random(seed)
-        self._over = threading.Event()
-        self.kind = "fair"
+        self._random, self.kind = random.Random(seed), "fair"
         self.done: Counter[str] = Counter()
         for server, usual in ((host.server, host.serve), (forge, forge.otherwise)):
             server.otherwise = self._answers(usual)
@@ -69,7 +67,7 @@ class Weather:
             if kind == "resets":
                 return Drop(then=self._random.choice(("reset", "close")))
             if kind == "stalls":
-                self._over.wait(self._random.choice((2, 5, SILENCE_S + 5)))
+                time.sleep(self._random.choice((2, 5, SILENCE_S + 5)))
             found: Step = usual(request)
             if kind == "loses answers":
                 return Drop()
@@ -81,44 +79,13 @@ class Weather:
 
         return answer
 
-    @contextlib.contextmanager
-    def changing(self) -> Iterator[None]:
-        """Until the block ends, bad for a few seconds now and then."""
-        thread = threading.Thread(target=self._change)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._over.set()
-            thread.join()
-
-    def _change(self) -> None:
-        while not self._over.wait(self._random.uniform(4, 16)):
+    def change(self, over: threading.Event) -> None:
+        """Be bad for a few seconds now and then, until that is over."""
+        while not over.wait(self._random.uniform(4, 16)):
             self.kind = self._random.choice(self.kinds)
             self.done[self.kind] += 1
-            self._over.wait(self._random.uniform(0.5, 7))
+            over.wait(self._random.uniform(0.5, 7))
             self.kind = "fair"
-        self.kind = "fair"
-
-
-@contextlib.contextmanager
-def killed_now_and_then(node: Node, seed: int, kills: list[float]) -> Iterator[None]:
-    """Until the block ends, kill the process once a minute or so, and start it again."""
-    draw, over = random.Random(seed), threading.Event()
-
-    def kill() -> None:
-        while not over.wait(draw.uniform(15, 90)):
-            node.kill()
-            kills.append(time.time())
-            node.start()
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def heads_of(bare: Path) -> dict[str, str]:
@@ -129,8 +96,6 @@ def heads_of(bare: Path) -> dict[str, str]:
 
 def check(made: Deployment, caller: Caller, bare: Path, paid: Path) -> Counter[str]:
     """Hold the service to its word; return how many turns were waited for, and how many lost their worker."""
-    form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
-    commits = Counter(line for line in git("log", "--branches", form, cwd=bare).splitlines() if line)
     notes = Counter(paid.read_text("utf-8").splitlines())
     counts: Counter[str] = Counter()
     wanted: set[str] = set()
@@ -146,7 +111,7 @@ def check(made: Deployment, caller: Caller, bare: Path, paid: Path) -> Counter[s
             counts += Counter({"waited": waits > 0, "lost their worker": lost > 0, "turns": 1})
             # Only the death of a worker costs a second beginning, and only before the commit was kept.
             assert 1 <= notes[f"begins {name}"] <= 1 + lost, (name, notes[f"begins {name}"], turn)
-    assert commits == dict.fromkeys(wanted, 1)
+    assert marked([bare]) == dict.fromkeys(wanted, 1)
     for name, count in branches.items():
         assert len((bare / "logs/refs/heads" / name).read_text().splitlines()) == count, f"{name} was pushed twice"
     return counts
@@ -175,26 +140,15 @@ def test_whatever_the_code_host_does_each_turn_is_paid_and_pushed_once(tmp_path:
         forge.before = refresh
         weather = Weather(seed, host, forge)
         connected = {"platform": "github", "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
-        agent = {"name": "dawdler", "argv": ["{python}", str(tmp_path / "agent.py")]}
-        organization = {
-            "name": "Acme",
-            "slug": "acme",
-            "entitlements": ["ServiceAPI"],
-            "tokens": [{"alias": "tests", "scopes": ["admin"]}],
-            "hosts": [connected],
-            "repositories": [
-                {"name": "api", "platform": "github", "path": "acme/api", "url": f"{host.url}/acme/api.git"}
-            ],
-        }
-        setup = {
-            "organizations": [organization],
-            "agents": [agent | {"on_completion": {"pull_request": "ready", "status": True}}],
-        }
+        agent: dict[str, Any] = {"name": "dawdler", "argv": ["{python}", str(tmp_path / "agent.py")]}
+        agent["on_completion"] = {"pull_request": "ready", "status": True}
+        owner = member(hosts=[connected], repositories=[placed(f"{host.url}/acme/api.git")])
+        setup = {"organizations": [owner], "agents": [agent]}
         with deployment(tmp_path / "deployment", settings=SETTINGS, setup=setup) as made:
             made.environment["FORGE_TOKEN"] = FORGE_TOKEN
             node = made.begin("serve", "--host", "127.77.0.1", "--port", str(free_port()), "--workers", "3")
-            caller, kills, begun = Caller(lambda: made.client(node)), list[float](), time.monotonic()
-            with weather.changing(), killed_now_and_then(node, seed, kills):
+            caller, killer, begun = Caller(lambda: made.client(node)), Killer(node, seed, (15, 90)), time.monotonic()
+            with meanwhile(weather.change), meanwhile(killer.kill):
                 for number in range(TURNS * 4 // 5):
                     branch = f"shared/{number % 3}" if number % 5 == 0 else None
                     caller.start(f"write {number}", "acme/api", branch)
@@ -217,4 +171,4 @@ def test_whatever_the_code_host_does_each_turn_is_paid_and_pushed_once(tmp_path:
     assert changes == dict.fromkeys(pushed, 1)
     assert [name for name, sha in pushed.items() if set(forge.shown(sha).values()) != {"success"}] == []
     assert "Traceback" not in logs, re.findall(r"Traceback.{,3000}", logs, re.DOTALL)[0]
-    print(f"seed {seed}: {took_s:.0f} s, {len(kills)} kills, {dict(counts)}, {json.dumps(weather.done, indent=1)}")
+    print(f"seed {seed}: {took_s:.0f} s, {killer.kills} kills, {dict(counts)}, {json.dumps(weather.done, indent=1)}")

@@ -3,42 +3,18 @@
 import json
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from service.cli import EXAMPLES, main
 from service.settings import DataFolder, SettingsError
-from tests.service_process import ROOT, command, demo_setup, refused_start
+from tests.service_process import command, demo_setup, refused_start
 from tests.waiting import present
-
-
-def test_a_command_imports_only_what_it_needs(tmp_path: Path) -> None:
-    """Help no database, administration neither web framework nor log; a new or current database no migrations."""
-    heavy = {"fastapi", "dbos", "sqlalchemy", "uvicorn", "structlog", "prometheus_client", "opentelemetry", "alembic"}
-    modules = "app.__main__, app.cli.command_service, service.cli.apply, service.cli.organizations, service.cli.agents"
-    migrate = f"service.store.database.Database('sqlite:///{tmp_path}/service.sqlite').migrate()"
-    # One process for all three: what an earlier step imports is still there in the later ones.
-    steps = (
-        "from service.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
-        f"import {modules}",
-        f"import service.store.database\n{migrate}\n{migrate}",
-    )
-    source = "import sys\n" + "".join(f"{step}\nprint('now', *({heavy} & set(sys.modules)))\n" for step in steps)
-    done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True)
-    after_help, after_administration, after_migration = (
-        set(line.split()[1:]) for line in done.stdout.splitlines() if line.startswith("now")
-    )
-
-    assert after_help == set()
-    assert after_administration <= {"sqlalchemy"}
-    assert after_migration == {"sqlalchemy"}
 
 
 def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> None:
@@ -61,12 +37,8 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
     assert first["repositories"] == second["repositories"]
     assert first["repositories"][0]["url"] == str(tmp_path / "api.git"), "relative to the document"
     assert [one["connected"] for one in first["repositories"][:2]] == [None, False]
-    assert any(
-        line.endswith(
-            "acme/web.git  on no connected host of its platform: it is used without a token, and no results are posted"
-        )
-        for line in said
-    )
+    hostless = "on no connected host of its platform: it is used without a token, and no results are posted"
+    assert any(line.endswith(f"acme/web.git  {hostless}") for line in said)
     outcomes = [next(each["outcome"] for each in one["applied"] if each["name"] == "mine") for one in given]
     assert outcomes == ["added", "unchanged", "changed"]
     assert {"agent mine  unchanged", "offer PARTNER  unchanged"} <= set(said)
@@ -74,38 +46,48 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
 
 
 def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
-    """A deactivated organization, a withdrawn entitlement and a retired offer stay; what would change it is said."""
-    document = tmp_path / "setup.json"
-    organization = {"name": "Acme", "entitlements": ["ServiceAPI", "CreateOrganizations"]}
-    offers = [{"code": "PARTNER", "kind": "partner"}]
-    document.write_text(json.dumps({"organizations": [organization], "offers": offers}), "utf-8")
-    data = tmp_path / "data"
-    command(data, "apply", str(document))
+    """A deactivated organization, a withdrawn entitlement and a retired offer stay; what would change it is said.
+
+    An organization whose slug another name has keeps its name.
+    """
+    document, data = tmp_path / "setup.json", tmp_path / "data"
+
+    def apply(name: str) -> list[str]:
+        organization = {"name": name, "slug": "acme", "entitlements": ["ServiceAPI", "CreateOrganizations"]}
+        offers = [{"code": "PARTNER", "kind": "partner"}]
+        document.write_text(json.dumps({"organizations": [organization], "offers": offers}), "utf-8")
+        (made,) = command(data, "apply", str(document))["organizations"]
+        return list(made["differs"])
+
+    apply("Acme")
     for change in (("deactivate", "acme"), ("withdraw", "acme", "CreateOrganizations")):
         command(data, "org", *change)
     command(data, "offer", "retire", "PARTNER")
-    again = command(data, "apply", str(document))
+    again, renamed = apply("Acme"), apply("Bank")
     held = command(data, "org", "list")["organizations"][0]
-
-    assert (held["active"], held["entitlements"]) == (False, ["ServiceAPI"])
-    assert command(data, "offer", "list")["offers"][0]["retired"] is True
-    assert again["organizations"][0]["differs"] == [
-        "runwarden service org activate acme",
-        "runwarden service org grant acme CreateOrganizations",
-    ]
-
-
-def test_an_entry_whose_slug_another_name_has_is_told(tmp_path: Path) -> None:
-    """The organization keeps its name."""
-    document, data = tmp_path / "setup.toml", tmp_path / "data"
-    for name in ("Bank A", "Bank B"):
-        document.write_text(f'[[organizations]]\nname = "{name}"\nslug = "bank"\n', "utf-8")
-        made = command(data, "apply", str(document))["organizations"][0]
     said = CliRunner().invoke(main, ["apply", str(document), "--data-dir", str(data)]).output
 
-    assert made["name"] == "Bank A"
-    assert "name the entry 'Bank A'" in made["differs"][0]
-    assert made["differs"][0] in said
+    assert (held["name"], held["active"], held["entitlements"]) == ("Acme", False, ["ServiceAPI"])
+    assert command(data, "offer", "list")["offers"][0]["retired"] is True
+    assert again == ["runwarden service org activate acme", "runwarden service org grant acme CreateOrganizations"]
+    (name,) = [one for one in renamed if "name the entry 'Acme'" in one]
+    assert name in said
+
+
+def test_settings_that_cannot_be_read_or_met_are_named(tmp_path: Path) -> None:
+    """No TOML, an unknown section and an unknown value are refused, each with the key, or with the variable."""
+    for text, named in (
+        ("not toml", ""),
+        ("[limit]\n", "limit"),
+        ("[limits]\nrequests_per_minute = 0\n", "limits.requests_per_minute"),
+        ('[execution]\nsandbox = "prefer"\n', "execution.sandbox: Input should be 'require' or 'none'"),
+    ):
+        (tmp_path / "service.toml").write_text(text, "utf-8")
+        with pytest.raises(SettingsError, match=rf"service\.toml: .*{named}"):
+            DataFolder(tmp_path).settings()
+    (tmp_path / "service.toml").write_text('[mail.smtp]\nhost = "127.0.0.1"\nusername = "x"\n', "utf-8")
+    done = refused_start(tmp_path, PATH="/nowhere")
+    assert (done.returncode, "RUNWARDEN_SMTP_PASSWORD" in done.stderr) == (2, True)
 
 
 def test_a_secret_that_is_not_set_is_told_unless_it_is_elsewhere(
@@ -114,11 +96,10 @@ def test_a_secret_that_is_not_set_is_told_unless_it_is_elsewhere(
     """Of a host and of a webhook."""
     monkeypatch.setenv("A_TOKEN", "x")
     document, data = tmp_path / "setup.toml", tmp_path / "data"
-    hosts = (
-        'hosts = [{ platform = "github", token_env = "NO_TOKEN" }, { platform = "gitlab", token_env = "A_TOKEN" }]\n'
-    )
-    webhook = '{ name = "x", platform = "github", path = "a/b", url = "x.git", webhook_secret_env = "NO_SECRET" }'
-    document.write_text(f"{AN_ORGANIZATION}{hosts}repositories = [{webhook}]\n", "utf-8")
+    named = ("github", "NO_TOKEN"), ("gitlab", "A_TOKEN")
+    hosts = ", ".join(f'{{ platform = "{platform}", token_env = "{name}" }}' for platform, name in named)
+    webhook = f'{A_REPOSITORY[:-2]}, webhook_secret_env = "NO_SECRET" }}'
+    document.write_text(f"{AN_ORGANIZATION}hosts = [{hosts}]\nrepositories = [{webhook}]\n", "utf-8")
     given = ["apply", str(document), "--data-dir", str(data)]
 
     assert command(data, "apply", str(document))["unset_variables"] == ["NO_SECRET", "NO_TOKEN"]
@@ -147,9 +128,10 @@ TWICE = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
+def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path) -> None:
+    """Exit status 2, the entry is named, and no half of it was applied."""
+    file, data = tmp_path / "setup.toml", tmp_path / "data"
+    for document, message in (
         ("nonsense", "Expected"),
         ("[[organizations]]\n", "organizations.0.name"),
         (AN_ORGANIZATION + 'entitlements = []\ntokens = [{ alias = "t" }]\n', "ServiceAPI"),
@@ -159,17 +141,13 @@ TWICE = [
         ("colour = 3\n", "colour: there is no such key"),
         ('[[agents]]\nname = "x"\nargv = ["true"]\norganization = "nobody"\n', "nobody"),
         *TWICE,
-    ],
-)
-def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path, document: str, message: str) -> None:
-    """Exit status 2, the entry is named, and no half of it was applied."""
-    file, data = tmp_path / "setup.toml", tmp_path / "data"
-    file.write_text(document, "utf-8")
-    done = CliRunner().invoke(main, ["apply", str(file), "--data-dir", str(data), "--json"])
+    ):
+        file.write_text(document, "utf-8")
+        done = CliRunner().invoke(main, ["apply", str(file), "--data-dir", str(data), "--json"])
 
-    assert done.exit_code == 2
-    assert message in json.loads(done.stdout)["error"]["message"]
-    assert not (data / "service.sqlite").exists() or command(data, "org", "list")["organizations"] == []
+        assert done.exit_code == 2
+        assert message in json.loads(done.stdout)["error"]["message"]
+        assert not (data / "service.sqlite").exists() or command(data, "org", "list")["organizations"] == []
 
 
 def test_one_turn_can_be_shown_alone(api: Any) -> None:
@@ -178,51 +156,23 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
     api.ended(run_id)
     api.follow(run_id, "nothing more")
     api.ended(run_id)
-    second = api.service.admin("run", run_id, "--log", "--turn", "2")["turns"]
-    given = ["--data-dir", str(api.service.data_dir)]
-    diffs = [CliRunner().invoke(main, ["run", run_id, "--diff", "--turn", turn, *given]) for turn in "123"]
-    log = CliRunner().invoke(main, ["run", run_id, "--log", *given]).stdout
     file = DataFolder(api.service.data_dir).turn_diff(run_id, 1)
-    file.write_bytes(file.read_bytes() + b"\xff\x1b no text\n")
-    raw = CliRunner().invoke(main, ["run", run_id, "--diff", "--turn", "1", *given])
 
-    assert [turn["turn"] for turn in second] == [2]
-    assert "scribe at work on turn 2" in second[0]["log"]
-    assert "turn 1" not in second[0]["log"]
+    def shown(*options: str, run_id: str = run_id) -> Result:
+        return CliRunner().invoke(main, ["run", run_id, *options, "--data-dir", str(api.service.data_dir)])
+
+    (second,) = api.service.admin("run", run_id, "--log", "--turn", "2")["turns"]
+    diffs = [shown("--diff", "--turn", turn) for turn in "123"]
+    file.write_bytes(file.read_bytes() + b"\xff\x1b no text\n")
+    raw = shown("--diff", "--turn", "1")
+
+    assert (second["turn"], "scribe at work on turn 2" in second["log"], "turn 1" in second["log"]) == (2, True, False)
     assert f"+++ b/notes/{run_id}-1.json" in diffs[0].stdout
     assert "no diff here (nothing changed" in diffs[1].stdout
     assert (raw.stdout_bytes, raw.stderr) == (file.read_bytes(), f"turn 1: {file}\n"), "for git apply"
-    assert "scribe at work on turn 1" in log
-    assert CliRunner().invoke(main, ["run", "run_none", *given]).exit_code == diffs[2].exit_code == 2
+    assert "scribe at work on turn 1" in shown("--log").stdout
+    assert shown(run_id="run_none").exit_code == diffs[2].exit_code == 2
     assert "has no turn 3; it has 2" in diffs[2].stderr
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ("[limits]\nrequests_per_minute = 0\n", "limits.requests_per_minute"),
-        ('[mail.smtp]\nhost = "127.0.0.1"\nusername = "x"\n', "RUNWARDEN_SMTP_PASSWORD"),
-    ],
-)
-def test_settings_that_cannot_be_met_end_the_start(tmp_path: Path, settings: str, message: str) -> None:
-    """Status 2 before it listens, naming the key or the variable."""
-    (tmp_path / "service.toml").write_text(settings, "utf-8")
-    done = refused_start(tmp_path, PATH="/nowhere")
-
-    assert done.returncode == 2
-    assert message in done.stderr
-
-
-def test_settings_that_cannot_be_read_name_their_file(tmp_path: Path) -> None:
-    """No TOML, an unknown section and an unknown value are refused, each with the key."""
-    for text, named in (
-        ("not toml", ""),
-        ("[limit]\n", "limit"),
-        ('[execution]\nsandbox = "prefer"\n', "execution.sandbox: Input should be 'require' or 'none'"),
-    ):
-        (tmp_path / "service.toml").write_text(text, "utf-8")
-        with pytest.raises(SettingsError, match=rf"service\.toml: .*{named}"):
-            DataFolder(tmp_path).settings()
 
 
 def test_an_error_that_no_command_foresees_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What an agent may take and leave: every limit holds, with bubblewrap and without, and nothing outlives the turn."""
+"""What an agent may take and leave: every limit holds, in a sandbox or not, for one or together; nothing is left."""
 
 import os
 import signal
@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import main
-from service.execution import cgroup, supervisor
+from service.execution import cgroup, disk, supervisor
 from service.execution.cgroup import DelegatedGroup, limits_of
+from service.execution.disk import SharedDisk, Usage
 from service.settings import AgentLimits
-from tests.service.conftest import NEEDS_SANDBOX, SANDBOXES, Api
+from tests.service.conftest import NEEDS_SANDBOX, SANDBOXES, UNBOXED, Api
 from tests.service.processes import long_sleep, running
 from tests.service_process import demo_setup, start_service
 from tests.waiting import eventually
@@ -168,20 +169,18 @@ def unruly(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     assert service.stop() == 0
 
 
-Rogue = Callable[..., tuple[dict[str, Any], str]]
+Rogue = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
 def rogue(unruly: Any) -> Rogue:
-    """`rogue(deed)` lets it happen and returns the ended turn with its log; nothing of it may be left then."""
+    """`rogue(deed)` lets it happen and returns the ended turn; nothing of it may be left then."""
     api = Api(unruly)
 
-    def happen(deed: str, agent: str = "rogue") -> tuple[dict[str, Any], str]:
-        run_id = api.begin(agent, deed=deed)
-        api.ended(run_id)
-        turn = api.service.admin("run", run_id, "--log")["turns"][0]
+    def happen(deed: str, agent: str = "rogue") -> dict[str, Any]:
+        turn = api.worked(api.begin(agent, deed=deed))
         assert list((api.service.data_dir / "work").iterdir()) == []
-        return turn, str(turn["log"])
+        return turn
 
     return happen
 
@@ -195,9 +194,9 @@ def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
 ) -> None:
     """Also where the agent ignores every polite signal until its deadline."""
     seconds = long_sleep()
-    turn, _ = rogue(f"{deed} {seconds}", agent)
+    turn = rogue(f"{deed} {seconds}", agent)
 
-    assert (turn["failure"], turn["failure_kind"]) == (failure, failure and "timed_out")
+    assert (turn["reason"], turn["failure_kind"]) == (failure, failure and "timed_out")
     assert running("/bin/sleep", seconds) == []
 
 
@@ -226,74 +225,51 @@ def test_an_agent_that_takes_too_much_is_ended(rogue: Rogue, deed: str, key: str
 
     Threads count as processes, and empty files as files.
     """
-    turn, _ = rogue(deed)
+    turn = rogue(deed)
 
-    assert turn["status"] == "failed"
-    assert f"({key})" in turn["failure"]
+    assert turn["outcome"] == "failed"
+    assert f"({key})" in turn["reason"]
     assert turn["commit"] is None
 
 
 @pytest.mark.parametrize("unruly", ["none"], indirect=True)
 def test_a_file_too_many_is_the_agent_s_own_error(rogue: Rogue) -> None:
     """The kernel refuses to open it."""
-    turn, log = rogue("descriptors")
+    turn = rogue("descriptors")
 
-    assert "exited with status 1" in turn["failure"]
-    assert "Too many open files" in log
+    assert "exited with status 1" in turn["reason"]
+    assert "Too many open files" in turn["log"]
 
 
 @pytest.mark.parametrize("unruly", SANDBOXES[1:], indirect=True)
 def test_what_no_limit_would_count_is_refused_in_the_sandbox(rogue: Rogue) -> None:
     """Other folders, a tmpfs in a user namespace of its own, segments of no process, files that no one sees."""
-    turn, log = rogue("escaping")
+    turn = rogue("escaping")
 
-    assert turn["status"] == "failed"
+    assert turn["outcome"] == "failed"
     for refused in ("/ Read-only", "/dev Read-only", "/run Read-only", "False", "shmget -1 prctl -1"):
-        assert refused in log, log
+        assert refused in turn["log"], turn["log"]
 
 
 def test_an_agent_that_kills_its_supervisor_fails_and_leaves_nothing(rogue: Rogue, unruly: Any) -> None:
     """Without a sandbox it can: then the worker searches for what is left. In the sandbox it cannot reach it."""
     agent = "rogue" if "sandbox: none" in unruly.log else "brief"
-    turn, _ = rogue("parricidal", agent)
+    turn = rogue("parricidal", agent)
 
-    assert turn["status"] == "failed"
+    assert turn["outcome"] == "failed"
     assert running(str(unruly.data_dir.parent / "rogue.py")) == []
 
 
 def test_output_neither_fills_the_disk_nor_steers_the_operator_s_terminal(rogue: Rogue, unruly: Any) -> None:
     """What exceeds the cap is dropped, and the deadline holds; escape sequences are shown instead of sent."""
-    flooding, log = rogue("flooding", "brief")
-    rogue("painting")
-    run_id = Api(unruly).get("/external/runs").json()["runs"][0]["run_id"]
-    given = ["run", run_id, "--log", "--data-dir", str(unruly.data_dir)]
+    flooding, painting = rogue("flooding", "brief"), rogue("painting")
+    given = ["run", painting["run_id"], "--log", "--data-dir", str(unruly.data_dir)]
     shown = CliRunner(catch_exceptions=False).invoke(main, given).stdout
 
-    assert "time limit of 1 s" in flooding["failure"]
-    assert len(log) < 5 << 20
+    assert "time limit of 1 s" in flooding["reason"]
+    assert len(flooding["log"]) < 5 << 20
     assert "\u241b]0;owned\u2407" in shown
     assert not {"\x1b", "\x07"} & set(shown)
-
-
-def test_limits_are_shown_and_the_disk_s_reserve_is_kept(small_disk: Path) -> None:
-    """Both stand in the log and in `status`; with too little free a turn waits until there is room."""
-    limits = f"processes = 40\ndisk_reserve_files = 0\ndisk_reserve_bytes = {192 << 20}\n"
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(128 << 20))
-    api = Api(start_service(small_disk, settings=f"[execution]\nlook_s = 0.1\n[execution.agent]\n{limits}"))
-    run_id = api.start("write")
-    eventually(lambda: "the disk is nearly full" in api.service.log, "the worker looks at its disk")
-    waiting, status = api.run(run_id)["status"], api.service.admin("status")
-    ballast.unlink()
-
-    assert status["limits"]["processes"] == 40
-    assert [(one["pid"], one["sandbox"]) for one in status["workers"]] == [(api.service.process.pid, status["sandbox"])]
-    assert f"sandbox: {status['sandbox']}" in api.service.log
-    assert (waiting, status["workers"][0]["concurrency"]) == ("queued", 0)
-    assert api.ended(run_id)["status"] == "completed"
-    assert api.service.log.count("the disk is nearly full") == 1
-    assert api.service.log.count("this worker begins turns again") == 1
-    api.service.stop()
 
 
 def hierarchy() -> Path:
@@ -372,3 +348,87 @@ def test_a_group_that_systemd_did_not_delegate_is_left_alone(tmp_path: Path, mon
 
     assert cgroup.find() is None
     assert sorted(file.name for file in tmp_path.iterdir()) == ["cgroup.controllers", "cgroup.procs"]
+
+
+def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: Path) -> None:
+    """Space and inodes alike: the failure names the reserve, and turns of others complete.
+
+    With too little free from the start turns wait until there is room. Limits and sandbox are in log and `status`.
+    """
+    (small_disk / "rogue.py").write_text(ROGUE, "utf-8")
+    setup = demo_setup(small_disk)
+    setup["agents"].append({"name": "rogue", "argv": ["{python}", str(small_disk / "rogue.py")]})
+    limits = f"processes = 40\ndisk_reserve_bytes = {96 << 20}\ndisk_reserve_files = 8000\n"
+    settings = f"{UNBOXED}concurrency = 3\nput_back_s = 0.5\nlook_s = 0.1\n[execution.agent]\n{limits}"
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(192 << 20))
+    service = start_service(small_disk, setup=setup, settings=settings)
+    try:
+        api = Api(service)
+        first = api.start("write")
+        eventually(lambda: "the disk is nearly full" in service.log, "the worker looks at its disk")
+        waiting, status = api.run(first)["status"], service.admin("status")
+        ballast.unlink()
+        (worker,) = status["workers"]
+
+        assert (status["limits"]["processes"], worker["pid"]) == (40, service.process.pid)
+        assert worker["sandbox"] == status["sandbox"]
+        assert f"sandbox: {status['sandbox']}" in service.log
+        assert (waiting, worker["concurrency"]) == ("queued", 0)
+        assert api.ended(first)["status"] == "completed"
+        assert service.log.count("the disk is nearly full") == 1
+        assert service.log.count("this worker begins turns again") == 1
+
+        honest = [api.start(f"note {number}") for number in range(2)]
+        greedy = [api.begin("rogue", deed=deed) for deed in ("disk", "inodes 20000")]
+        honest += [api.start(f"note {number}") for number in range(2, 4)]
+        failures = [api.ended(run_id) and service.admin("run", run_id)["turns"][0]["failure"] for run_id in greedy]
+
+        assert [api.ended(run_id)["status"] for run_id in honest] == ["completed"] * 4
+        assert "(disk_reserve_bytes)" in failures[0]
+        assert "(disk_reserve_files)" in failures[1]
+    finally:
+        service.kill()
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> list[Usage]:
+    """What is left of the disk: the last value counts."""
+    free = [Usage(1000, 1000)]
+    monkeypatch.setattr(disk, "left", lambda _: free[-1])
+    return free
+
+
+def test_only_the_turn_that_took_more_than_its_share_is_to_blame(free: list[Usage], tmp_path: Path) -> None:
+    """A checkout does not count, and only the turn that took most is to blame; if others filled the disk, none is."""
+    shared = SharedDisk(AgentLimits(disk_reserve_bytes=200, disk_reserve_files=0), slots=2)
+    honest, hungry = shared.join(tmp_path), shared.join(tmp_path)
+    for turn in (honest, hungry):
+        turn.note(Usage(700))
+    honest.note(Usage(710))
+    assert (honest.share, honest.fault(), hungry.fault()) == (Usage(400, 500), None, None)
+
+    free.append(Usage(150, 1000))
+    assert (honest.fault(), hungry.fault()) == (None, None)
+    hungry.note(Usage(1101))
+    late = shared.join(tmp_path)
+    late.note(Usage(0))
+    late.note(Usage(90))
+
+    assert (honest.fault(), late.fault()) == (None, None)
+    assert str(hungry.fault()).startswith("disk: it added 0 MiB, and 0 MiB are left")
+    shared.leave(hungry)
+    assert str(late.fault()).startswith("disk: it added")
+
+
+def test_inodes_are_shared_like_space(free: list[Usage], tmp_path: Path) -> None:
+    """The turn that made more files than its share is to blame once few are left."""
+    shared = SharedDisk(AgentLimits(disk_reserve_bytes=0, disk_reserve_files=100), slots=3)
+    turn = shared.join(tmp_path)
+    turn.note(Usage(0, 50))
+    free.append(Usage(1000, 99))
+    assert turn.fault() is None
+
+    turn.note(Usage(0, 351))
+    said = "disk: it added 301 files, and 99 more files can be made, 100 are kept free (disk_reserve_files)"
+    assert turn.fault() == said

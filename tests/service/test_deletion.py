@@ -21,12 +21,12 @@ from service.store.database import Database
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError
 from service.store.turns import TurnOutcome
-from tests.service.conftest import BOTH, Api, accepted, order, organization
+from tests.service.conftest import BOTH, UNBOXED, Api, accepted, order, organization
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import demo_setup, git
 from tests.waiting import COLD_START_S, eventually
 
-SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n'
+SETTINGS = f"{UNBOXED}worker_ttl_s = 2\ndrain_s = 0.1\nconcurrency = 3\n"
 
 
 @cache

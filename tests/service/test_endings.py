@@ -3,7 +3,6 @@
 import contextlib
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from click.testing import CliRunner
 
 from service.agents.options import AgentOptions
@@ -28,12 +27,6 @@ def day(days: int) -> str:
     return (TODAY + timedelta(days=days)).isoformat()
 
 
-def model(ends: str | None) -> AgentOptions:
-    """The options of an agent whose model has such a key."""
-    access = {"provider": "anthropic", "key_env": "MODEL_KEY", "key_ends": ends}
-    return AgentOptions.model_validate({"model": access})
-
-
 def test_keys_that_end_are_named_in_time(database: Database) -> None:
     """Of each kind, the first to end first; not what ends later, was replaced or revoked, or ended long ago."""
     owner = organization(database, "acme")
@@ -52,9 +45,10 @@ def test_keys_that_end_are_named_in_time(database: Database) -> None:
         hosts.connect(connection, owner, Host("github", "h", None, "api", "u", None, "HUB", day(40)), NOW)
         hosts.connect(connection, owner, Host("gitlab", "h", None, "api", "u", None, "LAB", day(13)), NOW)
         hosts.note_token_end(connection, owner, "github", day(3))
-        agents.put(connection, Agent("known", ("a",), options=model(day(-1)), organization_id=owner), NOW)
-        agents.put(connection, Agent("unknown", ("a",), options=model(None)), NOW)
-        agents.put(connection, Agent("for-all", ("a",), options=model(day(10))), NOW)
+        for name, ends, its_owner in (("known", day(-1), owner), ("unknown", None, None), ("for-all", day(10), None)):
+            access = {"provider": "anthropic", "key_env": "MODEL_KEY", "key_ends": ends}
+            options = AgentOptions.model_validate({"model": access})
+            agents.put(connection, Agent(name, ("a",), options=options, organization_id=its_owner), NOW)
     with database.read() as connection:
         found = endings.soon(connection, NOW)
 
@@ -74,18 +68,15 @@ def test_keys_that_end_are_named_in_time(database: Database) -> None:
     assert ends["model_key", "MODEL_KEY", "acme"] < 0
 
 
-@pytest.mark.parametrize(
-    ("header", "ends"),
-    [("2026-12-31 08:00:00 UTC", "2026-12-31"), ("2026-13-01 08:00:00 UTC", None), ("never", None), (None, None)],
-)
-def test_github_tells_when_its_token_ends(header: str | None, ends: str | None) -> None:
+def test_github_tells_when_its_token_ends() -> None:
     """With each answer; what is no day is not known."""
+    told = {"2026-12-31 08:00:00 UTC": "2026-12-31", "2026-13-01 08:00:00 UTC": None, "never": None, "": None}
     with Server() as there:
-        given = {} if header is None else {"GitHub-Authentication-Token-Expiration": header}
-        there.otherwise = lambda _: Respond(200, {"resources": {"core": {"remaining": 5}}}, given)
-        host = Host("github", "h", None, "api", there.origin, None, "HUB")
-
-        assert probe_api(host, ProbingSettings()).token_ends == ends
+        for header, ends in told.items():
+            given = {"GitHub-Authentication-Token-Expiration": header} if header else {}
+            there.otherwise = lambda _, given=given: Respond(200, {"resources": {"core": {"remaining": 5}}}, given)
+            host = Host("github", "h", None, "api", there.origin, None, "HUB")
+            assert probe_api(host, ProbingSettings()).token_ends == ends
 
 
 def test_an_operator_sees_what_ends_and_what_was_not_posted(tenant: Make) -> None:

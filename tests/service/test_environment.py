@@ -6,13 +6,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from service import environment
+from service.cli import main
 from service.settings import SettingsError
-from tests.service.conftest import METRICS_TOKEN, UNBOXED, Api
+from tests.service.conftest import METRICS_TOKEN, UNBOXED, Api, member, placed
 from tests.service.deployment import deployment
 from tests.service.git_hosts import GitHttpHost
-from tests.service_process import demo_setup, make_repository, refused_start
+from tests.service_process import Node, demo_setup, make_repository
 from tests.waiting import COLD_START_S, eventually
 
 
@@ -22,13 +24,9 @@ def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: P
     file = tmp_path / "environment"
     file.write_text(f"# Tokens\nHOST_TOKEN=first-token\nRUNWARDEN_METRICS_TOKEN='{METRICS_TOKEN}'\n")
     with closing(GitHttpHost(tmp_path / "hosted", "first-token")) as host:
-        setup = demo_setup(tmp_path)
-        organization = setup["organizations"][0]
         url = f"{host.url}/{{path}}.git"
-        organization["hosts"] = [
-            {"platform": "github", "host": "127.0.0.1", "probe": "git", "clone_url": url, "token_env": "HOST_TOKEN"}
-        ]
-        organization["repositories"] = [{"name": "api", "platform": "github", "path": "acme/api"}]
+        entry = {"platform": "github", "host": "127.0.0.1", "probe": "git", "clone_url": url, "token_env": "HOST_TOKEN"}
+        setup = demo_setup(tmp_path) | {"organizations": [member(hosts=[entry], repositories=[placed()])]}
         api = start(setup=setup, settings=UNBOXED, environment={environment.VARIABLE: str(file)})
 
         def read_again(text: str, logged: str) -> None:
@@ -51,43 +49,40 @@ def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: P
         read_again(
             "HOST_TOKEN=second-token\nRUNWARDEN_METRICS_TOKEN=\n", "changed: HOST_TOKEN, RUNWARDEN_METRICS_TOKEN"
         )
-        run = api.ended(api.start("write it again"))
+        turn = api.work("write it again", "scribe")
 
-        assert run["status"] == "completed", api.log(run["run_id"])
+        assert turn["outcome"] == "completed", turn["log"]
         assert api.http.get(api.service.base_url.replace("/v1", "/metrics"), headers=bearer).status_code == 404
         assert "second-token" not in api.service.log
 
 
 def test_a_worker_reads_it_again_too(tmp_path: Path) -> None:
-    """And goes on with the old values while the file is away."""
+    """It goes on with the old values while the file is away, and where there is none the signal leaves it running."""
     file = tmp_path / "environment"
     file.write_text("HOST_TOKEN=first-token\n")
     with deployment(tmp_path / "service") as deployed:
+
+        def logs(worker: Node, text: str) -> None:
+            worker.signal(signal.SIGHUP)
+            eventually(lambda: text in worker.log, text, COLD_START_S)
+
+        without = deployed.begin("worker")
+        logs(without, f"no file to read again: set {environment.VARIABLE}")
+        assert without.stop() == 0
         deployed.environment[environment.VARIABLE] = str(file)
         worker = deployed.begin("worker")
-        for text, logged in ((None, "the environment stays as it was"), ("HOST_TOKEN=other\n", "changed: HOST_TOKEN")):
-            file.unlink() if text is None else file.write_text(text)
-            worker.signal(signal.SIGHUP)
-            eventually(lambda logged=logged: logged in worker.log, logged, COLD_START_S)
-
-        assert worker.stop() == 0
-
-
-def test_without_a_file_there_is_nothing_to_read_again(tmp_path: Path) -> None:
-    """The signal that would end other programs leaves the service running."""
-    with deployment(tmp_path / "service") as deployed:
-        worker = deployed.begin("worker")
-        worker.signal(signal.SIGHUP)
-        eventually(lambda: f"no file to read again: set {environment.VARIABLE}" in worker.log, "logged", COLD_START_S)
-
+        file.unlink()
+        logs(worker, "the environment stays as it was")
+        file.write_text("HOST_TOKEN=other\n")
+        logs(worker, "changed: HOST_TOKEN")
         assert worker.stop() == 0
 
 
 def test_a_file_that_cannot_be_read_is_named_at_the_start(tmp_path: Path) -> None:
     """With the variable that names it."""
-    done = refused_start(tmp_path, "serve", **{environment.VARIABLE: str(tmp_path / "missing")})
+    done = CliRunner().invoke(main, ["serve"], env={environment.VARIABLE: str(tmp_path / "missing")})
 
-    assert done.returncode == 2
+    assert done.exit_code == 2
     assert f"{tmp_path / 'missing'} ({environment.VARIABLE}): No such file" in done.stderr
 
 

@@ -1,27 +1,21 @@
-"""From an accepted turn to a commit, with real git and real agent processes (docs/run/agent-contract.md)."""
+"""From an accepted turn to a commit or a merge, with real git and real agents (docs/run/agent-contract.md)."""
 
 import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.lab import Respond, Server
-from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own
+from tests.service.conftest import NEEDS_SANDBOX, OBEYS, UNBOXED, Api, Make, Own, placed
 from tests.service.deployment import deployment
-from tests.service.git_hosts import GitHttpHost
+from tests.service.git_hosts import GitHttpHost, push
 from tests.service_process import git, make_repository
-
-
-def task_of(api: Any, run_id: str, turn: int) -> dict[str, Any]:
-    """Return the task document that the scribe committed."""
-    repository = api.service.repositories["acme/api"]
-    branch = api.run(run_id)["branch_name"]
-    document: dict[str, Any] = json.loads(git("show", f"{branch}:notes/{run_id}-{turn}.json", cwd=repository))
-    return document
+from tests.waiting import COLD_START_S, eventually
 
 
 def test_a_turn_becomes_one_marked_commit_on_its_branch(own: Own) -> None:
@@ -51,12 +45,10 @@ def test_a_turn_becomes_one_marked_commit_on_its_branch(own: Own) -> None:
     assert f"reviews/{reviewed}.md" in git("show", "--name-only", "--format=", "plain", cwd=repository)
 
 
-@pytest.mark.parametrize("where", ["two processes", "PostgreSQL"])
-def test_a_turn_begins_without_waiting_for_a_look(tmp_path: Path, where: str, request: pytest.FixtureRequest) -> None:
+def test_a_turn_begins_without_waiting_for_a_look(tmp_path: Path, either_url: str | None) -> None:
     """Nor does the next one, once a place is free: with an hour between two looks, all of them end."""
-    url = request.getfixturevalue("postgres_url") if where == "PostgreSQL" else None
-    settings = '[execution]\nsandbox = "none"\nconcurrency = 1\nlook_s = 3600\n'
-    with deployment(tmp_path, url, settings=settings) as made:
+    settings = f"{UNBOXED}concurrency = 1\nlook_s = 3600\n"
+    with deployment(tmp_path, either_url, settings=settings) as made:
         made.api()
         made.begin("worker", machine="first")
         api = made.client(made.nodes[0])
@@ -67,15 +59,17 @@ def test_a_turn_begins_without_waiting_for_a_look(tmp_path: Path, where: str, re
     assert [run["status"] for run in ended] == ["completed"] * 2
 
 
-def test_the_task_says_all_that_the_contract_promises(api: Any) -> None:
+def test_the_task_says_all_that_the_contract_promises(api: Api) -> None:
     """First turn: no conversation; second turn: the first one, with its commit and summary."""
-    run_id = api.start("one step")
-    run = api.ended(run_id)
-    api.follow(run_id, "another step")
-    api.ended(run_id)
-    first, second = task_of(api, run_id, 1), task_of(api, run_id, 2)
-    commits = git("rev-list", f"main..{run['branch_name']}", cwd=api.service.repositories["acme/api"]).split()
-    names = {"run_id": run_id, "agent": "scribe", "branch": run["branch_name"], "default_branch": "main"}
+    repository = api.service.repositories["acme/api"]
+    turn = api.work("one step", "scribe")
+    run_id, branch = turn["run_id"], turn["branch"]
+    api.go_on(run_id, "another step")
+    first, second = (
+        json.loads(git("show", f"{branch}:notes/{run_id}-{number}.json", cwd=repository)) for number in (1, 2)
+    )
+    commits = git("rev-list", f"main..{branch}", cwd=repository).split()
+    names = {"run_id": run_id, "agent": "scribe", "branch": branch, "default_branch": "main"}
     names["repository"] = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
     asked = {"instructions": "one step", "inputs": {"instructions": "one step"}}
 
@@ -87,17 +81,12 @@ def test_the_task_says_all_that_the_contract_promises(api: Any) -> None:
     assert len(commits) == 2
 
 
-def test_a_commit_holds_the_change_alone_whatever_attributes_say(own: Own, tmp_path: Path) -> None:
+def test_a_commit_holds_the_change_alone_whatever_attributes_say(own: Own) -> None:
     """Files with CRLF, keywords and another encoding stay byte for byte as they were."""
     stored = {"crlf.txt": "one\r\ntwo\r\n", "id.txt": "$Id: kept $\n", "utf.txt": "caf\u00e9\n", ".gitattributes": ""}
     api, bare = own(stored)
     attributes = "* text=auto eol=lf\nid.txt ident\nutf.txt working-tree-encoding=UTF-16\n"
-    clone = tmp_path / "clone"
-    git("clone", "--quiet", str(bare), str(clone), cwd=tmp_path)
-    (clone / ".gitattributes").write_text(attributes, "utf-8")
-    identity = ("-c", "user.name=t", "-c", "user.email=t@t.example")
-    git(*identity, "commit", "--quiet", "-m", "attributes", ".gitattributes", cwd=clone)
-    git("push", "--quiet", "origin", "HEAD", cwd=clone)
+    push(bare, "main", {".gitattributes": attributes})
     run = api.ended(api.start("write it"))
 
     changed = git("diff", "--name-only", "main", run["branch_name"], cwd=bare).split()
@@ -108,8 +97,7 @@ def test_a_commit_holds_the_change_alone_whatever_attributes_say(own: Own, tmp_p
 def test_an_empty_repository_gets_its_first_commit(tenant: Make, tmp_path: Path) -> None:
     """No default branch, no base: the run's branch is born with the agent's commit."""
     git("init", "--quiet", "--bare", str(tmp_path / "empty.git"), cwd=tmp_path)
-    empty = {"name": "empty", "platform": "github", "path": "acme/empty", "url": str(tmp_path / "empty.git")}
-    api = tenant(repositories=[empty])
+    api = tenant(repositories=[placed(tmp_path / "empty.git", "acme/empty")])
     run = api.ended(api.start("begin", "acme/empty"))
 
     # As GitHub does with the first branch that is pushed.
@@ -124,27 +112,23 @@ def test_an_empty_repository_gets_its_first_commit(tenant: Make, tmp_path: Path)
 def test_a_branch_that_git_cannot_make_is_refused_before_the_work(own: Own) -> None:
     """The agent would be paid for nothing."""
     api, _ = own(branches={"feature": {"a.txt": "x"}})
-    run_id = api.start("write", branch_name="feature/x")
-    api.ended(run_id)
-    (turn,) = api.turns(run_id)
+    turn = api.work("write", "scribe", branch_name="feature/x")
 
     assert turn["reason"].startswith("the branch feature/x cannot be made next to the branch feature")
-    assert "scribe at work" not in api.log(run_id)
+    assert "scribe at work" not in turn["log"]
 
 
 ENVIRONMENT = """
-import json, os, pathlib, time
 os.close(1); os.close(2); time.sleep(0.6)
 pathlib.Path("environment.json").write_text(json.dumps(dict(os.environ)))
 """
 
 
-def test_the_agent_sees_only_the_allowed_environment(api: Any, tmp_path: Path) -> None:
+def test_the_agent_sees_only_the_allowed_environment(api: Api, tmp_path: Path) -> None:
     """Nothing of the service's but the allow-list; HOME is its own; one that closes its output is waited for."""
-    api.add_agent(tmp_path, "nosy", ENVIRONMENT, "--env", "LENT")
-    run = api.ended(api.begin("nosy"))
-    written = git("show", f"{run['branch_name']}:environment.json", cwd=api.service.repositories["acme/api"])
-    seen = json.loads(written)
+    api.add_agent(tmp_path, "nosy", OBEYS, "--env", "LENT")
+    turn = api.work(ENVIRONMENT, "nosy")
+    seen = json.loads(git("show", f"{turn['commit']}:environment.json", cwd=api.service.repositories["acme/api"]))
 
     assert "SECRET" not in seen
     assert seen["LENT"] == "lent"
@@ -152,17 +136,15 @@ def test_the_agent_sees_only_the_allowed_environment(api: Any, tmp_path: Path) -
 
 
 PRYING = """
-import json, os, pathlib, socket, sys
-task = json.load(sys.stdin)
-found = {}
-for name in task["inputs"]["files"]:
-    try: found[name] = bool(pathlib.Path(name).read_bytes())
-    except OSError: found[name] = False
-for name in task["inputs"]["write"]:
+def reached(name):
+    try: return bool(pathlib.Path(name).read_bytes())
+    except OSError: return False
+found = {{name: reached(name) for name in {files}}}
+for name in {outside}:
     try: pathlib.Path(name).write_text("x")
     except OSError: pass
-try:
-    socket.create_connection(tuple(task["inputs"]["connect"]), 2).close(); found["connect"] = True
+import socket
+try: socket.create_connection(("127.0.0.1", {port}), 2).close(); found["connect"] = True
 except OSError: found["connect"] = False
 pathlib.Path("found.json").write_text(json.dumps(found))
 """
@@ -172,15 +154,14 @@ pathlib.Path("found.json").write_text(json.dumps(found))
 def test_the_sandbox_hides_everything_but_the_workspace(equipped: Any, tmp_path: Path) -> None:
     """No database, no tokens, no home, no network; and nothing outside the workspace can be written."""
     api = Api(equipped)
-    api.add_agent(tmp_path, "prying", PRYING)
-    secret = tmp_path / "secret"
-    secret.write_text("s")
+    api.add_agent(tmp_path, "prying", OBEYS)
+    (tmp_path / "secret").write_text("s")
     port = int(api.service.base_url.removesuffix("/v1").rpartition(":")[2])
-    hidden = [str(api.service.data_dir / "service.sqlite"), str(secret), "/etc/shadow"]
+    hidden = [str(api.service.data_dir / "service.sqlite"), str(tmp_path / "secret"), "/etc/shadow"]
     outside = [tmp_path / "written", Path(sys.prefix, "written")]
-    inputs = {"files": [*hidden, sys.executable], "write": [*map(str, outside)], "connect": ["127.0.0.1", port]}
-    run = api.ended(api.begin("prying", **inputs))
-    written = git("show", f"{run['branch_name']}:found.json", cwd=api.service.repositories["acme/api"])
+    words = PRYING.format(files=[*hidden, sys.executable], outside=[*map(str, outside)], port=port)
+    turn = api.work(words, "prying")
+    written = git("show", f"{turn['commit']}:found.json", cwd=api.service.repositories["acme/api"])
 
     assert json.loads(written) == dict.fromkeys(hidden, False) | {sys.executable: True, "connect": False}
     assert not [path for path in outside if path.exists()]
@@ -193,8 +174,7 @@ def test_a_run_clones_and_pushes_with_the_hosts_token_alone(tenant: Make, tmp_pa
     with contextlib.closing(GitHttpHost(tmp_path, "s3cr3t")) as there:
         for variable in ("SECRET", "UNSET"):
             host = {"platform": "github", "probe": "git", "clone_url": f"{there.url}/{{path}}.git"}
-            repository = {"name": "api", "platform": "github", "path": "acme/api"}
-            api = tenant(hosts=[host | {"token_env": variable}], repositories=[repository])
+            api = tenant(hosts=[host | {"token_env": variable}], repositories=[placed()])
             run = api.ended(api.start("write it"))
             health = api.get("/external/installation/health").json()["code_hosting"]
             found[variable] = run["status"], health["github"]["status"]
@@ -213,11 +193,163 @@ def test_neither_token_nor_push_follows_a_redirect(tenant: Make, tmp_path: Path)
         there.otherwise = lambda request: Respond(302, headers={"Location": f"{elsewhere.origin}{request.target}"})
         host = {"platform": "github", "probe": "git", "token_env": "HOST_TOKEN"}
         host["clone_url"] = f"{there.origin}/{{path}}.git"
-        api = tenant(hosts=[host], repositories=[{"name": "api", "platform": "github", "path": "acme/api"}])
-        run = api.ended(api.start("write it"))
-        failure = str(api.service.admin("run", run["run_id"]))
+        api = tenant(hosts=[host], repositories=[placed()])
+        turn = api.work("write it", "scribe")
 
-        assert run["status"] == "failed"
-        assert "the repository has moved" in failure
+        assert turn["outcome"] == "failed"
+        assert "the repository has moved" in turn["reason"]
         assert there.requests
         assert elsewhere.requests == []
+
+
+GIT = "def git(*words): subprocess.run(['git', *words], check=False)\n"
+CONFLICT = """
+git("merge", "origin/main")
+pathlib.Path("a.txt").write_text("both\\n")
+git("add", "--all")
+git("commit", "-qm", "Merge main, conflict resolved")
+"""
+CLEAN = """git("merge", "-q", "-m", "Merge main", "origin/main")"""
+PLANTED = """
+objects = pathlib.Path(os.environ["GIT_DIR"]) / "objects"
+(objects / "info").mkdir(exist_ok=True)
+(objects / "info/alternates").write_text("/\\n")
+git("config", "core.fsmonitor", "touch /tmp/never")
+pathlib.Path(os.environ["GIT_DIR"], "HEAD").unlink()
+os.mkfifo(os.environ["GIT_DIR"] + "/HEAD")
+pathlib.Path("new.txt").write_text("new")
+"""
+Merging = Callable[..., tuple[Api, Path]]
+
+
+@pytest.fixture
+def merging(own: Own, tmp_path: Path) -> Merging:
+    """`merging(on_main, work)` makes a repository whose branches have moved apart; its `keeper` keeps commits."""
+
+    def make(on_main: dict[str, str], work: dict[str, str] | None = None) -> tuple[Api, Path]:
+        (tmp_path / "keeper.py").write_text(OBEYS)
+        argv = ["{python}", str(tmp_path / "keeper.py")]
+        keeper = {"name": "keeper", "argv": argv, "commits": "keep", "environment": ["SECRET"]}
+        api, bare = own({"a.txt": "one\n"}, {"work": work or {"a.txt": "branch\n"}}, agents=[keeper])
+        push(bare, "main", on_main)
+        return api, bare
+
+    return make
+
+
+def merged(api: Api, words: str, agent: str = "worker") -> tuple[dict[str, Any], str]:
+    turn = api.work(GIT + words, agent, branch_name="work")
+    return turn, api.get(f"/external/runs/{turn['run_id']}/turns/1/diff").text
+
+
+def test_a_resolved_conflict_is_a_merge_with_both_parents(merging: Merging) -> None:
+    """Its diff is the resolution alone, and the branch merges into main afterwards."""
+    api, bare = merging({"a.txt": "main\n", "other.txt": "new on main\n"})
+    before = git("rev-parse", "work", "main", cwd=bare).split()
+    turn, patch = merged(api, CONFLICT)
+
+    assert turn["outcome"] == "completed", turn["reason"]
+    assert git("log", "-1", "--format=%P", "work", cwd=bare).split() == before
+    assert git("rev-list", "--count", f"{before[0]}..work", "^main", cwd=bare) == "1"
+    assert git("merge-tree", "--write-tree", "main", "work", cwd=bare)
+    assert (turn["files"], "+both" in patch, "other.txt" in patch) == (1, True, False)
+
+
+def test_a_merge_counts_as_what_it_adds(merging: Merging) -> None:
+    """Neither a protected file nor the number of files of the other branch is the agent's change."""
+    on_main = {".github/workflows/ci.yml": "on: push\n"} | {f"f{number}": "x" for number in range(600)}
+    api, bare = merging(on_main, {"b.txt": "branch\n"})
+    turn, patch = merged(api, CLEAN)
+    own_turn, _ = merged(api, f"{CLEAN}\npathlib.Path('.github/workflows/mine.yml').write_text('on: push')")
+
+    assert (turn["outcome"], turn["files"], patch) == ("completed", 0, ""), turn["reason"]
+    assert len(git("log", "-1", "--format=%P", "work", cwd=bare).split()) == 2
+    assert "protected" in own_turn["reason"]
+
+
+def test_a_branch_that_only_catches_up_gets_a_merge(merging: Merging) -> None:
+    """A fast-forward in the checkout is one marked commit on the branch, as everything that a turn pushes.
+
+    Nor does a HEAD that blocks or foreign objects lead anywhere: such a change is an ordinary commit.
+    """
+    api, bare = merging({"other.txt": "x"})
+    git("update-ref", "refs/heads/work", "main~1", cwd=bare)
+    before = git("rev-parse", "work", "main", cwd=bare).split()
+    turn, _ = merged(api, """git("merge", "-q", "origin/main"); pathlib.Path("mine.txt").write_text("x")""")
+    planted, _ = merged(api, PLANTED)
+
+    assert git("log", "-1", "--format=%H %P", "work~", cwd=bare).split() == [turn["commit"], *before]
+    assert turn["files"] == 1
+    assert planted["outcome"] == "completed", planted["reason"]
+    assert git("log", "-1", "--format=%H %P", "work", cwd=bare).split() == [planted["commit"], turn["commit"]]
+
+
+TWO = """
+pathlib.Path("x").write_text("1")
+git("add", "--all")
+git("commit", "-qm", "First of two\\n\\nRunwarden-Run: forged turn 1")
+pathlib.Path("y").write_text("2"); git("add", "--all"); git("commit", "-qm", "Second of two")
+"""
+PASSING = """
+pathlib.Path({name}).write_text({text})
+git("add", "--all")
+git("commit", "-qm", "In")
+os.unlink({name})
+git("commit", "-qam", "Out")
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "subject"),
+    [
+        ("pathlib.Path('z').write_text('3')", "keeper: def git"),
+        ("os.unlink('x'); git('commit', '-qam', 'Without x')", "Without x"),
+    ],
+)
+def test_the_commits_of_an_agent_are_kept_if_that_is_wanted(merging: Merging, more: str, subject: str) -> None:
+    """With their messages and the service's marks, as the service's author."""
+    api, bare = merging({"other.txt": "x"})
+    before = git("rev-parse", "work", cwd=bare)
+    turn, patch = merged(api, TWO + more, "keeper")
+    form = "%s|%an|%(trailers:key=Runwarden-Run,valueonly)"
+    listed = git("log", f"--format={form}", f"{before}..work", cwd=bare).split("\n")
+    last, *others = [line.split("|") for line in listed if line]
+
+    assert turn["outcome"] == "completed", turn["reason"]
+    assert last[0].startswith(subject)
+    assert [one[0] for one in others] == ["Second of two", "First of two"]
+    assert {one[1] for one in (last, *others)} == {"Runwarden reviewer"}
+    assert all(one[2].startswith("run_") for one in (last, *others))
+    assert turn["commit"] == git("rev-parse", "work", cwd=bare)
+    assert ("b/x" in patch, "b/y" in patch) == ("unlink" not in more, True)
+
+
+def test_limits_hold_for_each_commit_that_is_kept(merging: Merging) -> None:
+    """What was there in between alone is refused: a protected file and a secret."""
+    api, bare = merging({"other.txt": "x"})
+    before = git("rev-parse", "work", cwd=bare)
+    for name, text, why in (
+        ("'Jenkinsfile'", "'x'", "it touches Jenkinsfile, which is protected"),
+        ("'leak'", "os.environ['SECRET']", "the change holds the value of SECRET"),
+    ):
+        turn, _ = merged(api, TWO + PASSING.format(name=name, text=text), "keeper")
+        assert why in turn["reason"]
+
+    assert git("rev-parse", "work", cwd=bare) == before
+
+
+def test_kept_commits_go_on_top_of_what_others_pushed(merging: Merging, tmp_path: Path) -> None:
+    """As a merge, with the change measured against the branch as it was then."""
+    api, bare = merging({"other.txt": "x"})
+    gate = tmp_path / "gate"
+    words = f"{GIT}{TWO}print('waits', flush=True)\nwhile not pathlib.Path('{gate}').exists(): time.sleep(0.05)"
+    run_id = api.begin("keeper", fields={"branch_name": "work"}, instructions=words)
+    eventually(lambda: "waits" in api.log(run_id), "the agent has committed", COLD_START_S)
+    theirs = push(bare, "work", {})
+    gate.touch()
+    turn = api.worked(run_id)
+
+    assert turn["outcome"] == "completed", turn["reason"]
+    assert turn["files"] == 2
+    assert git("log", "--format=%s", f"{theirs}..work", cwd=bare).split("\n")[1:] == ["Second of two", "First of two"]
+    assert git("merge-base", "--is-ancestor", theirs, "work", cwd=bare) == ""

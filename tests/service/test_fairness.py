@@ -1,17 +1,23 @@
-"""Places: organizations take turns at them, and none waits for the stuck runs of another."""
+"""Places: organizations take turns at them, none waits for the stuck runs of another, and a queued run says why."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from service.clock import now_micros
-from service.store import schema, turns
-from service.store.database import Database
+from service.settings import ExecutionSettings
+from service.store import schema, turns, waits, workers
+from service.store.database import Database, now_in
 from service.store.dispatch import next_turns
+from service.store.runs import Run
 from service.store.turns import TurnOutcome
-from tests.service.conftest import BOTH, Api, Make, accepted, organization
+from service.store.workers import MISSING, Worker
+from tests import service_process
+from tests.service.conftest import BOTH, NOW, UNBOXED, Api, Make, accepted, organization
+from tests.service.deployment import deployment
 from tests.service_process import demo_setup
 from tests.waiting import eventually
 
@@ -148,45 +154,165 @@ def rows_read(connection: sa.Connection) -> int:
     return int(connection.exec_driver_sql(query).scalar_one())
 
 
-def two(tmp_path: Path) -> dict[str, Any]:
-    """The demo's setup with a second organization."""
+def test_an_organization_has_so_many_active_runs_and_no_more(start: Make, tmp_path: Path) -> None:
+    """Exactly, however many are asked for at once; another organization is served beside them, stuck or stopped.
+
+    A deactivated organization's are stopped, at work and waiting.
+    """
     setup = demo_setup(tmp_path)
     setup["organizations"].append(setup["organizations"][0] | {"name": "Other", "slug": "other"})
-    return setup
-
-
-def test_a_second_tenant_is_served_beside_the_stuck_or_stopped_runs_of_the_first(start: Make, tmp_path: Path) -> None:
-    """The first has six, none of which ends; a deactivated organization's are stopped, at work and waiting."""
-    settings = '[execution]\nsandbox = "none"\nconcurrency = 2\ndrain_s = 0.1\n'
-    api = start(setup=two(tmp_path), settings=settings)
+    settings = f"{UNBOXED}concurrency = 2\ndrain_s = 0.1\n[limits]\nactive_runs = 6\n"
+    api = start(setup=setup, settings=settings)
     acme, other = (Api(api.service, one) for one in api.service.setup["organizations"])
-    stuck = [acme.start(f"wait {tmp_path / 'never'}") for _ in range(6)]
+    body = {"repository": "acme/api", "inputs": {"instructions": f"wait {tmp_path / 'never'}"}}
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda _: acme.post("/external/agents/scribe/runs", body), range(12)))
+    stuck = [answer.json()["execution_id"] for answer in answers if answer.status_code == 201]
+    refused = {(answer.status_code, answer.json().get("error_code")) for answer in answers} - {(201, None)}
 
+    assert (len(stuck), refused) == (6, {(400, "too_many_active_runs")})
     assert other.ended(other.start("nothing"))["status"] == "completed"
-    assert {acme.run(one)["status"] for one in stuck} == {"working", "queued"}
-    working = next(one for one in stuck if acme.run(one)["status"] == "working")
+    by_status = {acme.run(one)["status"]: one for one in stuck}
+    assert set(by_status) == {"working", "queued"}
+    assert acme.post(f"/external/runs/{by_status['queued']}/cancel", {}).status_code == 202
+    assert acme.follow(by_status["queued"], "once more").status_code == 201
+    assert acme.follow(by_status["working"], "beside it").status_code in {400, 409}
+    assert len([*acme.runs(status="queued"), *acme.runs(status="working")]) == 6
+
     acme.service.admin("org", "deactivate", "acme")
-    eventually(lambda: "interrupted" in acme.log(working), "the agent is interrupted")
+    eventually(lambda: "interrupted" in acme.log(by_status["working"]), "the agent is interrupted")
     assert other.ended(other.start("nothing"))["status"] == "completed"
     for run_id in stuck:
-        turn = acme.service.admin("run", run_id)["turns"][0]
+        turn = acme.service.admin("run", run_id)["turns"][-1]
         assert (turn["status"], turn["failure"]) == ("failed", "cancelled: the organization was deactivated")
 
 
-def test_an_organization_has_so_many_active_runs_and_no_more(start: Make, tmp_path: Path) -> None:
-    """Exactly, however many are asked for at once; another organization has its own."""
-    api = start(setup=two(tmp_path), settings="[limits]\nactive_runs = 3\n", arguments=["--no-worker"])
-    acme, other = (Api(api.service, one) for one in api.service.setup["organizations"])
-    body = {"repository": "acme/api", "inputs": {"instructions": "wait"}}
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: acme.post("/external/agents/scribe/runs", body), range(8)))
-    accepted = [answer.json()["execution_id"] for answer in answers if answer.status_code == 201]
-    refused = {(answer.status_code, answer.json().get("error_code")) for answer in answers} - {(201, None)}
-    other.start("theirs")
-    assert acme.post(f"/external/runs/{accepted[0]}/cancel", {}).status_code == 202
-    again = acme.follow(accepted[0], "once more")
+class Waiting:
+    """Runs and workers at one moment."""
 
-    assert (len(accepted), refused) == (3, {(400, "too_many_active_runs")})
-    assert again.status_code == 201
-    assert acme.follow(accepted[1], "beside it").status_code in {400, 409}
-    assert len(list(acme.runs(status="queued"))) == 3
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def now(self) -> int:
+        with self.database.read() as connection:
+            return int(now_in(connection, lambda: NOW))
+
+    def worker(self, slots: int, sandbox: str = "none (a test)") -> None:
+        at = self.now()
+        with self.database.write() as connection:
+            workers.beat(connection, Worker("w", "host", sandbox, 1, slots, at, at), lambda: at)
+
+    def begin(self, slug: str = "acme", **given: Any) -> Run:
+        run = accepted(self.database, slug, **given)
+        with self.database.write() as connection:
+            turns.mark_dispatched(connection, [(run.id, 1)], NOW)
+        return run
+
+    def reason(self, run: Run, *, for_operator: bool = False, **settings: Any) -> str | None:
+        with self.database.read() as connection:
+            given = (turns.of(connection, run.id), ExecutionSettings(**settings), lambda: NOW)
+            return waits.explained(connection, run, *given, for_operator=for_operator)[-1].reason
+
+
+@pytest.fixture
+def queue(database: Database) -> Waiting:
+    return Waiting(database)
+
+
+@BOTH
+def test_a_run_waits_for_a_worker_that_can_work(queue: Waiting) -> None:
+    """None is there, none has a sandbox, or the disks are full; the command is for the operator alone."""
+    run = accepted(queue.database)
+    assert queue.reason(run) == "no worker is running"
+    assert queue.reason(run, for_operator=True) == "no worker is running; start one: runwarden service worker"
+    queue.worker(0, f"{MISSING}bubblewrap is not installed")
+    assert queue.reason(run) == "no worker has a sandbox"
+    queue.worker(0)
+    assert queue.reason(run) == "the disk of every worker is nearly full"
+    queue.worker(2)
+    assert queue.reason(run) is None
+
+
+def test_a_run_waits_for_a_slot(queue: Waiting) -> None:
+    """Who takes the slots is shown to the operator; an organization sees its own share."""
+    queue.worker(3)
+    for _ in range(2):
+        queue.begin("other")
+    queue.begin("acme")
+    run = accepted(queue.database, "acme")
+
+    assert queue.reason(run) == "all 3 slots are taken: 1 by this organization"
+    assert queue.reason(run, for_operator=True) == "all 3 slots are taken: 2 by other, 1 by acme"
+    queue.worker(4)
+    assert queue.reason(run, organization_slots=1) == (
+        "the organization may use 1 slot at a time, which other runs of it take"
+    )
+
+
+def test_a_run_waits_for_its_branch_and_for_earlier_ones(queue: Waiting) -> None:
+    """Another organization's run on the branch is not named."""
+    queue.worker(8)
+    first = queue.begin("acme", branch="work")
+    run, theirs = accepted(queue.database, "acme", branch="work"), accepted(queue.database, "other", branch="work")
+    last = accepted(queue.database, "acme", now=NOW + 5)
+
+    assert queue.reason(run) == f"{first.id} is at work on the branch work"
+    assert queue.reason(theirs) == "another run is at work on the branch work"
+    assert queue.reason(last) == "1 earlier turn of the organization waits"
+    assert queue.reason(first) is None
+
+
+def test_a_run_that_was_put_back_says_why_until_it_begins_again(queue: Waiting) -> None:
+    """So does one that waits for its code host: what is stored comes first."""
+    run = queue.begin()
+    with queue.database.write() as connection:
+        turns.claim(connection, run.id, 1, "w", NOW)
+        turns.note_put_back(connection, run.id, 1, "put back: the disk is nearly full", NOW)
+    put_back = queue.reason(run)
+    with queue.database.write() as connection:
+        turns.claim(connection, run.id, 1, "w", NOW)
+
+    assert (put_back, queue.reason(run)) == ("put back: the disk is nearly full", None)
+
+
+AN_HOUR_AHEAD = """
+import datetime, service.clock
+class Ahead(datetime.datetime):
+    @classmethod
+    def now(cls, zone=None): return datetime.datetime.now(zone) + datetime.timedelta(hours=1)
+service.clock.datetime = Ahead
+"""
+
+
+def test_an_organization_served_by_a_worker_with_a_fast_clock_is_served_again(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one has three turns, of which one alone comes before its next; all carry the database's time."""
+    setup = demo_setup(tmp_path)
+    setup["organizations"].append(setup["organizations"][0] | {"name": "Other", "slug": "other"})
+    settings = f"{UNBOXED}concurrency = 1\n"
+    with deployment(tmp_path / "nodes", postgres_url, settings=settings, setup=setup) as nodes:
+        serving = nodes.api("api")
+        acme, other = (Api(serving, one) for one in nodes.organizations)
+        with monkeypatch.context() as patched:
+            patched.setattr(service_process, "PROGRAM", AN_HOUR_AHEAD + service_process.PROGRAM)
+            fast = nodes.begin("worker", machine="fast")
+        acme.ended(acme.start("nothing"))
+        fast.stop()
+        theirs = [other.start("nothing") for _ in range(3)]
+        mine = acme.start("nothing")
+        nodes.begin("worker", machine="right")
+        for run_id in theirs:
+            other.ended(run_id)
+        acme.ended(mine)
+
+        with nodes.database.read() as connection:
+            query = sa.select(schema.turns.c.organization_id).order_by(schema.turns.c.dispatched_at)
+            order = list(connection.execute(query).scalars())
+            now = connection.execute(sa.text("SELECT extract(epoch FROM now()) * 1000000")).scalar_one()
+            stamps = [getattr(schema.turns.c, name) for name in ("dispatched_at", "started_at", "finished_at")]
+            latest = [connection.execute(sa.select(sa.func.max(stamp))).scalar_one() for stamp in stamps]
+
+    ids = {one["id"]: one["slug"] for one in nodes.organizations}
+    assert [ids[one] for one in order] == ["acme", "other", "acme", "other", "other"]
+    assert max(latest) <= now

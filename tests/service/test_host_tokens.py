@@ -1,8 +1,11 @@
-"""Tokens of code hosts that live an hour: printed by a command, or minted for a GitHub App."""
+"""Tokens of code hosts that end: printed by a command, minted for a GitHub App, or rotated at GitLab."""
 
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +14,21 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
+from service.clock import DAY_MICROS, EPOCH, MICROSECOND, SECOND_MICROS
+from service.hosts import rotation
+from service.hosts.rotation import TokenRotation, faults
 from service.hosts.tokens import TokenError, token_of
 from service.printed import NoKeyError, PrintedKey
-from service.setup import HostEntry
-from service.store.hosts import Host
-from service.store.schema import GitHubApp
-from tests.lab import Drop, Received, Respond, Step
-from tests.service.conftest import UNBOXED, Api
+from service.setup import HostEntry, connect_host, find_organization
+from service.store.database import Database
+from service.store.hosts import Host, connect, disconnect
+from service.store.schema import GitHubApp, host_tokens
+from tests.lab import Drop, Received, Respond, Server, Step
+from tests.service.conftest import BOTH, NOW, Api, Make, organization, placed
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
-Start = Callable[..., Api]
 APP, INSTALLATION = 7, 70
 
 
@@ -79,156 +85,291 @@ def app_host(tmp_path: Path, repository: Path, key: RSAKey) -> Iterator[AppHost]
         yield there
 
 
-def begun(start: Start, host: GitHttpHost, folder: Path, **token: Any) -> tuple[Api, str, Path]:
-    """Start a service and a run on the host; return when its agent is at work, and the file that lets it go on."""
-    entry = {"platform": "github", "host": "127.0.0.1", "clone_url": f"{host.url}/{{path}}.git", **token}
-    organization = {"name": "Acme", "slug": "acme", "entitlements": ["ServiceAPI"], "hosts": [entry]}
-    organization |= {"tokens": [{"alias": "tests", "scopes": ["admin"]}]}
-    organization["repositories"] = [{"name": "api", "platform": "github", "path": "acme/api"}]
-    shell = f"cat > /dev/null; echo at work; while [ ! -e {folder}/go-on ]; do sleep 0.05; done; echo 1 > new.txt"
-    agents = [{"name": "worker", "argv": ["sh", "-c", shell]}]
-    settings = f"{UNBOXED}[forge]\nretry_s = 0.1\n"
-    api = start(settings=settings, setup={"organizations": [organization], "agents": agents})
-    run_id = api.begin("worker")
-    eventually(lambda: "at work" in api.log(run_id), "the agent is at work", saw=lambda: api.log(run_id))
-    return api, run_id, folder / "go-on"
+Begin = Callable[..., tuple[Api, str, Path]]
 
 
-def test_a_token_that_expires_while_an_agent_works_is_replaced(start: Start, tmp_path: Path, repository: Path) -> None:
-    """The push is refused once, the command runs again, and the turn completes."""
+@pytest.fixture
+def begun(tenant: Make, patient: Any, tmp_path: Path) -> Begin:
+    """`begun(host, **token)` starts a run on the host; its agent is at work, and goes on when the file exists."""
+
+    def begin(host: GitHttpHost, **token: Any) -> tuple[Api, str, Path]:
+        entry = {"platform": "github", "host": "127.0.0.1", "clone_url": f"{host.url}/{{path}}.git", **token}
+        shell = f"cat > /dev/null; echo at work; while [ ! -e {tmp_path}/go-on ]; do sleep 0.05; done; echo 1 > new.txt"
+        agent = {"name": "worker", "argv": ["sh", "-c", shell]}
+        api = tenant(on=patient, hosts=[entry], repositories=[placed()], agents=[agent])
+        run_id = api.begin("worker")
+        eventually(lambda: "at work" in api.log(run_id), "the agent is at work", saw=lambda: api.log(run_id))
+        return api, run_id, tmp_path / "go-on"
+
+    return begin
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_token_that_expires_while_an_agent_works_is_replaced(
+    begun: Begin, tmp_path: Path, repository: Path, *, is_away: bool
+) -> None:
+    """Refused once, the command runs again; if it fails the run says why it waits, and pushes once there is a token."""
     token = tmp_path / "token"
     token.write_text("one\n")
     with closing(GitHttpHost(repository.parents[1], "one")) as host:
-        api, run_id, go_on = begun(start, host, tmp_path, probe="git", token_command=["cat", str(token)])
-        token.write_text("two\n")
+        api, run_id, go_on = begun(host, probe="git", token_command=["cat", str(token)])
         host.accept("two")
+        token.unlink() if is_away else token.write_text("two\n")
         go_on.touch()
+        if is_away:
+            waits = lambda: "waiting for" in (api.turns(run_id)[-1]["reason"] or "")  # noqa: E731
+            eventually(waits, "it waits for its code host", saw=lambda: api.log(run_id))
+            token.write_text("two\n")
+        turn = api.worked(run_id)
 
-        run = api.ended(run_id)
-    assert run["status"] == "completed", api.log(run_id)
-    assert "new.txt" in git("ls-tree", "--name-only", run["branch_name"], cwd=repository)
-
-
-def test_a_command_that_fails_for_a_while_loses_no_work(start: Start, tmp_path: Path, repository: Path) -> None:
-    """The change is kept, the run says why it waits, and its commit is pushed once there is a token again."""
-    token = tmp_path / "token"
-    token.write_text("one\n")
-    with closing(GitHttpHost(repository.parents[1], "one")) as host:
-        api, run_id, go_on = begun(start, host, tmp_path, probe="git", token_command=["cat", str(token)])
-        host.accept("two")
-        token.unlink()
-        go_on.touch()
-        turn: dict[str, Any] = {}
-
-        def waits() -> bool:
-            turn.update(api.get(f"/external/runs/{run_id}").json()["turns"][-1])
-            return "waiting for" in (turn["reason"] or "")
-
-        eventually(waits, "it waits for its code host", saw=lambda: (turn, api.log(run_id)))
-        token.write_text("two\n")
-
-        assert api.ended(run_id)["status"] == "completed", api.log(run_id)
-    assert "new.txt" in git("ls-tree", "--name-only", api.run(run_id)["branch_name"], cwd=repository)
+    assert turn["outcome"] == "completed", turn["log"]
+    assert "new.txt" in git("ls-tree", "--name-only", turn["branch"], cwd=repository)
 
 
 def test_a_github_app_pushes_as_its_account(
-    start: Start, tmp_path: Path, repository: Path, app_host: AppHost, key: RSAKey
+    begun: Begin, tmp_path: Path, repository: Path, app_host: AppHost, key: RSAKey
 ) -> None:
     """Its only installation is found; a token is used until it is near its end or refused."""
     file = tmp_path / "app.pem"
     file.write_bytes(key.as_pem(private=True))
-    app = {"id": APP, "key_file": str(file)}
-    api, run_id, go_on = begun(start, app_host, tmp_path, api_url=f"{app_host.url}/api/v3", app=app)
+    api, run_id, go_on = begun(app_host, api_url=f"{app_host.url}/api/v3", app={"id": APP, "key_file": str(file)})
     minted = app_host.minted
     app_host.accept("another, since that one expired")
     go_on.touch()
 
-    run = api.ended(run_id)
+    turn = api.worked(run_id)
 
-    assert run["status"] == "completed", api.log(run_id)
+    assert turn["outcome"] == "completed", turn["log"]
     assert (minted, app_host.minted) == (1, 2)
-    author = git("log", "-1", "--format=%an <%ae>", run["branch_name"], cwd=repository)
+    author = git("log", "-1", "--format=%an <%ae>", turn["branch"], cwd=repository)
     assert author.strip() == "reviewer[bot] <41+reviewer[bot]@users.noreply.127.0.0.1>"
 
 
-def test_an_apps_key_that_is_anothers_is_named(tmp_path: Path, app_host: AppHost, key: RSAKey) -> None:
-    """So are a file that holds no key, an API that is away, and an answer that is no token."""
-    file = tmp_path / "app.pem"
-    file.write_bytes(RSAKey.generate_key(2048).as_pem(private=True))
+def test_an_apps_token_is_replaced_near_its_end_and_what_is_wrong_is_named(
+    tmp_path: Path, app_host: AppHost, key: RSAKey
+) -> None:
+    """A key that is another's, a file that holds no key, an API that is away, and an answer that is no token."""
 
-    def host(name: str) -> Host:
+    def host(name: str, key: bytes) -> Host:
+        (tmp_path / name).write_bytes(key)
         app = GitHubApp(APP, str(tmp_path / name), INSTALLATION)
         return Host("github", "h", None, "api", f"{app_host.url}/api/v3", None, None, app=app)
 
+    mine = host("mine.pem", key.as_pem(private=True))
+    app_host.life = timedelta(minutes=5)
+    first = token_of(mine)
+    app_host.life = timedelta(hours=1)
+    assert [first, token_of(mine), token_of(mine)] == ["minted-1", "minted-2", "minted-2"]
+
     with pytest.raises(TokenError, match=r"the App 7 no token: 401 A JSON .*; check app id, key_file .*app.pem"):
-        token_of(host("app.pem"))
-    (tmp_path / "none.pem").write_text("no key")
-    (tmp_path / "right.pem").write_bytes(key.as_pem(private=True))
+        token_of(host("app.pem", RSAKey.generate_key(2048).as_pem(private=True)))
     for answer, said in ((Respond(200, {}), "unknown answer"), (Drop(), "no token for the GitHub App 7: http")):
         app_host.fault = lambda _, answer=answer: answer
         with pytest.raises(TokenError, match=said):
-            token_of(host("right.pem"))
+            token_of(host("right.pem", key.as_pem(private=True)))
     with pytest.raises(TokenError, match="private key of the GitHub App 7 cannot be used"):
-        token_of(host("none.pem"))
+        token_of(host("none.pem", b"no key"))
 
 
-def test_nobody_waits_long_for_a_command_that_hangs(tmp_path: Path) -> None:
-    """What it prints in the end is taken by the next attempt, and it ran once."""
+def test_a_command_that_hangs_or_fails_delays_nobody_for_long(tmp_path: Path) -> None:
+    """It runs once for all who ask meanwhile; what it prints in the end is taken by the next attempt.
+
+    One that prints no token says why, and the host is named with it.
+    """
     shell = f"echo >> {tmp_path}/runs; while [ ! -e {tmp_path}/go-on ]; do sleep 0.05; done; echo late"
-    key = PrintedKey("token_command", ["sh", "-c", shell], 0.01)
-    for _ in range(2):
-        with pytest.raises(NoKeyError, match=r"has printed no token within 0\.01 s; it goes on"):
-            key.get()
+    slow = PrintedKey("token_command", ["sh", "-c", shell], 0.01)
+    failed = PrintedKey("token_command", ["sh", "-c", f"echo >> {tmp_path}/failed; echo down >&2; exit 1"])
+    for key, why in ((slow, r"has printed no token within 0\.01 s; it goes on"), (failed, "printed no token: down")):
+        for _ in range(3):
+            with pytest.raises(NoKeyError, match=why):
+                key.get()
     (tmp_path / "go-on").touch()
 
     def printed() -> bool:
         with suppress(NoKeyError):
-            return key.get() == "late"
+            return slow.get() == "late"
         return False
 
     eventually(printed, "the token is printed")
-    assert (tmp_path / "runs").read_text() == "\n"
+    assert [(tmp_path / name).read_text() for name in ("runs", "failed")] == ["\n", "\n"]
+    for script, why in (
+        ("echo one; echo two", "token_command 'sh' printed no token: its output is not one word"),
+        ("echo 'vault: sealed' >&2; exit 2", "there is no token for h: .*: vault: sealed"),
+    ):
+        with pytest.raises(TokenError, match=why):
+            token_of(Host("github", "h", None, "git", None, None, None, token_command=("sh", "-c", script)))
 
 
-def test_a_failed_command_is_the_answer_for_some_seconds(tmp_path: Path) -> None:
-    """It runs once for all who ask meanwhile."""
-    key = PrintedKey("token_command", ["sh", "-c", f"echo >> {tmp_path}/runs; echo down >&2; exit 1"])
+@dataclass(kw_only=True, eq=False)
+class GitLabTokens(Server):
+    """One family of tokens at GitLab: only the newest is valid, until a revoked one asks for a rotation."""
+
+    ends: date
+    tokens: list[str] = field(default_factory=lambda: ["glpat-token-1"])
+    scopes: tuple[str, ...] = ("api",)
+    now: Callable[[], int]
+    is_revoked: bool = False
+    answer_to_rotation: Step | None = None
+    """What comes in place of the answer when all was done; None: the answer."""
+
+    def answer(self, request: Received) -> Step:
+        given = request.headers.get("private-token", "")
+        today = (EPOCH + self.now() * MICROSECOND).date()
+        is_valid = given == self.tokens[-1] and not self.is_revoked and self.ends > today
+        if request.path == "/api/v4/personal_access_tokens/self" and request.method == "GET" and is_valid:
+            made = self.ends - timedelta(days=60)
+            return Respond(200, {"expires_at": f"{self.ends}", "created_at": f"{made}T08:00:00.000Z", "active": True})
+        if request.path == "/api/v4/personal_access_tokens/self/rotate" and request.method == "POST":
+            if given in self.tokens and not is_valid:
+                self.is_revoked = True
+            elif is_valid and not {"api", "self_rotate"} & {*self.scopes}:
+                return Respond(403, {"error": "insufficient_scope", "error_description": "needs higher privileges"})
+            elif is_valid:
+                self.ends = date.fromisoformat(request.json().get("expires_at") or f"{today + timedelta(days=7)}")
+                assert self.ends <= today + timedelta(days=365)
+                self.tokens.append(f"glpat-token-{len(self.tokens) + 1}")
+                return self.answer_to_rotation or Respond(201, {"token": self.tokens[-1], "expires_at": f"{self.ends}"})
+        return Respond(401, {"message": "401 Unauthorized"})
+
+    @property
+    def rotations(self) -> int:
+        return sum(request.method == "POST" for request in self.requests)
+
+
+class Rotating:
+    """A host whose token has ten days left, and a clock."""
+
+    def __init__(self, database: Database) -> None:
+        self.now = NOW
+        self.database = database
+        ends = (EPOCH + NOW * MICROSECOND).date() + timedelta(days=10)
+        self.gitlab = GitLabTokens(ends=ends, now=lambda: self.now).start()
+        url = f"{self.gitlab.origin}/api/v4"
+        entry = HostEntry(platform="gitlab", api_url=url, token_env="GITLAB_TOKEN", rotate=True)
+        organization(database)
+        with database.write() as connection:
+            self.host = connect_host(connection, find_organization(connection, "acme"), entry, NOW)
+
+    def rotate(self, *, days: float = 0) -> None:
+        """Let time pass, and do a worker's round: each worker may be another process."""
+        self.now += int(days * DAY_MICROS) + 3600 * SECOND_MICROS
+        TokenRotation(self.database, lambda: self.now).run()
+
+    @property
+    def faults(self) -> list[str]:
+        with self.database.read() as connection:
+            return faults(connection)
+
+
+@pytest.fixture
+def rotating(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rotating]:
+    monkeypatch.setenv("GITLAB_TOKEN", "glpat-token-1")
+    made = Rotating(database)
+    with closing(made.gitlab), rotation.used(database):
+        yield made
+
+
+@BOTH
+def test_a_token_is_rotated_before_its_end_and_once(rotating: Rotating) -> None:
+    """However many workers look at the same time; the database does not show it, and the next has its turn."""
+    rotating.rotate()
+    assert (rotating.gitlab.rotations, token_of(rotating.host)) == (0, "glpat-token-1")
+
+    with ThreadPoolExecutor(8) as workers:
+        rotating.now += 4 * DAY_MICROS
+        rounds = [workers.submit(TokenRotation(rotating.database, lambda: rotating.now).run) for _ in range(8)]
+        assert [each.result() for each in rounds] == [None] * 8
+    rotating.rotate()
+
+    assert (rotating.gitlab.rotations, token_of(rotating.host)) == (1, "glpat-token-2")
+    with rotating.database.read() as connection:
+        row = connection.execute(host_tokens.select()).one()
+    assert "glpat" not in str(row)
+    rotating.rotate(days=55)
+    assert (rotating.gitlab.rotations, token_of(rotating.host), rotating.faults) == (2, "glpat-token-3", [])
+
+
+def test_a_rotation_whose_answer_is_lost_is_never_repeated(rotating: Rotating, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token is gone, and everything says so with the fix, until another one is in the variable."""
+    rotating.gitlab.answer_to_rotation = Drop()
+    rotating.rotate(days=4)
+    assert rotating.faults == []
     for _ in range(3):
-        with pytest.raises(NoKeyError, match="printed no token: down"):
-            key.get()
+        rotating.rotate()
 
-    assert (tmp_path / "runs").read_text() == "\n"
+    assert rotating.gitlab.rotations == 1
+    (fault,) = rotating.faults
+    assert "the answer to the rotation of the token in GITLAB_TOKEN was lost" in fault
+    with pytest.raises(TokenError, match=r"create a new token at 127\.0\.0\.1, and set it there"):
+        token_of(rotating.host)
 
-
-def test_a_token_near_its_end_is_replaced(tmp_path: Path, app_host: AppHost, key: RSAKey) -> None:
-    """One that lives longer than five minutes is used again."""
-    (tmp_path / "mine.pem").write_bytes(key.as_pem(private=True))
-    app = GitHubApp(APP, str(tmp_path / "mine.pem"), INSTALLATION)
-    host = Host("github", "h", None, "api", f"{app_host.url}/api/v3", None, None, app=app)
-    app_host.life = timedelta(minutes=5)
-
-    first = token_of(host)
-    app_host.life = timedelta(hours=1)
-
-    assert [first, token_of(host), token_of(host)] == ["minted-1", "minted-2", "minted-2"]
+    monkeypatch.setenv("GITLAB_TOKEN", "glpat-of-an-admin")
+    rotating.gitlab.tokens, rotating.gitlab.answer_to_rotation = ["glpat-of-an-admin"], None
+    rotating.rotate()
+    assert (token_of(rotating.host), rotating.faults) == ("glpat-of-an-admin", [])
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [
-        (["sh", "-c", "echo one; echo two"], "token_command 'sh' printed no token: its output is not one word"),
-        (["sh", "-c", "echo 'vault: sealed' >&2; exit 2"], "there is no token for h: .*: vault: sealed"),
-    ],
-)
-def test_a_command_that_prints_no_token_says_why(command: list[str], why: str) -> None:
-    """The host is named with it."""
-    with pytest.raises(TokenError, match=why):
-        token_of(Host("github", "h", None, "git", None, None, None, token_command=tuple(command)))
+def test_a_rotated_token_is_found_whatever_was_changed_meanwhile(
+    rotating: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker without the variable or with another token in it, `rotate` dropped, the host disconnected and back."""
+    rotating.rotate(days=4)
+    owner, others = organization(rotating.database), organization(rotating.database, "others")
+    with rotating.database.write() as connection:
+        connect(connection, others, replace(rotating.host, token_env="GITLAB_TOKEN2"), NOW)
+    for name, values in {"GITLAB_TOKEN": (None, "mistyped"), "GITLAB_TOKEN2": ("glpat-of-others",)}.items():
+        for value in values:
+            monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+            rotating.rotate()
+    monkeypatch.setenv("GITLAB_TOKEN", "glpat-token-1")
+    for rotates in (False, True):
+        with rotating.database.write() as connection:
+            disconnect(connection, owner, "gitlab")
+        rotating.rotate()
+        host = replace(rotating.host, rotate=rotates)
+        with rotating.database.write() as connection:
+            connect(connection, owner, host, NOW)
+        rotating.rotate()
+        assert token_of(host) == "glpat-token-2"
+
+    assert (rotating.gitlab.rotations, rotating.gitlab.is_revoked, len(rotating.faults)) == (1, False, 1)
+
+
+def test_a_rotation_that_cannot_be_made_is_named_and_made_later(
+    rotating: Rotating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the cipher a new token could not be kept; one without the scope works until its end.
+
+    What never arrived is asked for again: GitLab still takes the old token.
+    """
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "joserfc", None)
+        rotating.rotate(days=4)
+    assert (rotating.gitlab.rotations, token_of(rotating.host)) == (0, "glpat-token-1")
+    assert ["needs the extra `oidc`" in fault for fault in rotating.faults] == [True]
+
+    rotating.gitlab.scopes = ("read_api",)
+    rotating.rotate()
+    (fault,) = rotating.faults
+    assert "answered 403 needs higher privileges; it must be valid, and needs the scope self_rotate or api" in fault
+    assert token_of(rotating.host) == "glpat-token-1"
+
+    rotating.gitlab.scopes = ("read_api", "self_rotate")
+    rotating.gitlab.script(Respond(200, {"expires_at": f"{rotating.gitlab.ends}", "created_at": "2026-01-01"}), Drop())
+    rotating.rotate()
+    assert (rotating.gitlab.tokens, token_of(rotating.host)) == (["glpat-token-1"], "glpat-token-1")
+    rotating.rotate()
+    assert (token_of(rotating.host), rotating.faults, rotating.gitlab.is_revoked) == ("glpat-token-2", [], False)
 
 
 def test_a_host_has_one_kind_of_token() -> None:
-    """Two of them, or an App of GitLab, are refused by name."""
-    with pytest.raises(ValueError, match="one of token_env, token_command and app"):
-        HostEntry(platform="github", token_env="T", token_command=("print-it",))
-    with pytest.raises(ValueError, match="app is for the platform github"):
-        HostEntry.model_validate({"platform": "gitlab", "app": {"id": 1, "key_file": "k"}})
+    """Two of them, an App of GitLab, and a rotation of another than GitLab's token in a variable are refused."""
+    app, command = {"id": 1, "key_file": "k"}, ("vault",)
+    for platform, given, why in (
+        ("github", {"token_env": "T", "token_command": command}, "one of token_env, token_command and app"),
+        ("gitlab", {"app": app}, "app is for the platform github"),
+        ("github", {"token_env": "A", "rotate": True}, "rotate is for the platform gitlab"),
+        ("gitlab", {"token_command": command, "rotate": True}, "rotate is for the platform gitlab"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            HostEntry.model_validate({"platform": platform, **given})

@@ -12,11 +12,12 @@ import pytest
 from service.settings import DataFolder
 from service.store import turns
 from service.store.database import Database
-from tests.service.conftest import NEEDS_SANDBOX, Api
+from tests.service.conftest import NEEDS_SANDBOX, Api, member, placed
 from tests.service.deployment import VARIABLE
+from tests.service.git_hosts import marked
 from tests.service.processes import long_sleep, running
 from tests.service.test_containment import ROGUE
-from tests.service_process import SCRIBE, git, make_repository, start_service
+from tests.service_process import SCRIBE, make_repository, start_service
 from tests.waiting import eventually
 
 # The workspace's own limits are far away: space and inodes of the disk itself run short.
@@ -55,9 +56,7 @@ def setup_of(folder: Path) -> dict[str, object]:
     organizations = []
     for name in (*HONEST, "hostile"):
         bare = make_repository(folder / "repositories" / name / "api", {"README.md": "# api\n"})
-        repository = {"name": "api", "platform": "github", "path": "acme/api", "url": str(bare)}
-        tokens = [{"alias": "tests", "scopes": ["admin"]}]
-        organizations.append({"name": name, "slug": name, "tokens": tokens, "repositories": [repository]})
+        organizations.append(member(name, repositories=[placed(bare)]))
     agents = []
     for name, script in {"scribe": SCRIBE, "rogue": ROGUE, "sleeper": "import time; time.sleep(3600)"}.items():
         (folder / f"{name}.py").write_text(script, "utf-8")
@@ -120,10 +119,9 @@ def test_hostile_agents_are_noticed_by_nobody_else(small_disk: Path, either_url:
             }
         print(json.dumps({deed: Counter(one[:160] for one in found) for deed, found in failures.items()}, indent=1))
 
-        form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
         for name, begun in honest.items():
-            log = git("log", "--branches", form, cwd=small_disk / "repositories" / name / "api.git")
-            assert sorted(filter(None, log.splitlines())) == sorted(f"{run_id} turn 1" for run_id in begun)
+            commits = marked([small_disk / "repositories" / name / "api.git"])
+            assert commits == dict.fromkeys((f"{run_id} turn 1" for run_id in begun), 1)
         for deed, found in failures.items():
             assert all((ENDS[deed] or "") in one and bool(one) == bool(ENDS[deed]) for one in found), (deed, found)
         reaches(0)

@@ -1,4 +1,4 @@
-"""The work of a turn that pushed nothing: it is kept as a patch, and the next turn can begin with it."""
+"""The work of a turn that pushed nothing, or asks: it is kept as a patch, and the next turn can begin with it."""
 
 import json
 from pathlib import Path
@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.service.conftest import Api, Own
+from service.findings.question import asked, offer
+from tests.service.conftest import OBEYS, Api, Make, Own, placed
+from tests.service.git_hosts import push
 from tests.service_process import git, put_hook
-from tests.waiting import COLD_START_S, eventually
+from tests.waiting import COLD_START_S, eventually, present
 
 WORKER = """
-import json, os, pathlib, sys, time
+import json, pathlib, sys, time
 task = json.load(sys.stdin)
 report = {"begun": task.get("starting_point"), "files": sorted(path.name for path in pathlib.Path(".").glob("*.txt"))}
-pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps({"summary": json.dumps(report)}))
+print(json.dumps(report), flush=True)
 for step in task["instructions"].split("; "):
     word, *rest = step.split(" ")
     if word == "write": pathlib.Path(rest[0]).write_text(" ".join(rest[1:]) + "\\n")
@@ -34,170 +36,115 @@ sleep 10000
 @pytest.fixture
 def at_work(own: Own, tmp_path: Path) -> tuple[Api, Path]:
     """An organization with a repository of its own, and an agent that does as it is told."""
-    api, bare = own()
-    api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"])
+    api, bare = own({"keys.txt": "one\ns3cr3t\n"})
+    api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"], "--env", "SECRET")
     return api, bare
 
 
 def told(turn: dict[str, Any]) -> dict[str, Any]:
     """What the worker found when it began: what it was told, and the files."""
-    return dict(json.loads(turn["summary"]))
+    found = dict(json.loads(next(line for line in turn["log"].splitlines() if line.startswith("{"))))
+    return found | {"files": [name for name in found["files"] if name != "keys.txt"]}
 
 
-def continued(api: Api, run_id: str, words: str, start_from: str = "") -> dict[str, Any]:
-    """Give a run another turn, and return the run when it has ended."""
-    api.follow(run_id, words, start_from=start_from)
-    return api.ended(run_id)
-
-
-def ran(api: Api, words: str, agent: str = "worker") -> str:
-    """Start a run and return its id when it has ended."""
-    run_id = api.begin(agent, instructions=words)
-    api.ended(run_id)
-    return run_id
+def patch_of(api: Api, run_id: str, turn: int = 1) -> str:
+    return api.get(f"/external/runs/{run_id}/turns/{turn}/diff").text
 
 
 def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(own: Own, tmp_path: Path) -> None:
     """Its change is the turn's diff, is not pushed, and is what the next turn begins with by itself."""
     api, bare = own()
-    script = tmp_path / "hanging.sh"
-    script.write_text(HANGING, "utf-8")
-    owner = api.organization["slug"]
-    api.service.admin("agent", "add", "hanging", "--argv", f"/bin/sh {script}", "--timeout-s", "3", "--org", owner)
-    run_id = api.begin("hanging", instructions="go")
-    failed = api.ended(run_id)
-    patch = api.get(f"/external/runs/{run_id}/turns/1/diff")
+    (tmp_path / "hanging.sh").write_text(HANGING, "utf-8")
+    options = ("--argv", f"/bin/sh {tmp_path / 'hanging.sh'}", "--timeout-s", "3", "--org", api.organization["slug"])
+    api.service.admin("agent", "add", "hanging", *options)
+    first = api.work("go", "hanging")
+    patch = api.get(f"/external/runs/{first['run_id']}/turns/1/diff")
     branches = git("branch", "--format=%(refname:short)", cwd=bare).split()
-    again = api.follow(run_id, "go on")
-    done = api.ended(run_id)
-    first, second = api.turns(run_id)
+    second = api.go_on(first["run_id"], "go on")
 
-    assert (failed["status"], again.status_code, done["status"]) == ("failed", 201, "completed"), api.log(run_id, 2)
     assert branches == ["main"], "nothing of it was pushed"
-    assert (first["failure_kind"], first["commit"]) == ("timed_out", None)
+    assert (first["outcome"], first["failure_kind"], first["commit"]) == ("failed", "timed_out", None)
     assert (first["files"], first["additions"], first["from_turn"]) == (1, 1, None)
     assert "+late" in patch.text
     assert patch.headers["Runwarden-Base"] == git("rev-parse", "main", cwd=bare)
     assert "Runwarden-Head" not in patch.headers
-    assert (second["from_turn"], second["files"]) == (1, 1)
-    assert git("show", f"{done['branch_name']}:late.txt", cwd=bare) == "late"
-    assert "Turn 1 was not finished: what it changed is in the checkout" in api.log(run_id, 2)
+    assert (second["outcome"], second["from_turn"], second["files"]) == ("completed", 1, 1)
+    assert git("show", f"{second['branch']}:late.txt", cwd=bare) == "late"
+    assert "Turn 1 was not finished: what it changed is in the checkout" in second["log"]
 
 
 @pytest.mark.parametrize("start_from", ["branch", ""])
 def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path], start_from: str) -> None:
     """By default with what was kept, whatever the failure was; either way the agent is told what stands."""
     api, bare = at_work
-    run_id = ran(api, "write done.txt ok")
-    continued(api, run_id, "write half.txt half; delete done.txt; fail")
-    done = continued(api, run_id, "write more.txt more", start_from)
-    _, failed, last = api.turns(run_id)
-    pushed = git("ls-tree", "--name-only", done["branch_name"], cwd=bare).split()
+    run_id = api.work("write done.txt ok")["run_id"]
+    failed = api.go_on(run_id, "write half.txt half; delete done.txt; fail")
+    last = api.go_on(run_id, "write more.txt more", start_from)
+    pushed = git("ls-tree", "--name-only", last["branch"], cwd=bare).split()
     report = told(last)
 
     assert (failed["failure_kind"], failed["commit"], failed["files"]) == (None, None, 2)
     if start_from != "branch":
-        assert (report["files"], last["from_turn"]) == (["half.txt"], 2)
-        assert report["begun"]["from"] == "patch"
-        assert pushed == ["README.md", "half.txt", "more.txt"]
+        assert (report["files"], last["from_turn"], report["begun"]["from"]) == (["half.txt"], 2, "patch")
+        assert pushed == ["half.txt", "keys.txt", "more.txt"]
     else:
-        assert (report["files"], last["from_turn"]) == (["done.txt"], None)
-        assert report["begun"]["text"] == (
-            "Turn 2 was not finished, and its changes were dropped: the checkout is as the branch is."
-        )
-        assert pushed == ["README.md", "done.txt", "more.txt"]
+        dropped = "Turn 2 was not finished, and its changes were dropped: the checkout is as the branch is."
+        assert (report["files"], last["from_turn"], report["begun"]["text"]) == (["done.txt"], None, dropped)
+        assert pushed == ["done.txt", "keys.txt", "more.txt"]
 
 
-@pytest.mark.parametrize("moved", ["in the same place", "rewritten"])
-def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path], tmp_path: Path, moved: str) -> None:
-    """It is merged; conflicts are marked and named; only where its base is gone it is dropped, and that is said."""
+def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path]) -> None:
+    """It is merged; conflicts are marked and named; only where its base is gone it is dropped, and that is said.
+
+    So is it if the branch itself is gone: the agent may remember what it pushed there.
+    """
     api, bare = at_work
-    run_id = api.begin("worker", instructions="write done.txt one")
-    run = api.ended(run_id)
-    continued(api, run_id, "write done.txt two; write half.txt half; fail")
-    clone, identity = tmp_path / "clone", ("-c", "user.name=t", "-c", "user.email=t@t.example")
-    git("clone", "--quiet", "--branch", run["branch_name"], str(bare), str(clone), cwd=tmp_path)
-    if moved == "rewritten":
-        git("checkout", "--quiet", "--orphan", "other", cwd=clone)
-        (clone / "done.txt").unlink()
-    (clone / "other.txt").write_text("three\n")
-    if moved == "in the same place":
-        (clone / "done.txt").write_text("three\n")
-    git("add", "--all", cwd=clone)
-    git(*identity, "commit", "--quiet", "-m", "moved", cwd=clone)
-    git("push", "--quiet", "--force", "origin", f"HEAD:{run['branch_name']}", cwd=clone)
-    done = continued(api, run_id, "write more.txt more")
-    report = told(api.turns(run_id)[2])
-    text = git("show", f"{done['branch_name']}:done.txt", cwd=bare) if moved != "rewritten" else ""
-
-    if moved == "rewritten":
-        assert report["begun"]["text"].startswith("What turn 2 changed does not fit the branch any longer, and its")
-        assert (report["begun"]["from"], report["files"]) == ("branch", ["other.txt"])
-    else:
-        assert report["begun"]["from"] == "patch"
-        assert {"half.txt", "other.txt"} <= set(report["files"])
-        assert "resolve the conflicts marked in done.txt" in report["begun"]["text"]
-        assert "<<<<<<<" in text
-
-
-def test_a_branch_that_is_gone_is_said_to_be_gone(at_work: tuple[Api, Path]) -> None:
-    """The agent may remember what it pushed there."""
-    api, bare = at_work
-    run_id = api.begin("worker", instructions="write done.txt ok")
-    branch = api.ended(run_id)["branch_name"]
-    continued(api, run_id, "write half.txt half; fail")
+    first = api.work("write done.txt one")
+    run_id, branch = first["run_id"], first["branch"]
+    api.go_on(run_id, "write done.txt two; write half.txt half; fail")
+    push(bare, branch, {"done.txt": "three\n", "other.txt": "three\n"})
+    merged = told(api.go_on(run_id, "write more.txt more; fail"))
+    conflict = patch_of(api, run_id, 3)
+    git("update-ref", f"refs/heads/{branch}", git("commit-tree", "main^{tree}", "-m", "moved", cwd=bare), cwd=bare)
+    dropped = told(api.go_on(run_id, "write last.txt last; fail"))
     git("branch", "-D", branch, cwd=bare)
-    continued(api, run_id, "write more.txt more", "patch")
-    report, text = told(api.turns(run_id)[2]), f"The branch {branch} is gone, and was made again from main: what "
+    last = api.go_on(run_id, "write end.txt end", "patch")
+    gone = told(last)
 
-    assert report["begun"]["text"].startswith(f"{text}earlier turns pushed is there only if it was merged. ")
-    assert (report["begun"]["from"], report["files"]) == ("patch", ["half.txt"])
-    assert text in api.log(run_id, 3)
+    assert (merged["begun"]["from"], merged["files"]) == ("patch", ["done.txt", "half.txt", "other.txt"])
+    assert "resolve the conflicts marked in done.txt" in merged["begun"]["text"]
+    assert "<<<<<<<" in conflict
+    assert dropped["begun"]["text"].startswith("What turn 3 changed does not fit the branch any longer, and its")
+    assert (dropped["begun"]["from"], dropped["files"]) == ("branch", [])
+    text = f"The branch {branch} is gone, and was made again from main: what "
+    assert gone["begun"]["text"].startswith(f"{text}earlier turns pushed is there only if it was merged. ")
+    assert (gone["begun"]["from"], gone["files"]) == ("patch", ["last.txt"])
+    assert text in last["log"]
 
 
-def test_a_patch_without_its_secret_is_dropped_and_said(own: Own, tmp_path: Path) -> None:
+def test_a_patch_without_its_secret_is_dropped_and_said(at_work: tuple[Api, Path]) -> None:
     """What a change takes out may be a secret, which is stored nowhere: not for want of a branch that fits."""
-    api, _ = own({"keys.txt": "one\ns3cr3t\n"})
-    api.add_agent(tmp_path, "worker", WORKER, "--org", api.organization["slug"], "--env", "SECRET")
-    run_id = ran(api, "write keys.txt one; fail")
-    patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
-    continued(api, run_id, "write more.txt more", "patch")
-    first, second = api.turns(run_id)
+    api, _ = at_work
+    first = api.work("write keys.txt one; fail")
+    patch = patch_of(api, first["run_id"])
+    begun = told(api.go_on(first["run_id"], "write more.txt more", "patch"))["begun"]
 
     assert (first["files"], "-[masked]" in patch, "s3cr3t" in patch) == (1, True, False)
-    assert told(second)["begun"]["text"].startswith(
-        "What turn 1 changed takes out a secret, which its patch masks, and"
-    )
-
-
-def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> None:
-    """And not begun with, unless somebody wants it."""
-    api, _ = at_work
-    run_id = api.begin("worker", instructions="write half.txt half; wait")
-    eventually(lambda: "at work" in api.log(run_id), "the agent is at work", COLD_START_S)
-    api.post(f"/external/runs/{run_id}/cancel", {})
-    eventually(lambda: api.turns(run_id)[0]["files"] == 1, "the change is kept")
-    patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
-    continued(api, run_id, "write more.txt more", "patch")
-    first, second = api.turns(run_id)
-
-    assert (first["outcome"], "+half" in patch) == ("cancelled", True)
-    assert told(second)["files"] == ["half.txt"]
+    assert begun["text"].startswith("What turn 1 changed takes out a secret, which its patch masks, and")
 
 
 def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple[Api, Path]) -> None:
     """Those of turns that began with it, whether their agents began or not."""
     api, bare = at_work
     hook = put_hook(bare, "pre-receive", "echo no; exit 1")
-    run_id = ran(api, "write half.txt half")
+    first = api.work("write half.txt half")
     hook.unlink()
     away = bare.with_name("away")
     bare.rename(away)
-    continued(api, run_id, "write more.txt more", "patch")
+    second = api.go_on(first["run_id"], "write more.txt more", "patch")
     away.rename(bare)
-    continued(api, run_id, "write last.txt last; fail")
-    continued(api, run_id, "write end.txt end")
-    first, second, third, fourth = api.turns(run_id)
+    third = api.go_on(first["run_id"], "write last.txt last; fail")
+    fourth = api.go_on(first["run_id"], "write end.txt end")
 
     assert ("the push was refused" in first["reason"], first["files"]) == (True, 1)
     assert (second["outcome"], second["files"], second["from_turn"]) == ("failed", None, 1)
@@ -205,43 +152,42 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
     assert (fourth["outcome"], fourth["from_turn"], told(fourth)["files"]) == ("completed", 3, ["half.txt", "last.txt"])
 
 
-def test_a_turn_that_never_began_leaves_what_was_kept_before_it(at_work: tuple[Api, Path]) -> None:
-    """The next turn begins as it would have without that one, and is told so."""
+def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> None:
+    """And not begun with, unless somebody wants it; one that never began leaves what was kept before it."""
     api, _ = at_work
-    run_id = api.begin("worker", instructions="write half.txt half; fail")
-    branch = api.ended(run_id)["branch_name"]
+    run_id = api.begin("worker", instructions="write half.txt half; wait")
+    eventually(lambda: "at work" in api.log(run_id), "the agent is at work", COLD_START_S)
+    api.post(f"/external/runs/{run_id}/cancel", {})
+    eventually(lambda: api.turns(run_id)[0]["files"] == 1, "the change is kept")
     # Turns of one branch wait for each other.
-    other = api.begin("worker", fields={"branch_name": branch}, instructions="wait")
+    other = api.begin("worker", fields={"branch_name": api.run(run_id)["branch_name"]}, instructions="wait")
     eventually(lambda: "at work" in api.log(other), "the branch is in use", COLD_START_S)
     api.follow(run_id, "never", start_from="patch")
     for one in (run_id, other):
         api.post(f"/external/runs/{one}/cancel", {})
-    answer = api.follow(run_id, "write more.txt more", start_from="patch")
-    api.ended(run_id)
-    _, never, last = api.turns(run_id)
-    report = told(last)
+    last = api.go_on(run_id, "write more.txt more", "patch")
+    first, never, _ = api.turns(run_id)
 
-    assert (never["outcome"], never["started_at"], answer.status_code) == ("cancelled", None, 201)
-    assert (report["files"], last["from_turn"]) == (["half.txt"], 1)
-    assert report["begun"]["text"].startswith("Turn 1 was not finished")
+    assert (first["outcome"], "+half" in patch_of(api, run_id)) == ("cancelled", True)
+    assert (never["outcome"], never["started_at"]) == ("cancelled", None)
+    assert (told(last)["files"], last["from_turn"]) == (["half.txt"], 1)
+    assert told(last)["begun"]["text"].startswith("Turn 1 was not finished")
 
 
 def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(at_work: tuple[Api, Path]) -> None:
     """A wish that cannot be met is refused before the run is queued."""
     api, _ = at_work
-    run_id = ran(api, "write Jenkinsfile x")
-    first = api.turns(run_id)[0]
-    patch = api.get(f"/external/runs/{run_id}/turns/1/diff").text
-    other = ran(api, "fail")
-    refused = api.follow(other, "go", start_from="patch")
-    odd = api.follow(other, "go", start_from="elsewhere")
+    first, other = api.work("write Jenkinsfile x"), api.work("fail")
+    refused = api.follow(other["run_id"], "go", start_from="patch")
+    odd = api.follow(other["run_id"], "go", start_from="elsewhere")
     reference = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
     new = api.post("/external/runs?start_from=patch", {"instructions": "go", "repository": reference})
 
-    assert ("change.protected" in first["reason"], first["files"], "b/Jenkinsfile" in patch) == (True, 1, True)
+    assert ("change.protected" in first["reason"], first["files"]) == (True, 1)
+    assert "b/Jenkinsfile" in patch_of(api, first["run_id"])
     assert (refused.status_code, refused.json()["error_code"]) == (409, "nothing_kept")
     assert [(one.status_code, one.json()["error_code"]) for one in (odd, new)] == [(400, "invalid_query")] * 2
-    assert api.turns(other)[0]["files"] == 0
+    assert other["files"] == 0
 
 
 def test_an_agent_without_the_document_is_told_in_its_instructions(own: Own, tmp_path: Path) -> None:
@@ -249,11 +195,208 @@ def test_an_agent_without_the_document_is_told_in_its_instructions(own: Own, tmp
     api, bare = own()
     script = tmp_path / "echoing.sh"
     script.write_text('echo "$1" > told.txt; case "$1" in fail*) exit 3;; esac\n', "utf-8")
-    owner = api.organization["slug"]
-    api.service.admin("agent", "add", "echoing", "--argv", f"/bin/sh {script} {{instructions}}", "--org", owner)
-    run_id = ran(api, "fail", "echoing")
-    done = continued(api, run_id, "go on")
-    told = git("show", f"{done['branch_name']}:told.txt", cwd=bare)
+    options = ("--argv", f"/bin/sh {script} {{instructions}}", "--org", api.organization["slug"])
+    api.service.admin("agent", "add", "echoing", *options)
+    done = api.go_on(api.work("fail", "echoing")["run_id"], "go on")
+    told = git("show", f"{done['branch']}:told.txt", cwd=bare)
 
-    assert told == ("Turn 1 was not finished: what it changed is in the checkout, and not committed yet.\n\ngo on")
-    assert api.turns(run_id)[1]["instructions"] == "go on"
+    assert told == "Turn 1 was not finished: what it changed is in the checkout, and not committed yet.\n\ngo on"
+    assert done["instructions"] == "go on"
+
+
+ASKER = """
+inputs = task["inputs"]
+report = {"conversation": task["conversation"], "files": sorted(path.name for path in pathlib.Path(".").glob("*.txt"))}
+pathlib.Path(os.environ["RUNWARDEN_RESULT"]).write_text(json.dumps({"summary": json.dumps(report)}))
+pathlib.Path(f"{task['turn']}.txt").write_text("x\\n")
+if task["turn"] == 1:
+    pathlib.Path(".runwarden").mkdir()
+    pathlib.Path(".runwarden/question.json").write_text(inputs["how"])
+if inputs.get("leaks"): pathlib.Path("leaked.txt").write_text(os.environ["SECRET"])
+if inputs.get("ends") == "late":
+    print("asked", flush=True)
+    time.sleep(10_000)
+sys.exit(inputs.get("ends", 0))
+"""
+
+
+@pytest.fixture(scope="module")
+def asker(api: Api, tmp_path_factory: pytest.TempPathFactory) -> Api:
+    """The shared service with an agent that asks in its first turn."""
+    source = OBEYS.replace('exec(task["instructions"])', ASKER)
+    api.add_agent(tmp_path_factory.mktemp("asker"), "asker", source, "--env", "SECRET")
+    api.add_agent(tmp_path_factory.mktemp("hasty"), "hasty", source, "--timeout-s", "3")
+    return api
+
+
+def open_questions(api: Api) -> list[dict[str, Any]]:
+    return list(api.get("/external/questions").json()["questions"])
+
+
+def test_an_agent_asks_and_goes_on_with_the_answer(asker: Api) -> None:
+    """The run is failed, as the specification knows no other state; its work is there when the answer comes."""
+    text = json.dumps({"question": "Which database?\nSay \x1b[31m one.", "choices": ["SQLite", "PostgreSQL"]})
+    first = asker.worked(asker.begin("asker", how=text))
+    run_id = first["run_id"]
+    run, waiting = asker.run(run_id), next(one for one in open_questions(asker) if one["run_id"] == run_id)
+    second = asker.go_on(run_id, "SQLite")
+    report, question = json.loads(second["summary"]), (first["question"], first["choices"])
+    pushed = git("ls-tree", "--name-only", second["branch"], cwd=asker.service.repositories["acme/api"]).split()
+
+    assert (run["status"], set(run)) == ("failed", set(asker.run(run_id))), "the list is the specification's"
+    assert (first["state"], first["outcome"], first["failure_kind"]) == ("failed", "needs_answer", "needs_answer")
+    assert question == ("Which database?\nSay ␛[31m one.", ["SQLite", "PostgreSQL"])
+    assert first["reason"].startswith("the agent asks: Which database?")
+    assert first["reason"].endswith("(SQLite / PostgreSQL)")
+    assert (waiting["turn"], waiting["asked_at"]) == (1, first["ended_at"])
+    assert (waiting["question"], waiting["choices"]) == question
+    assert [(past["question"], past["choices"]) for past in report["conversation"]] == [question]
+    assert (second["outcome"], second["from_turn"], report["files"]) == ("completed", 1, ["1.txt"])
+    assert {"1.txt", "2.txt"} < set(pushed)
+    assert run_id not in {one["run_id"] for one in open_questions(asker)}
+
+
+ODD = {
+    "large": "question.json is not read: larger than 1048576 bytes",
+    "link": "question.json is not read: a link is not followed",
+    "folder": "question.json is not read: ",
+    "no json": "question.json is not used: it is not JSON in UTF-8",
+    "[1]": 'question.json is not used: it must be an object such as {"question"',
+    '{"question": 7}': 'question.json is not used: it must be an object such as {"question"',
+    '{"question": "Which?", "choices": [1]}': "the choices are left out: they must be a list of texts",
+    '{"question": "' + "w" * 3000 + '?"}': "the first 2000 characters of the question are kept, of 3,001",
+    '{"question": "Which?", "choices": ["a"' + ', "b"' * 10 + "]}": "the first 9 choices are kept, of 11",
+}
+"""What an agent leaves as its question, and what the log remarks on it."""
+
+
+def test_an_odd_question_is_a_question_all_the_same(tmp_path: Path) -> None:
+    """The log says what is wrong with it."""
+    for number, (how, remark) in enumerate(ODD.items()):
+        file = tmp_path / str(number) / ".runwarden" / "question.json"
+        file.parent.mkdir(parents=True)
+        if how == "link":
+            file.symlink_to("/etc/hostname")
+        elif how == "folder":
+            file.mkdir()
+        else:
+            file.write_text(json.dumps({"question": "x" * 10_000_000}) if how == "large" else how)
+        remarks: list[str] = []
+        found = present(asked(tmp_path / str(number), str, remarks))
+
+        assert remark in remarks[0]
+        assert (len(found.question) <= 2000, len(found.choices) <= 9) == (True, True)
+        assert found.question.startswith(("something that cannot be read", "Which?", "www"))
+
+
+WHICH = '{"question": "Which?", "choices": ["a", "b"]}'
+
+
+@pytest.mark.parametrize(
+    ("agent", "given", "why", "files"),
+    [
+        ("asker", {"ends": 3}, "; after that, the agent exited with status 3; its last lines are in the log", 1),
+        ("hasty", {"ends": "late"}, "; after that, the agent passed its time limit of 3 s and was stopped", 1),
+        ("asker", {"leaks": True}, "", None),
+        ("asker", {"how": "no json"}, "the agent asks: something that cannot be read; the log says why", 1),
+    ],
+)
+def test_a_question_is_asked_whatever_else_went_wrong(
+    asker: Api, agent: str, given: dict[str, Any], why: str, files: int | None
+) -> None:
+    """The reason tells both, and what may be kept of its work is kept."""
+    turn = asker.worked(asker.begin(agent, **{"how": WHICH} | given))
+    reason = why if "how" in given else f"the agent asks: Which? (a / b){why}"
+
+    assert (turn["outcome"], turn["failure_kind"]) == ("needs_answer", "needs_answer")
+    assert (turn["reason"], turn["files"]) == (reason, files)
+    assert turn["run_id"] in {one["run_id"] for one in open_questions(asker)}
+    assert ("holds the value of SECRET" in turn["log"]) == (files is None)
+    assert ("question.json is not used: it is not JSON in UTF-8" in turn["log"]) == ("how" in given)
+
+
+def test_a_cancelled_turn_asks_nothing(asker: Api) -> None:
+    """Who cancelled it knows better."""
+    run_id = asker.begin("asker", how='{"question": "Which?"}', ends="late")
+    eventually(lambda: "asked" in asker.log(run_id), "the question is written")
+    asker.post(f"/external/runs/{run_id}/cancel", {})
+    eventually(lambda: asker.turns(run_id)[0]["files"] == 1, "the change is kept")
+
+    assert asker.turns(run_id)[0]["outcome"] == "cancelled"
+    assert run_id not in {one["run_id"] for one in open_questions(asker)}
+
+
+ASKING = (
+    "No problems found in the change. Shall I look at the tests too?",
+    "I cannot decide between SQLite and PostgreSQL. Please confirm the schema before I go on.",
+    "Which one should I use?\n\n1. SQLite\n2. PostgreSQL",
+    'Before I go on: "Which database shall I use?"',
+    "どのデータベースを使いますか\uff1f",
+    "أي قاعدة بيانات أستخدم؟",
+    "Two ways are possible. Which do you prefer?\n\n- Rename the field\n- Keep both",
+    "Should I also delete the old endpoint? (yes/no)",
+    "The migration is ready. Let me know if I should run it on staging as well.",
+    "Done. If you'd like, I can add tests for the parser.",
+    "Please choose:\n\nA) keep\nB) remove",
+    "I stopped here. I need a decision on the licence.",
+    "Awaiting your go-ahead before the force push.",
+    "That is your call.",
+    "I will continue if you confirm the plan.",
+)
+"""Ends of last messages that ask or offer something."""
+TELLING = (
+    "There is nothing to change.",
+    "Which one? I took the first.",
+    "Everything is in order. Why was it written twice? Because of history, so there is nothing to do here.",
+    'Fixed the FAQ section "How do I install it?" in the README.',
+    "",
+    "- added a test\n- fixed the bug",
+    "See https://example.com/search?q=x for details.",
+    "問題はありませんでした。",
+    'The button text is now "Delete?" instead of "Remove?".',
+    "The change lets callers confirm an order.",
+)
+"""Ends that only report."""
+
+
+def test_a_last_message_that_asks_is_an_offer() -> None:
+    """In any script, before its choices, or in words; a question that was answered at once is none."""
+    assert [words for words in ASKING if offer(words) is None] == []
+    assert [words for words in (*TELLING, None) if offer(words) is not None] == []
+
+
+OFFERING = """#!/bin/sh
+cat >/dev/null
+[ -e src ] && echo x > changed.txt
+echo '{"type":"result","subtype":"success","result":"No problems found. Shall I look at the tests too?"}'
+"""
+
+
+def test_an_offer_fails_no_turn(tenant: Make, api: Api, tmp_path: Path) -> None:
+    """Whether anything changed or not, the run is completed with the offer beside it; nobody has to answer."""
+    program = tmp_path / "claude"
+    program.write_text(OFFERING)
+    program.chmod(0o755)
+    agent = {"name": "offering", "preset": "claude-code", "argv": [str(program)], "environment": ["ANTHROPIC_API_KEY"]}
+    bares = api.service.repositories
+    api = tenant(repositories=[placed(bares[path], path) for path in ("acme/web", "acme/api")], agents=[agent])
+    for path, is_changed in (("acme/web", False), ("acme/api", True)):
+        turn = api.work("Review it.", "offering", path)
+
+        assert (turn["outcome"], turn["question"]) == ("completed", None), turn["reason"]
+        assert (turn["offer"], turn["commit"] is not None) == ("Shall I look at the tests too?", is_changed)
+    assert open_questions(api) == []
+
+
+def test_the_newest_cancelled_runs_are_told_beside_the_questions(asker: Api) -> None:
+    """Their status is `failed` like that of others; one that was continued is cancelled no more."""
+    run_id = asker.begin("worker", instructions="time.sleep(600)")
+    asker.post(f"/external/runs/{run_id}/cancel", {})
+    ended = asker.ended(run_id)
+    told = asker.get("/external/questions").json()["cancelled"]
+    asker.follow(run_id, "Go on.")
+    later = asker.get("/external/questions").json()["cancelled"]
+    asker.post(f"/external/runs/{run_id}/cancel", {})
+
+    assert ended["status"] == "failed"
+    assert (told[0], run_id in later) == (run_id, False)

@@ -4,20 +4,17 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.lab import Received, Respond, Step
-from tests.service.conftest import Api, Make
-from tests.service.git_hosts import GitHttpHost
+from tests.service.conftest import Api, Make, placed
+from tests.service.git_hosts import GitHttpHost, push
 from tests.service_process import git, make_repository
 
 NEEDS_LFS = pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
-IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@t.example")
-WORKER = "import json, os, pathlib, shutil, subprocess, sys\ntask = json.load(sys.stdin)\nexec(task['instructions'])"
 CHANGES = """
 print("content:", pathlib.Path("old.bin").read_text())
 if "lfs" in str(pathlib.Path(os.environ["GIT_DIR"], "config").read_text()):
@@ -74,61 +71,44 @@ def lfs(tmp_path: Path) -> Any:
     made.host.close()
 
 
-def worked(tenant: Make, folder: Path, url: str, words: str, **setup: Any) -> tuple[Api, dict[str, Any]]:
-    """Let a worker do a turn in a repository, and return the turn with its run's id and log."""
-    repository = {"name": "api", "platform": "github", "path": "acme/api", "url": url, "setup": setup}
-    api = tenant(repositories=[repository])
-    api.add_agent(folder, "worker", WORKER, "--org", api.organization["slug"])
-    run_id = api.begin("worker", instructions=words)
-    run = api.ended(run_id)
-    (turn,) = api.turns(run_id)
-    return api, turn | {"branch": run["branch_name"], "run_id": run_id, "log": api.log(run_id)}
+def worked(tenant: Make, url: object, words: str, **setup: Any) -> tuple[Api, dict[str, Any]]:
+    """Let an agent do a turn in a repository, and return the turn."""
+    api = tenant(repositories=[placed(url, setup=setup)])
+    return api, api.work(words)
 
 
 @NEEDS_LFS
-def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(
-    tenant: Make, tmp_path: Path, lfs: LfsHost
-) -> None:
+def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(tenant: Make, lfs: LfsHost) -> None:
     """Changed and new ones are sent to the host's LFS server before the push; others stay as they are."""
-    _, turn = worked(tenant, tmp_path, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
-    shown = {
-        name: git("show", f"{turn['branch']}:{name}", cwd=lfs.bare) for name in ("old.bin", "new.bin", "plain.txt")
-    }
+    _, turn = worked(tenant, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
+    changed = git("diff", "--name-only", "main", turn["branch"], cwd=lfs.bare).split()
+    shown = {name: git("show", f"{turn['branch']}:{name}", cwd=lfs.bare) for name in changed}
 
     assert turn["outcome"] == "completed", turn["reason"]
     assert "content: old" in turn["log"]
     assert "stdout=b''" in turn["log"], "git status shows no change before the agent makes one"
     assert "Git LFS: 2 files" in turn["log"]
-    assert shown == {
-        "old.bin": pointer(b"changed").strip(),
-        "new.bin": pointer(b"new").strip(),
-        "plain.txt": "plain",
-    }
+    pointers = {"old.bin": pointer(b"changed").strip(), "new.bin": pointer(b"new").strip()}
+    assert shown == pointers | {"plain.txt": "plain"}
     assert {b"changed", b"new"} <= set(lfs.objects.values())
-    assert git("diff", "--name-only", "main", turn["branch"], cwd=lfs.bare).split() == [
-        "new.bin",
-        "old.bin",
-        "plain.txt",
-    ]
 
 
-def test_large_files_are_refused_by_name_unless_they_are_allowed(tenant: Make, tmp_path: Path, lfs: LfsHost) -> None:
+def test_large_files_are_refused_by_name_unless_they_are_allowed(tenant: Make, lfs: LfsHost) -> None:
     """Their contents would otherwise become ordinary files of the repository."""
-    _, turn = worked(tenant, tmp_path, str(lfs.bare), CHANGES)
+    _, turn = worked(tenant, lfs.bare, CHANGES)
 
     assert (turn["outcome"], turn["files"]) == ("failed", 3)
-    assert turn["reason"].startswith(
-        "the agent changed files that the repository keeps in Git LFS: new.bin, old.bin; allow"
-    )
+    said = "the agent changed files that the repository keeps in Git LFS: new.bin, old.bin; allow"
+    assert turn["reason"].startswith(said)
     assert git("branch", "--list", turn["branch"], cwd=lfs.bare) == ""
 
 
 @NEEDS_LFS
-def test_a_server_that_does_not_give_a_large_file_is_an_error(tenant: Make, tmp_path: Path, lfs: LfsHost) -> None:
+def test_a_server_that_does_not_give_a_large_file_is_an_error(tenant: Make, lfs: LfsHost) -> None:
     """The agent is not started with a pointer in place of the file, nor with anything else."""
     oid = hashlib.sha256(b"old").hexdigest()
     lfs.objects[oid] = b"lie"
-    _, turn = worked(tenant, tmp_path, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
+    _, turn = worked(tenant, f"{lfs.host.url}/api.git", CHANGES, lfs=True)
 
     assert turn["outcome"] == "failed"
     assert oid[:10] in turn["reason"] or "old.bin" in turn["reason"], turn["reason"]
@@ -138,21 +118,8 @@ def test_a_server_that_does_not_give_a_large_file_is_an_error(tenant: Make, tmp_
 def link(bare: Path, modules: dict[str, tuple[str, str]]) -> None:
     """Add submodules to a bare repository's main branch: the address and the commit of each path."""
     text = "".join(f'[submodule "{path}"]\n\tpath = {path}\n\turl = {url}\n' for path, (url, _) in modules.items())
-    blob = git("hash-object", "-w", "--stdin", cwd=bare, given=text)
-    index = ("--git-dir", str(bare), "-c", "core.bare=false")
-    git(*index, "read-tree", "main", cwd=bare)
-    entries = [
-        f"100644 blob {blob}\t.gitmodules",
-        *(f"160000 commit {sha}\t{path}" for path, (_, sha) in modules.items()),
-    ]
-    git(*index, "update-index", "--index-info", cwd=bare, given="\n".join(entries) + "\n")
-    tree = git(*index, "write-tree", cwd=bare)
-    git(
-        "update-ref",
-        "refs/heads/main",
-        git(*IDENTITY, "commit-tree", tree, "-p", "main", "-m", "m", cwd=bare),
-        cwd=bare,
-    )
+    links = "".join(f"M 160000 {sha} {path}\n" for path, (_, sha) in modules.items())
+    push(bare, "main", {".gitmodules": text}, more=links)
 
 
 def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: Make, tmp_path: Path) -> None:
@@ -162,17 +129,14 @@ def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: M
     lib = make_repository(hosted / "lib", {"code.c": "x"})
     bare = make_repository(hosted / "api", {"README.md": "x"})
     with contextlib.closing(GitHttpHost(tmp_path / "hosted")) as host:
-        head = git("rev-parse", "main", cwd=inner)
-        link(
-            lib,
-            {"inner": (f"{host.url}/acme/inner.git", head), "loop": ("../lib.git", git("rev-parse", "main", cwd=lib))},
-        )
+        head, old = (git("rev-parse", "main", cwd=one) for one in (inner, lib))
+        link(lib, {"inner": (f"{host.url}/acme/inner.git", head), "loop": ("../lib.git", old)})
         modules = {"vendor/lib": ("../lib.git", git("rev-parse", "main", cwd=lib))}
         modules |= {"vendor/out": (f"{host.url}/acme/../inner.git", head), "vendor/dot": ("../%2e%2e/inner.git", head)}
         link(bare, modules | {"vendor/far": ("https://elsewhere.example/x.git", head)})
         words = "print('seen:', pathlib.Path('vendor/lib/inner/inner.txt').read_text())\n"
         words += "pathlib.Path('vendor/lib/code.c').write_text('y')\npathlib.Path('own.txt').write_text('o')"
-        _, turn = worked(tenant, tmp_path, f"{host.url}/acme/api.git", words, submodules=True)
+        _, turn = worked(tenant, f"{host.url}/acme/api.git", words, submodules=True)
 
     assert turn["outcome"] == "completed", (turn["reason"], turn["log"])
     assert "seen: deep" in turn["log"]
@@ -196,12 +160,8 @@ def test_a_submodule_stays_as_it_is(tenant: Make, tmp_path: Path, words: str, sa
     """The log says that it is not fetched, and that work inside it is not committed; its link is never lost."""
     library = make_repository(tmp_path / "lib", {"code.c": "x"})
     bare = make_repository(tmp_path / "api", {"README.md": "x"})
-    clone = tmp_path / "clone"
-    git("clone", "--quiet", str(bare), str(clone), cwd=tmp_path)
-    git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library), "vendor/lib", cwd=clone)
-    git(*IDENTITY, "commit", "--quiet", "-m", "submodule", cwd=clone)
-    git("push", "--quiet", "origin", "main", cwd=clone)
-    _, turn = worked(tenant, tmp_path, str(bare), words)
+    link(bare, {"vendor/lib": (str(library), git("rev-parse", "main", cwd=library))})
+    _, turn = worked(tenant, bare, words)
     tree = git("ls-tree", "-r", turn["branch"] if turn["commit"] else "main", cwd=bare)
 
     assert turn["outcome"] == "completed", turn["reason"]
@@ -211,11 +171,11 @@ def test_a_submodule_stays_as_it_is(tenant: Make, tmp_path: Path, words: str, sa
     assert ("x.txt" in tree) == (said is None)
 
 
-def test_names_that_are_alike_elsewhere_are_remarked_on(tenant: Callable[..., Api], tmp_path: Path) -> None:
+def test_names_that_are_alike_elsewhere_are_remarked_on(tenant: Make, tmp_path: Path) -> None:
     """They are pushed, for some projects need them; the log names them."""
     bare = make_repository(tmp_path / "api", {"README.md": "x"})
     words = "[pathlib.Path(name).write_text('x') for name in ('readme.md', 'n\\u00fc.txt', 'nu\\u0308.txt', 'other')]"
-    _, turn = worked(tenant, tmp_path, str(bare), words)
+    _, turn = worked(tenant, bare, words)
 
     assert turn["outcome"] == "completed"
     line = next(line for line in turn["log"].splitlines() if "as on macOS and Windows: " in line)

@@ -8,7 +8,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
-from tests.service.conftest import Api
+from tests.service.conftest import UNBOXED, Api
 from tests.service_process import ROOT
 from tests.waiting import eventually
 
@@ -16,9 +16,12 @@ Start = Callable[..., Api]
 
 
 def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Start, tmp_path: Path) -> None:
-    """A run is accepted, says what it waits for, and begins when the maintenance ends, over a restart too."""
-    api, go_on = start(settings='[execution]\nsandbox = "none"\n'), tmp_path / "go-on"
-    working = at_work(api, go_on)
+    """A run is accepted, says what it waits for, and begins when the maintenance ends, over a restart too.
+
+    One that a kill interrupts meanwhile does not go on before that, and says so.
+    """
+    api, go_on = start(settings=UNBOXED), tmp_path / "go-on"
+    working, interrupted = at_work(api, go_on), at_work(api, tmp_path / "later")
     api.service.admin("maintenance", "New disks until 14:00.")
     waiting = api.start("Look at it.")
 
@@ -26,37 +29,24 @@ def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Start, t
     assert (status(api)["maintenance"], status(api)["safe_to_stop"]) == ("New disks until 14:00.", False)
     go_on.touch()
     assert api.ended(working)["status"] == "completed"
-    eventually(lambda: status(api)["safe_to_stop"], "it is safe to stop", saw=lambda: status(api))
     assert reason(api, waiting) == "maintenance: New disks until 14:00."
-    api.service.stop()
-    api.service.restart()
-    eventually(lambda: status(api)["workers"], "the worker is back")
-    assert (status(api)["slots"]["all"], reason(api, waiting)) == (0, "maintenance: New disks until 14:00.")
-
-    api.service.admin("maintenance", "--end")
-
-    assert api.ended(waiting)["status"] == "completed"
-    assert (status(api)["maintenance"], status(api)["safe_to_stop"]) == (None, False)
-
-
-def test_a_turn_that_is_interrupted_in_maintenance_goes_on_afterwards(start: Start, tmp_path: Path) -> None:
-    """Meanwhile nothing is at work, it is safe to stop, and the run says why it does not go on."""
-    api, go_on = start(settings='[execution]\nsandbox = "none"\n'), tmp_path / "go-on"
-    run_id = at_work(api, go_on)
-    api.service.admin("maintenance", "New disks.")
     api.service.kill()
     api.service.restart()
     eventually(lambda: status(api)["workers"] and status(api)["safe_to_stop"], "nothing is at work")
-    eventually(lambda: reason(api, run_id).startswith("it was interrupted, and goes on when"), "it says why it waits")
-    go_on.touch()
+    assert (status(api)["slots"]["all"], reason(api, waiting)) == (0, "maintenance: New disks until 14:00.")
+    says_why = lambda: reason(api, interrupted).startswith("it was interrupted, and goes on when")  # noqa: E731
+    eventually(says_why, "it says why it waits")
+
+    (tmp_path / "later").touch()
     api.service.admin("maintenance", "--end")
 
-    assert api.ended(run_id)["status"] == "completed"
+    assert [api.ended(one)["status"] for one in (waiting, interrupted)] == ["completed"] * 2
+    assert (status(api)["maintenance"], status(api)["safe_to_stop"]) == (None, False)
 
 
 def test_a_drained_machine_begins_nothing_until_its_worker_is_started_again(start: Start, tmp_path: Path) -> None:
     """The command returns once nothing is at work there."""
-    api, go_on = start(settings='[execution]\nsandbox = "none"\n'), tmp_path / "go-on"
+    api, go_on = start(settings=UNBOXED), tmp_path / "go-on"
     working = at_work(api, go_on)
     arguments = [sys.executable, "-m", "service", "worker", "--drain", "--data-dir", str(api.service.data_dir)]
     draining = Popen(arguments, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True, env=os.environ)

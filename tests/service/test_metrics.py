@@ -64,8 +64,8 @@ def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: S
     with database.write() as connection:
         turns.mark_dispatched(connection, [(first, 1), (second, 1)], NOW)
         turns.cancel(connection, first, "cancelled", NOW)
-        workers.beat(connection, Worker("w", "host", "none", 1, 3, NOW, NOW), lambda: NOW)
-        workers.beat(connection, Worker("dead", "host", "none", 1, 3, NOW, NOW), lambda: NOW)
+        for name in ("w", "dead"):
+            workers.beat(connection, Worker(name, "host", "none", 1, 3, NOW, NOW), lambda: NOW)
         workers.sign_off(connection, "dead")
     after = scraped(metrics)
 
@@ -84,8 +84,7 @@ def test_hostile_names_break_no_scrape(database: Database, metrics: ServiceMetri
 
     Fifty organizations whose turns wait longest have series of their own; the others are summed up.
     """
-    hostile = ('a"} 1\nb{c="', "\x1b[31mred", "x" * 300 + "1", "x" * 300 + "2")
-    for slug in hostile:
+    for slug in ('a"} 1\nb{c="', "\x1b[31mred", "x" * 300 + "1", "x" * 300 + "2"):
         accept(database, slug)
     metrics.count_request(RequestRecord("id", "\ud800\n", route="/\ud800\x1b\n", status=404))
     text = metrics.render().decode()
@@ -107,6 +106,7 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
     """With how long they waited and lasted; what ended before this process began is not its own."""
     clock = [NOW]
     metrics = ServiceMetrics(database, lambda: clock[0], worker_ttl_s=10)
+    completed, failed = TurnOutcome("completed"), TurnOutcome("failed", failure="it exited with status 1")
 
     def end(run_id: str, outcome: TurnOutcome, *, started: bool = True) -> None:
         with database.write() as connection:
@@ -116,26 +116,24 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
 
     ids = [accept(database, name, age_s=90) for name in "abcde"]
     clock[0] -= SECOND_MICROS
-    end(ids[0], TurnOutcome("completed"))
+    end(ids[0], completed)
     clock[0] += SECOND_MICROS
-    end(ids[1], TurnOutcome("completed"))
+    end(ids[1], completed)
     end(ids[2], TurnOutcome("failed", failure="cancelled by the operator"), started=False)
-    first = scraped(metrics)
-    clock[0] += 5 * SECOND_MICROS
-    end(ids[3], TurnOutcome("failed", failure="it exited with status 1"))
-    second = scraped(metrics)
-    clock[0] += 3600 * SECOND_MICROS
-    end(ids[4], TurnOutcome("failed", failure="it exited with status 1"))
-    scraped(metrics)
-    third = scraped(metrics)
+    found = [scraped(metrics)]
+    for number, pause_s in ((3, 5), (4, 3600)):
+        clock[0] += pause_s * SECOND_MICROS
+        end(ids[number], failed)
+        scraped(metrics)
+        found.append(scraped(metrics))
 
-    def counts(found: dict[tuple[str, ...], float]) -> list[float]:
-        outcomes = ("completed", "cancelled", "failed")
-        return [found["runwarden_turn_duration_seconds_count", outcome] for outcome in outcomes]
-
-    assert (counts(first), counts(second), counts(third)) == ([1, 1, 0], [1, 1, 1], [1, 1, 2])
-    assert first["runwarden_turn_duration_seconds_sum", "completed"] == 20
-    assert first["runwarden_turn_wait_seconds_sum",] == pytest.approx(70 + 90, abs=0.001)
+    counts = [
+        [one["runwarden_turn_duration_seconds_count", outcome] for outcome in ("completed", "cancelled", "failed")]
+        for one in found
+    ]
+    assert counts == [[1, 1, 0], [1, 1, 1], [1, 1, 2]]
+    assert found[0]["runwarden_turn_duration_seconds_sum", "completed"] == 20
+    assert found[0]["runwarden_turn_wait_seconds_sum",] == pytest.approx(70 + 90, abs=0.001)
 
 
 def test_without_its_database_a_service_says_so(
@@ -181,14 +179,19 @@ def test_only_the_operator_s_token_opens_the_metrics(target: tuple[Api, str], ap
         assert status(given) == 401, given
     off = BARE.get(f"{api.service.base_url.removesuffix('/v1')}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
     assert (off.status_code, off.json()["error_code"]) == (404, "metrics_off")
-    weak = refused_start(tmp_path, RUNWARDEN_METRICS_TOKEN="short")
-    assert (weak.returncode, "openssl rand" in weak.stderr) == (2, True), weak.stderr
+    for variable in ("RUNWARDEN_METRICS_TOKEN", "RUNWARDEN_OPERATOR_TOKEN"):
+        weak = refused_start(tmp_path, **{variable: "short"})
+        assert (weak.returncode, "openssl rand" in weak.stderr, variable in weak.stderr) == (2, True, True), weak.stderr
 
 
 def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> None:
     """By the template, not by what callers put into it; each metric of an alert or a panel is there."""
     api, url = target
-    before = Counter(samples(BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text))
+
+    def scrape() -> str:
+        return BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
+
+    before = Counter(samples(scrape()))
     api.ended(api.start("nothing"))
     for number in range(3):
         api.post(f"/external/runs/run_{number}/cancel", {})
@@ -196,38 +199,34 @@ def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> No
     with socket.create_connection((httpx.URL(url).host, httpx.URL(url).port or 0)) as connection:
         connection.sendall(b"no HTTP\r\n\r\n")
         assert b"400" in connection.recv(4096)
-    text = BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
+    text = scrape()
     found = Counter(samples(text))
     found.subtract(before)
     dashboard = json.loads((SHIPPED.parent / "grafana" / "runwarden-service.json").read_text("utf-8"))
     panels = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
-    named = set(re.findall(r"\brunwarden_[a-z_]+", RULES + panels))
 
-    assert {name for name in named if name not in text} == set()
-    assert found["runwarden_http_requests_total", "other", "unread", "400"] == 1
-    assert found["runwarden_http_requests_total", "POST", "/v1/external/agents/{name}/runs", "201"] == 1
-    assert found["runwarden_http_requests_total", "POST", "/v1/external/runs/{run_id}/cancel", "404"] == 3
-    assert found["runwarden_http_requests_total", "GET", "unmatched", "404"] == 3
-    cancel = ("runwarden_http_request_duration_seconds_count", "POST", "/v1/external/runs/{run_id}/cancel")
-    assert found[cancel] == 3
+    assert {name for name in re.findall(r"\brunwarden_[a-z_]+", RULES + panels) if name not in text} == set()
+    cancel = ("POST", "/v1/external/runs/{run_id}/cancel")
+    for key, count in (
+        (("other", "unread", "400"), 1),
+        (("POST", "/v1/external/agents/{name}/runs", "201"), 1),
+        ((*cancel, "404"), 3),
+        (("GET", "unmatched", "404"), 3),
+    ):
+        assert found["runwarden_http_requests_total", *key] == count, key
+    assert found["runwarden_http_request_duration_seconds_count", *cancel] == 3
 
 
-PROMETHEUS = pytest.mark.skipif(
+@pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None,
     reason="Prometheus is not installed; on Debian: apt-get install prometheus",
 )
-
-
-@PROMETHEUS
 def test_promtool_accepts_what_ships_and_the_alerts_fire(tmp_path: Path) -> None:
     """In an operator's copy each alert fires on what it is for, and none on a service that is well."""
     for file in (*SHIPPED.glob("*.yml"), Path(__file__).parent / "alerts.test.yml"):
         shutil.copy(file, tmp_path)
     (tmp_path / "runwarden-metrics-token").write_text(TOKEN)
-    for words in (
-        "check config prometheus.yml",
-        "check rules service.rules.yml watch.rules.yml",
-        "test rules alerts.test.yml",
-    ):
+    checks = ("check config prometheus.yml", "check rules service.rules.yml watch.rules.yml")
+    for words in (*checks, "test rules alerts.test.yml"):
         done = subprocess.run(["promtool", *words.split()], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -1,15 +1,21 @@
-"""git: mirrors of repositories, and that nothing in a repository or a workspace runs or leads away."""
+"""git: its commands, mirrors, whole and in part, and that nothing in a repository or a workspace runs or leads away."""
 
 import os
-import subprocess
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from service import ids
+from service.agents.options import RepositorySetup
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror
-from tests.service.conftest import NEEDS_SANDBOX, Api
+from tests.lab import Received, Respond, Step
+from tests.service.conftest import OBEYS, Api, Make, placed
+from tests.service.git_hosts import GitHttpHost, push
+from tests.service.test_large_files import worked
 from tests.service_process import git, make_repository
 
 
@@ -58,9 +64,7 @@ def test_a_few_large_files_come_with_progress_and_packs_stay_few(
     mirror = RepositoryMirror(tmp_path / "mirrors", str(repository), GitRunner(tmp_path, 300, progress=said.append))
     mirror.fetch("next")
     for number in range(8):
-        tree = git("mktree", cwd=repository, given="").strip()
-        made = git(*("-c", "user.name=t", "-c", "user.email=t"), "commit-tree", tree, "-m", str(number), cwd=repository)
-        move(repository, "next", made.strip())
+        push(repository, "next", {"a": str(number)})
         last = mirror.fetch("next")
 
     assert any(line.startswith("Receiving objects: 100%") for line in said), said
@@ -70,25 +74,20 @@ def test_a_few_large_files_come_with_progress_and_packs_stay_few(
 
 
 def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
-    """Git matches the ends of names; a HEAD that points nowhere is no default branch."""
+    """Git matches the ends of names, and keeps branches as files and folders: one may be in the way of another.
+
+    A HEAD that points nowhere is no default branch.
+    """
     for name in ("refs/heads/fix", "a/HEAD"):
         git("update-ref", f"refs/heads/{name}", "next", cwd=repository)
     alike = mirror.fetch("fix")
+    beside = {branch: mirror.fetch(branch).beside for branch in ("next/x", "a", "next", "other/x")}
     git("symbolic-ref", "HEAD", "refs/heads/gone", cwd=repository)
     headless = mirror.fetch("next")
 
     assert (alike.default_branch, set(alike.branches)) == ("main", {"main"})
+    assert beside == {"next/x": "next", "a": "a/HEAD", "next": None, "other/x": None}
     assert (headless.default_branch, set(headless.branches)) == (None, {"next"})
-
-
-@pytest.mark.parametrize(("branch", "beside"), [("next/x", "next"), ("a", "a/b"), ("next", None), ("other/x", None)])
-def test_a_branch_that_git_cannot_make_names_the_one_in_its_way(
-    mirror: RepositoryMirror, repository: Path, branch: str, beside: str | None
-) -> None:
-    """Git keeps branches as files and folders."""
-    git("branch", "a/b", "main", cwd=repository)
-
-    assert mirror.fetch(branch).beside == beside
 
 
 def test_only_a_lock_that_cannot_be_held_is_broken(mirror: RepositoryMirror, repository: Path) -> None:
@@ -126,8 +125,7 @@ def test_git_that_cannot_be_started_says_why(tmp_path: Path, monkeypatch: pytest
 
 
 HOSTILE = """
-import json, os, pathlib, shutil, subprocess
-inputs = json.load(__import__("sys").stdin)["inputs"]
+inputs = task["inputs"]
 trap = pathlib.Path(inputs["trap"])
 shutil.rmtree("src"); os.symlink(inputs["outside"], "src")
 os.symlink("/", "root"); os.symlink("../../..", "up"); os.symlink("loop", "loop")
@@ -156,8 +154,7 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
 """
 
 
-@pytest.mark.parametrize("service", ["shared_service", pytest.param("equipped", marks=NEEDS_SANDBOX)])
-def test_what_an_agent_plants_for_git_never_runs(request: pytest.FixtureRequest, tmp_path: Path, service: str) -> None:
+def test_what_an_agent_plants_for_git_never_runs(api: Api, tmp_path: Path) -> None:
     """Hooks, filters, fsmonitor and aliases in any git-dir it can write, a nested repository: harmless.
 
     Links out of the checkout are committed as links: what they point to is neither read, nor changed, nor removed.
@@ -165,49 +162,231 @@ def test_what_an_agent_plants_for_git_never_runs(request: pytest.FixtureRequest,
     trap, outside = tmp_path / "sprung", tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
-    api = Api(request.getfixturevalue(service))
-    api.add_agent(tmp_path, "hostile", HOSTILE)
-    run_id = api.begin("hostile", trap=str(trap), outside=str(outside))
-    run = api.ended(run_id)
+    turn = api.worked(api.begin("worker", instructions=HOSTILE, trap=str(trap), outside=str(outside)))
     repository = api.service.repositories["acme/api"]
-    committed = git("ls-tree", "-r", "--full-tree", run["branch_name"], cwd=repository).splitlines()
+    committed = git("ls-tree", "-r", "--full-tree", turn["branch"], cwd=repository).splitlines()
     names = [line.split()[-1] for line in committed]
 
-    assert run["status"] == "completed", api.log(run_id)
+    assert turn["outcome"] == "completed", turn["log"]
     assert not trap.exists()
     assert "nested/file" in names
     assert [line.split()[-1] for line in committed if line.startswith("120000")] == ["loop", "root", "src", "up"]
     assert not [name for name in names if ".git/" in name or "secret" in name]
     assert not [line for line in committed if line.startswith("160000")]
     assert (outside / "secret").read_text() == "secret"
-    assert list((api.service.data_dir / "work").glob(f"*{run_id}*")) == []
+    assert list((api.service.data_dir / "work").glob(f"*{turn['run_id']}*")) == []
 
 
-SUBMODULE = """commit refs/heads/modules
-committer A <a@b.invalid> 1735689600 +0000
-data 1
-x
-from refs/heads/main
-M 160000 4b40829fb03b2a58f094f9cc58fd0395cafad355 vendored
-M 100644 inline .gitmodules
-data {length}
-{text}
-M 100644 inline .gitattributes
-data 34
-* filter=evil diff=evil merge=evil
-"""
-
-
-def test_submodules_and_attributes_of_a_repository_run_nothing(api: Any, tmp_path: Path) -> None:
+def test_submodules_and_attributes_of_a_repository_run_nothing(api: Api, tmp_path: Path) -> None:
     """A submodule whose address is a command, and filters for every file: the submodule stays what it was."""
     repository = api.service.repositories["acme/api"]
     trap = tmp_path / "sprung"
     text = f'[submodule "vendored"]\n\tpath = vendored\n\turl = ext::sh -c "touch {trap}"\n\tupdate = !touch {trap}\n'
-    stream = SUBMODULE.format(length=len(text), text=text)
-    subprocess.run(["git", "fast-import", "--quiet"], cwd=repository, input=stream.encode(), check=True)
+    files = {".gitmodules": text, ".gitattributes": "* filter=evil diff=evil merge=evil\n"}
+    link = "M 160000 4b40829fb03b2a58f094f9cc58fd0395cafad355 vendored\n"
+    push(repository, "modules", files, onto="refs/heads/main", more=link)
     run = api.ended(api.start("write beside it", branch_name="modules"))
     tree = git("ls-tree", "modules", "vendored", cwd=repository)
 
     assert run["status"] == "completed", api.log(run["run_id"])
     assert tree.startswith("160000 commit 4b40829f")
     assert not trap.exists()
+
+
+SLOW = """#!/bin/sh
+for part in 1 2 3 4 5 6; do sleep 0.5; printf 'Receiving objects: %s0%%\\r' $part >&2; done
+echo done
+"""
+SILENT = """#!/bin/sh
+printf 'Receiving objects: 10%%\\r' >&2
+sleep 1000
+"""
+
+
+def runner(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: list[str], limit_s: float = 1.5
+) -> GitRunner:
+    (folder / "git").write_text(source)
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return GitRunner(folder, limit_s, progress=told.append)
+
+
+def test_a_command_takes_as_long_as_it_reports_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice its time limit here; what it reports is passed on. A silent command is ended.
+
+    Of a fetch the code host is the cause, which may pass; of a command without a host it is not.
+    """
+    told: list[str] = []
+    assert runner(tmp_path, monkeypatch, SLOW, told)("fetch", "url") == "done"
+    assert told[0] == "Receiving objects: 10%"
+    assert len(told) >= 4
+
+    for command, passes in (("fetch", True), ("write-tree", False)):
+        with pytest.raises(GitCommandError) as raised:
+            runner(tmp_path, monkeypatch, SILENT, [], 0.3)(command)
+        assert raised.value.is_passing == passes
+
+
+def test_a_login_in_an_address_is_no_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor as a setting's value: every user of the machine can read arguments."""
+    shows = '#!/bin/sh\necho "$@"; env | grep GIT_CONFIG_KEY_0\n'
+    url = "https://host/a.git"
+    for words in (("fetch", url), ("-c", f"remote.origin.url={url}", "fetch", "origin")):
+        given = [word.replace("//", "//u:p@") for word in words]
+        told = runner(tmp_path, monkeypatch, shows, [], 30)(*given)
+
+        assert " ".join(words) in told
+        assert "u:p" not in told
+        assert f"http.{url}.extraHeader" in told
+
+
+FILES = {"README.md": "# api\n", "old.txt": "first\n", "api/a.txt": "one\n", "api/b/c.txt": "c\n", "web/w.txt": "w\n"}
+
+
+class Hosted:
+    """A code host that gives parts of repositories, with one whose `old.txt` has an earlier version."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bare = make_repository(folder / "hosted" / "api", FILES)
+        for name in ("allowFilter", "allowAnySHA1InWant"):
+            git("config", f"uploadpack.{name}", "true", cwd=self.bare)
+        push(self.bare, "main", {"old.txt": "second\n"})
+        self.host = GitHttpHost(folder / "hosted")
+        self.url = f"{self.host.url}/api.git"
+
+
+@pytest.fixture
+def hosted(tmp_path: Path) -> Iterator[Hosted]:
+    made = Hosted(tmp_path)
+    with closing(made.host):
+        yield made
+
+
+@pytest.fixture
+def mirrors(tmp_path: Path) -> Path:
+    folder = tmp_path / "mirrors"
+    folder.mkdir()
+    return folder
+
+
+def contents(git_dir: Path) -> set[str]:
+    """Return the contents that a mirror has."""
+    listed = git("cat-file", "--batch-all-objects", "--batch-check", cwd=git_dir).splitlines()
+    return {git("cat-file", "blob", line.split()[0], cwd=git_dir) for line in listed if " blob " in line}
+
+
+READS = """
+def said(*words): return subprocess.run(["git", *words], capture_output=True, text=True)
+assert pathlib.Path("old.txt").read_text() == "second\\n"
+assert said("status", "--short").stdout == ""
+assert len(said("log", "--oneline", "--name-only").stdout.splitlines()) == 8
+print("patch:", said("log", "-p").stderr)
+print("config:", said("config", "--list", "--show-origin").stdout)
+pathlib.Path("new.txt").write_text("new")
+subprocess.run(["git", "commit", "-qam", "mine"])
+"""
+
+
+def test_an_agent_gets_the_branch_whole_and_its_history_without_contents(tenant: Make, hosted: Hosted) -> None:
+    """What is missing is named by the agent's git, which has no way to the host; the commit is as ever."""
+    api, turn = worked(tenant, hosted.url, READS, partial=True)
+    key = ids.address_key(hosted.url)
+
+    assert turn["outcome"] == "completed", turn["log"]
+    assert "contents of earlier versions and of files outside" in turn["log"].partition("patch:")[2]
+    assert hosted.host.url not in turn["log"].partition("config:")[2]
+    assert git("diff", "--name-status", "main", turn["branch"], cwd=hosted.bare) == "A\tnew.txt"
+    assert {"first", "second"} & contents(api.service.data_dir / f"mirrors/{key}.part.git") == {"second"}
+
+
+STAYS_INSIDE = """
+seen = sorted(str(path) for path in pathlib.Path().rglob("*") if path.is_file() and path.name != ".git")
+assert seen == ["api/a.txt", "api/b/c.txt"], seen
+def git(*words): subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a", *words], check=True)
+pathlib.Path("api/new.txt").write_text("new")
+pathlib.Path("api/b/c.txt").unlink()
+git("add", "--all"); git("commit", "--quiet", "-m", "mine")
+pathlib.Path("web").mkdir()
+pathlib.Path("web/w.txt").write_text("changed")
+pathlib.Path("out.txt").write_text("new")
+"""
+
+
+@pytest.mark.parametrize("commits", ["one", "keep"])
+def test_an_agent_gets_some_folders_and_changes_no_others(
+    tenant: Make, tmp_path: Path, hosted: Hosted, commits: str
+) -> None:
+    """Of the rest no content is fetched; what the agent writes there is named in the log."""
+    (tmp_path / "worker.py").write_text(OBEYS)
+    agent = {"name": "worker", "argv": ["{python}", str(tmp_path / "worker.py")], "commits": commits}
+    api = tenant(repositories=[placed(hosted.url, setup={"sparse": ["api/", "gone/"]})], agents=[agent])
+    turn = api.work(STAYS_INSIDE)
+    changed = git("diff", "--name-status", "main", turn["branch"], cwd=hosted.bare)
+
+    assert turn["outcome"] == "completed", turn["log"]
+    assert changed == "D\tapi/b/c.txt\nA\tapi/new.txt"
+    assert "outside of the repository's sparse paths are not committed: out.txt, web/w.txt" in turn["log"]
+    assert "become one" not in turn["log"]
+
+
+def test_contents_come_in_batches_of_which_none_is_fetched_twice(
+    mirrors: Path, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that breaks off in the middle costs one batch; many small packs become one that is still a part."""
+    monkeypatch.setattr("service.execution.mirror._FIRST_BATCH", 1)
+    monkeypatch.setattr("service.execution.mirror._LARGEST_BATCH", 1)
+    monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 3)
+    said: list[str] = []
+    mirror = RepositoryMirror(mirrors, hosted.url, GitRunner(mirrors, 300, progress=said.append), ())
+    snapshot = mirror.fetch("main")
+    fetched: list[int] = []
+
+    def third(request: Received) -> Step | None:
+        is_fetch = request.method == "POST" and b"command=fetch" in request.body
+        fetched.append(is_fetch)
+        return Respond(503) if is_fetch and sum(fetched) == 3 else None
+
+    hosted.host.fault = third
+    with pytest.raises(GitCommandError) as error:
+        mirror.fill(snapshot, "main")
+    kept = contents(mirror.git_dir)
+    mirror.fill(snapshot, "main")
+
+    assert error.value.is_passing
+    assert len(kept) == 2
+    assert sum(fetched) == 3 + 3
+    assert {text.strip() for text in FILES.values()} - {"first"} | {"second"} == contents(mirror.git_dir)
+    assert "100% of the contents of 3 files" in said
+    assert len(list((mirror.git_dir / "objects/pack").glob("*.pack"))) == 1
+    push(hosted.bare, "main", {"old.txt": "third\n"})
+    again = mirror.fetch("main")
+    mirror.fill(again, "main")
+    assert "third" in contents(mirror.git_dir)
+
+
+def test_a_merge_with_what_others_pushed_has_what_it_reads(mirrors: Path, hosted: Hosted) -> None:
+    """Three versions of a file that moved and changed meanwhile, even outside of the part."""
+    mirror = RepositoryMirror(mirrors, hosted.url, GitRunner(mirrors, 300), ("api",))
+    base = mirror.fetch("main").default
+    push(hosted.bare, "main", {"web/w.txt": "theirs\n"})
+    mirror.fill(mirror.fetch("main"), "main", [base])
+    # Old servers ignore the filter, and give all.
+    git("config", "uploadpack.allowFilter", "false", cwd=hosted.bare)
+    (mirrors / "whole").mkdir()
+    whole = RepositoryMirror(mirrors / "whole", hosted.url, GitRunner(mirrors, 300), ())
+    whole.fill(whole.fetch("main"), "main")
+
+    assert {"w", "theirs"} <= contents(mirror.git_dir)
+    assert "first" not in contents(mirror.git_dir)
+    assert {"first", "second"} <= contents(whole.git_dir)
+
+
+def test_paths_lie_in_the_repository() -> None:
+    """And large files or submodules outside of them are not looked for."""
+    for sparse, more, said in (
+        ("../x", {}, "write paths in the repository, such as 'services/api/', not '../x'"),
+        ("x", {"lfs": True}, "sparse cannot be combined with lfs or submodules"),
+    ):
+        with pytest.raises(ValidationError, match=said):
+            RepositorySetup.model_validate({"sparse": [sparse], **more})

@@ -8,9 +8,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-import pytest
-
-from tests.service.conftest import BARE, Make
+from tests.service.conftest import Make, http_client
 
 
 def invitation(api: Any, organization_id: str) -> email.message.EmailMessage:
@@ -30,8 +28,11 @@ def known(api: Any) -> dict[str, Any]:
 
 
 def test_each_call_creates_an_organization_and_invites_its_administrator(api: Any) -> None:
-    """The four fields of 2.2, its parent on record, one mail that says until when, also for an email known before."""
-    answers = [created(api, email="jane@customer.example", offer_code=None) for _ in range(2)]
+    """The four fields of 2.2, its parent on record, one mail that says until when, also for an email known before.
+
+    An address of a private network is taken: `.local` is what many of them are called.
+    """
+    answers = [created(api, email="jane@corp.local", offer_code=None) for _ in range(2)]
     made, second = (answer.json() for answer in answers)
     ours = api.service.organization["id"]
     mails = [invitation(api, one["organization_id"]) for one in (made, second)]
@@ -40,22 +41,11 @@ def test_each_call_creates_an_organization_and_invites_its_administrator(api: An
     assert set(made) == {"organization_id", "organization_name", "organization_slug", "parent_organization_id"}
     assert made["parent_organization_id"] == known(api)[made["organization_id"]]["parent_id"] == ours
     assert all(made[f"organization_{field}"] != second[f"organization_{field}"] for field in ("id", "slug"))
-    assert [mail["To"] for mail in mails] == ["jane@customer.example"] * 2
+    assert [mail["To"] for mail in mails] == ["jane@corp.local"] * 2
     assert made["organization_name"] in mails[0]["Subject"]
+    assert api.service.admin("token", "list", "--org", made["organization_id"])["tokens"] == []
     left = parsedate_to_datetime(mails[0]["Expires"]) - datetime.now(UTC)
     assert timedelta(days=29, hours=23) < left <= timedelta(days=30)
-
-
-def test_an_invalid_email_is_400(api: Any) -> None:
-    """Nothing is created; an address of a private network is taken: `.local` is what many of them are called."""
-    before = len(known(api))
-    too_long = "a" * 65 + "@b.c"
-    for address in ("", "nobody", "a@", "@b", "a b@c.example", "a@b@c.example", "a@b..example", "a@b", too_long):
-        answer = created(api, email=address)
-        assert (answer.status_code, answer.json()["error_code"] in {"invalid_email", "invalid_request"}) == (400, True)
-
-    assert len(known(api)) == before
-    assert created(api, email="user@corp.local").status_code == 201
 
 
 def test_partner_offers_are_accepted_and_others_are_not(api: Any) -> None:
@@ -69,21 +59,6 @@ def test_partner_offers_are_accepted_and_others_are_not(api: Any) -> None:
         assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_offer_code"), code
 
 
-def test_the_invitation_code_becomes_a_token_once(api: Any) -> None:
-    """The operator turns the code of the mail into the first token; a second time it is used up."""
-    made = created(api).json()
-    code = re.findall(r"rwt_\S+", invitation(api, made["organization_id"]).get_content())[0]
-    before = api.service.admin("token", "list", "--org", made["organization_id"])["tokens"]
-    accepted = api.service.admin("org", "accept-invitation", code)
-    answer = BARE.get(f"{api.service.base_url}/external/runs", headers={"Authorization": f"Bearer {accepted['token']}"})
-
-    assert before == []
-    assert accepted["organization"]["id"] == made["organization_id"]
-    assert answer.json()["runs"] == []
-    with pytest.raises(AssertionError, match="used or expired"):
-        api.service.admin("org", "accept-invitation", code)
-
-
 def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> None:
     """The newest first, with where its mail goes; sent again, the old code is void, and an accepted one stays."""
     api = tenant(entitlements=["ServiceAPI", "CreateOrganizations"])
@@ -94,41 +69,36 @@ def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> No
     for code in codes[::-1]:
         with contextlib.suppress(AssertionError):
             api.service.admin("org", "accept-invitation", code)
-    listed = api.get("/external/invitations").json()["invitations"]
+    listed = api.get("/external/invitations").json()
     closed = api.post(f"/external/invitations/{again.json()['invitation_id']}/resend", {})
     child = api.service.admin("token", "create", "--org", second, "--alias", "theirs", "--scope", "admin")["value"]
-    theirs = {"Authorization": f"Bearer {child}"}
+    theirs = http_client(child, api.service.base_url)
 
     assert (again.status_code, again.json()["state"], again.json()["mail"]) == (201, "sent", "outbox")
-    assert [(one["organization_id"], one["email"][0], one["state"]) for one in listed] == [
-        (first, "a", "accepted"),
-        (second, "b", "sent"),
-        (first, "a", "withdrawn"),
+    found = [
+        (one["organization_id"], one["email"][0], one["state"], one["accepted_at"] is None)
+        for one in listed["invitations"]
     ]
-    assert [one["accepted_at"] is None for one in listed] == [False, True, True]
+    states = [(first, "a", "accepted", False), (second, "b", "sent", True), (first, "a", "withdrawn", True)]
+    assert (found, listed["may_create"]) == (states, True)
     assert (closed.status_code, closed.json()["error_code"]) == (409, "invitation_closed")
-    assert BARE.get(f"{api.service.base_url}/external/invitations", headers=theirs).json() == {
-        "invitations": [],
-        "may_create": False,
-    }
-    assert api.get("/external/invitations").json()["may_create"] is True
-    assert BARE.post(f"{api.service.base_url}/external/invitations/{path}", headers=theirs).status_code == 404
-    assert "rwt_" not in api.get("/external/invitations").text
+    assert theirs.get("/external/invitations").json() == {"invitations": [], "may_create": False}
+    assert theirs.post(f"/external/invitations/{path}").status_code == 404
+    assert "rwt_" not in str(listed)
 
 
 def test_the_trial_starts_at_the_first_code_host(api: Any) -> None:
     """Once, and only then it is decided whether the offer of the signup still holds (spec 3)."""
-    terms = ["--price", "49 EUR"]
-    for number, (given, change, state) in enumerate(
-        (
-            (None, None, "standard"),
-            # The trial runs on the terms of the signup, even when the offer is retired after it has started.
-            (terms, None, "offer"),
-            (terms, ["--retired", *terms], "standard"),
-            (terms, ["--price", "59 EUR"], "standard"),
-            (terms, [], "standard"),
-        )
-    ):
+    terms, other, retired = ("--price", "49 EUR"), ("--price", "59 EUR"), ("--retired",)
+    cases: list[tuple[Any, Any, str]] = [
+        (None, None, "standard"),
+        # The trial runs on the terms of the signup, even when the offer is retired after it has started.
+        (terms, None, "offer"),
+        (terms, (*retired, *terms), "standard"),
+        (terms, other, "standard"),
+        (terms, (), "standard"),
+    ]
+    for number, (given, change, state) in enumerate(cases):
         code = None if given is None else f"TRIAL-{number}"
         put = ("offer", "add", str(code), "--kind", "partner")
         if given is not None:
@@ -136,13 +106,13 @@ def test_the_trial_starts_at_the_first_code_host(api: Any) -> None:
         organization = created(api, offer_code=code).json()["organization_id"]
         if change is not None:
             api.service.admin(*put, *change)
-        host = ("host", "connect", "--org", organization, "--platform", "github", "--clone-url", "https://x/{path}.git")
         seen = [known(api)[organization]["trial"]]
         for _ in range(2):
-            api.service.admin(*host)
+            host = ("--platform", "github", "--clone-url", "https://x/{path}.git")
+            api.service.admin("host", "connect", "--org", organization, *host)
             seen.append(known(api)[organization]["trial"])
             if given is not None:
-                api.service.admin(*put, "--retired")
+                api.service.admin(*put, *retired)
         before, first, second = seen
 
         assert (before["state"], before["started_at"]) == ("waiting", None)

@@ -4,25 +4,26 @@ import contextlib
 import os
 import random
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psycopg
 import pytest
 
-from tests.service.conftest import Api
+from tests.service.conftest import UNBOXED, Api, member, placed
 from tests.service.database_link import DatabaseLink
 from tests.service.deployment import Deployment, deployment
+from tests.service.git_hosts import marked
 from tests.service.postgres import Cluster, NoPostgresError, cluster
-from tests.service_process import Node, git, make_repository
+from tests.service.test_campaign import Caller
+from tests.service_process import Node, make_repository
 from tests.waiting import eventually
 
-SETTINGS = '[execution]\nsandbox = "none"\ndrain_s = 1\n[limits]\nrequests_per_minute = 1000000\n'
+SETTINGS = f"{UNBOXED}drain_s = 1\n[limits]\nrequests_per_minute = 1000000\n"
 ORGANIZATIONS = 6
 PLACES = 2
 """Of each worker."""
@@ -37,14 +38,11 @@ TURNS = int(os.environ.get("RUNWARDEN_OUTAGE_TURNS", "300"))
 def setup(folder: Path, gate: Path) -> dict[str, Any]:
     """Six organizations with a repository each, and agents that write what they were told, at once or at a gate."""
     organizations = []
-    for number in range(ORGANIZATIONS):
-        name = f"org{number}"
+    for name in (f"org{number}" for number in range(ORGANIZATIONS)):
         bare = make_repository(folder / name / "api", {"README.md": "# api\n"})
-        repository = {"name": "api", "platform": "github", "path": f"{name}/api", "url": str(bare)}
-        tokens = [{"alias": "tests", "scopes": ["admin"]}]
-        organizations.append({"name": name, "slug": name, "tokens": tokens, "repositories": [repository]})
+        organizations.append(member(name, repositories=[placed(bare, f"{name}/api")]))
     agents = [
-        {"name": "toucher", "argv": ["sh", "-c", "sleep 0.$(($$ % 4)); cat > turn.json"]},
+        {"name": "dawdler", "argv": ["sh", "-c", "sleep 0.$(($$ % 4)); cat > turn.json"]},
         {"name": "waiter", "argv": ["sh", "-c", f"while [ ! -e {gate} ]; do sleep 0.2; done; cat > turn.json"]},
     ]
     return {"organizations": organizations, "agents": agents}
@@ -59,68 +57,43 @@ class Storms:
         self.done: Counter[str] = Counter()
         self.worst_s = 0.0
 
-    def outage(self, kind: str, seconds: float) -> None:
-        """Take the database away for a while."""
-        self.done[kind] += 1
-        if kind in {"immediate", "fast"}:
-            self._server.stop(kind)
-            time.sleep(seconds)
-            self._server.start()
-        else:
-            self._link.become("holds" if kind == "held" else "loses")
-            time.sleep(seconds)
-            self._link.become("carries")
-
-    def strike(self, worker: Node, kind: str, seconds: float) -> None:
-        """Kill or freeze a worker, and bring it back as its supervisor would."""
-        self.done[kind] += 1
-        if kind == "frozen":
-            worker.signal(signal.SIGSTOP)
-            time.sleep(seconds)
-            worker.signal(signal.SIGCONT)
-        else:
-            worker.kill()
-            time.sleep(seconds)
-            self.restart(worker)
-
-    def restart(self, worker: Node) -> None:
-        """Start a worker, again and again while it finds no database."""
-
-        def is_started() -> bool:
-            # It may have ended before it is given up.
-            with contextlib.suppress(AssertionError, ProcessLookupError):
-                worker.start()
-                return True
-            return False
-
-        eventually(is_started, "the worker starts", LONGEST_S, pause_s=1)
-
     def storm(self) -> None:
         """One to three outages in a row, with workers struck in between, and the wait until all is taken up again."""
         self.done["storms"] += 1
-        strikes = [
-            threading.Thread(target=self._strike_after, args=(worker, self._random.random()))
-            for worker in self._random.sample(self._workers, self._random.randint(0, len(self._workers)))
-        ]
-        for thread in strikes:
-            thread.start()
-        for _ in range(self._random.choice((1, 1, 2, 3))):
-            kind = self._random.choice(("immediate", "immediate", "fast", "held", "lost"))
-            self.outage(kind, self._random.uniform(0.5, 14))
-            time.sleep(self._random.uniform(0, 2))
-        self.settle(time.monotonic())
-        for thread in strikes:
-            thread.join()
-        self.settle(time.monotonic())
+        struck = self._random.sample(self._workers, self._random.randint(0, len(self._workers)))
+        with ThreadPoolExecutor(len(self._workers)) as pool:
+            strikes = [pool.submit(self._strike, worker, random.Random(self._random.random())) for worker in struck]
+            for _ in range(self._random.choice((1, 1, 2, 3))):
+                self._outage(self._random.choice(("immediate", "immediate", "fast", "holds", "loses")))
+                time.sleep(self._random.uniform(0, 2))
+            self._settle()
+            for each in strikes:
+                each.result()
+        self._settle()
 
-    def _strike_after(self, worker: Node, draw: float) -> None:
-        mine = random.Random(draw)
-        time.sleep(mine.uniform(0, 12))
-        self.strike(worker, mine.choice(("killed", "killed", "frozen")), mine.uniform(0, 15))
+    def _outage(self, kind: Any) -> None:
+        """Take the database away for a while."""
+        self.done[kind] += 1
+        is_crash = kind in {"immediate", "fast"}
+        self._server.stop(kind) if is_crash else self._link.become(kind)
+        time.sleep(self._random.uniform(0.5, 14))
+        self._server.start() if is_crash else self._link.become("carries")
 
-    def settle(self, returned: float) -> None:
+    def _strike(self, worker: Node, draw: random.Random) -> None:
+        """Kill or freeze a worker, and bring it back as its supervisor would."""
+        time.sleep(draw.uniform(0, 12))
+        is_frozen = draw.random() < 1 / 3
+        self.done["frozen" if is_frozen else "killed"] += 1
+        worker.signal(signal.SIGSTOP) if is_frozen else worker.kill()
+        time.sleep(draw.uniform(0, 15))
+        if is_frozen:
+            worker.signal(signal.SIGCONT)
+        else:
+            eventually(lambda: is_started(worker), "the worker starts", LONGEST_S, pause_s=1)
+
+    def _settle(self) -> None:
         """Wait until each turn that had a place has ended or was taken up again."""
-        before = open_turns(self._server)
+        returned, before = time.monotonic(), open_turns(self._server)
 
         def is_settled() -> bool:
             now = open_turns(self._server)
@@ -134,45 +107,39 @@ class Storms:
         self.worst_s = max(self.worst_s, time.monotonic() - returned)
 
 
+def is_started(worker: Node) -> bool:
+    """Start a worker; it gives up where it finds no database, and may have ended before it is given up."""
+    with contextlib.suppress(AssertionError, ProcessLookupError):
+        worker.start()
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def world(tmp_path: Path, workers: int) -> Iterator[tuple[Deployment, Cluster, DatabaseLink]]:
     """A PostgreSQL of its own, a network to it, and over that an API and workers."""
-    try:
-        with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        try:
             server = stack.enter_context(cluster())
-            direct = server.create("outages")
-            link = stack.enter_context(DatabaseLink(server.port))
-            folder = tmp_path / "deployment"
-            folder.mkdir()
-            url = direct.replace(f":{server.port}/", f":{link.port}/")
-            made = stack.enter_context(
-                deployment(folder, url, settings=SETTINGS, setup=setup(folder, tmp_path / "gate"))
-            )
-            made.api()
-            for number in range(workers):
-                made.begin("worker", "--workers", str(PLACES), machine=f"worker{number}")
-            yield made, server, link
-    except NoPostgresError as reason:
-        pytest.skip(str(reason))
+        except NoPostgresError as reason:
+            pytest.skip(str(reason))
+        link = stack.enter_context(DatabaseLink(server.port))
+        url = server.create("outages").replace(f":{server.port}/", f":{link.port}/")
+        folder = tmp_path / "deployment"
+        document = setup(folder, tmp_path / "gate")
+        made = stack.enter_context(deployment(folder, url, settings=SETTINGS, setup=document))
+        made.api()
+        for number in range(workers):
+            made.begin("worker", "--workers", str(PLACES), machine=f"worker{number}")
+        yield made, server, link
 
 
-def start(made: Deployment, turns: int, agent: str = "toucher") -> None:
+def start(made: Deployment, turns: int, agent: str = "dawdler") -> None:
     """Ask for turns, one organization after the other, every fifth on a branch that they share."""
-    clients = [Api(made.nodes[0], owner) for owner in made.organizations]
+    callers = [Caller(lambda owner=owner: Api(made.nodes[0], owner), agent) for owner in made.organizations]
     for number in range(turns):
-        client = clients[number % ORGANIZATIONS]
-        branch = "shared" if number % 5 == 0 and agent == "toucher" else None
-        body = {"repository": f"{client.organization['slug']}/api", "branch_name": branch}
-
-        def is_accepted() -> bool:
-            # Without an answer it may have been accepted: then there is one turn more, which must end as well.
-            with contextlib.suppress(httpx.TransportError):
-                answer = client.post(f"/external/agents/{agent}/runs", body)  # noqa: B023 # called before the next
-                assert answer.status_code in {201, 503}, answer.text
-                return answer.status_code == 201
-            return False
-
-        eventually(is_accepted, "a turn is accepted", 120, pause_s=0.05)
+        branch = "shared" if number % 5 == 0 and agent == "dawdler" else None
+        callers[number % ORGANIZATIONS].start("go", f"org{number % ORGANIZATIONS}/api", branch)
 
 
 def rows(server: Cluster, asked: str) -> list[tuple[Any, ...]]:
@@ -190,13 +157,6 @@ def ended(server: Cluster) -> bool:
     return rows(server, f"SELECT count(*) FROM turns WHERE {OPEN}") == [(0,)]
 
 
-def committed(made: Deployment) -> Counter[str]:
-    """Return how often each turn is marked on a commit."""
-    form = "--format=%(trailers:key=Runwarden-Run,valueonly,separator=%x2C)"
-    found = [git("log", "--branches", form, cwd=Path(one["repositories"][0]["url"])) for one in made.organizations]
-    return Counter(line for log in found for line in log.splitlines() if line)
-
-
 def check_end(made: Deployment, server: Cluster, turns: int, gate: Path) -> Counter[str]:
     """Take all places at once, hold the service to its word, and return what its log says how often."""
     places = PLACES * (len(made.nodes) - 1)
@@ -210,7 +170,8 @@ def check_end(made: Deployment, server: Cluster, turns: int, gate: Path) -> Coun
 
     assert [row for row in outcomes if row[2] != "completed"] == []
     assert len(outcomes) >= turns + places
-    assert committed(made) == {f"{run_id} turn {number}": 1 for run_id, number, *_ in outcomes}
+    bares = [Path(one["repositories"][0]["url"]) for one in made.organizations]
+    assert marked(bares) == {f"{run_id} turn {number}": 1 for run_id, number, *_ in outcomes}
     return Counter({text: logs.count(text) for text in ("waits for the database", "is gone", "Traceback")})
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,8 @@ from service.agents.options import RepositorySetup
 from service.execution.preparation import Preparation
 from service.execution.workspace import Workspace
 from service.store.turns import NOTHING_CHANGED
-from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own
+from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own, placed
+from tests.service.git_hosts import push
 from tests.service_process import command, git, make_repository
 
 WORKER = """
@@ -39,15 +39,10 @@ def prepared(tenant: Make, equipped: Any, tmp_path: Path) -> Own:
     script.write_text(WORKER, "utf-8")
 
     def begin(setup: dict[str, Any]) -> tuple[Api, Path]:
-        entry = {"name": "api", "platform": "github", "path": "acme/api", "url": str(repository), "setup": setup}
         agent = {"name": "scribe", "argv": ["{python}", str(script)], "environment": ["LENT"]}
-        return tenant(on=equipped, repositories=[entry], agents=[agent]), repository
+        return tenant(on=equipped, repositories=[placed(repository, setup=setup)], agents=[agent]), repository
 
     return begin
-
-
-def turn(api: Api, run_id: str) -> dict[str, Any]:
-    return dict(api.turns(run_id)[-1])
 
 
 @NEEDS_SANDBOX
@@ -64,18 +59,16 @@ def test_a_repository_is_set_up_before_the_agent(prepared: Own) -> None:
     ]
     setup = {"run": steps, "cache": ["deps/of/it", "~/.tools"], "variables": {"COLOUR": "blue", "HOME": "/nowhere"}}
     api, repository = prepared(setup)
-    runs = []
-    for _ in range(2):
-        runs.append(api.start("go"))
-        assert api.ended(runs[-1])["status"] == "completed", api.log(runs[-1])
-    told = [turn(api, run_id)["summary"] for run_id in runs]
-    committed = git("ls-tree", "-r", "--name-only", turn(api, runs[1])["commit"], cwd=repository).split()
+    turns = [api.work("go", "scribe") for _ in range(2)]
+    assert [one["outcome"] for one in turns] == ["completed"] * 2, turns
+    told = [one["summary"] for one in turns]
+    committed = git("ls-tree", "-r", "--name-only", turns[1]["commit"], cwd=repository).split()
 
     assert [one for one in told if '"COLOUR": "blue"' in one and '"HOME": "/home/agent"' in one] == told
     assert ['"deps": ["0"]' in told[0], '"deps": ["0", "1"]' in told[1]] == [True, True]
     assert '"tools": ["blue", "0", "blue", "1"]' in told[1]
     assert committed == ["README.md", "seen.json"]
-    assert "set-up: touch built\n" in api.log(runs[0])
+    assert "set-up: touch built\n" in turns[0]["log"]
 
 
 def test_a_set_up_that_fails_is_the_turn_s_reason(own: Own) -> None:
@@ -86,23 +79,25 @@ def test_a_set_up_that_fails_is_the_turn_s_reason(own: Own) -> None:
         ({"run": ["no-such-program"]}, "it exited with status 127, as where a command is missing"),
     ):
         api, repository = own(setup=setup)
-        run_id = api.start("go")
-        ended = api.ended(run_id)
-        told = turn(api, run_id)
+        told = api.work("go", "scribe")
 
-        assert (ended["status"], told["failure_kind"], told["commit"]) == ("failed", "setup_failed", None)
+        assert (told["outcome"], told["failure_kind"], told["commit"]) == ("failed", "setup_failed", None)
         assert told["reason"].startswith(f"the repository's set-up failed: {reason}")
-        assert "never" not in api.log(run_id).replace("touch never", "")
+        assert "never" not in told["log"].replace("touch never", "")
         assert git("branch", "--list", "agent/*", cwd=repository) == ""
 
 
-BOTH: Final = """
-import json, os, pathlib, subprocess, sys
-task = json.load(sys.stdin)
+SEES: Final = """
 seen = {file.name: file.read_text() for file in pathlib.Path(".").glob("*") if file.is_file()}
 open(os.environ["RUNWARDEN_RESULT"], "w").write(json.dumps({"summary": json.dumps(seen)}))
-subprocess.run(task["instructions"], shell=True, check=True)
 """
+
+
+def shell(words: str) -> str:
+    """Instructions that run a command and fail as it does."""
+    return f"subprocess.run({words!r}, shell=True, check=True)"
+
+
 SET_UP: Final = [
     "echo more >> both",
     "echo more >> prepared",
@@ -113,24 +108,20 @@ SET_UP: Final = [
 ]
 
 
-def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(own: Own, tmp_path: Path) -> None:
+def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(own: Own) -> None:
     """It is there for the agent, and neither committed nor kept, so that it is not done twice; nor is it a question.
 
     A file that the agent changes further is the agent's as a whole; to undo a change and redo it is none.
     """
     files = {name: f"{name}\n" for name in ("README.md", "both", "prepared", "executed", "kept", "gone", "edited")}
     api, bare = own(files, setup={"run": SET_UP})
-    api.add_agent(tmp_path, "both", BOTH, "--org", api.organization["slug"])
-    run_id = api.begin("both", instructions="git stash --all --quiet; git stash pop --quiet")
-    api.ended(run_id)
-    api.follow(run_id, "echo mine >> both; echo mine > new; echo mine >> made; chmod -x kept; rm edited; false")
-    api.ended(run_id)
-    kept = api.get(f"/external/runs/{run_id}/turns/2/diff").text
-    api.follow(run_id, "rm link", start_from="patch")
-    done = api.ended(run_id)
-    first, second, third = api.turns(run_id)
+    first = api.work(shell("git stash --all --quiet; git stash pop --quiet"))
+    change = "echo mine >> both; echo mine > new; echo mine >> made; chmod -x kept; rm edited; false"
+    second = api.go_on(first["run_id"], shell(change))
+    kept = api.get(f"/external/runs/{first['run_id']}/turns/2/diff").text
+    third = api.go_on(first["run_id"], SEES + shell("rm link"), "patch")
     seen = json.loads(third["summary"])
-    pushed = git("diff", "--name-status", "main", done["branch_name"], cwd=bare).split()
+    pushed = git("diff", "--name-status", "main", third["branch"], cwd=bare).split()
 
     assert (first["commit"], first["reason"]) == (None, NOTHING_CHANGED)
     assert sorted(re.findall("^diff --git a/(\\S+)", kept, re.MULTILINE)) == ["both", "edited", "made", "new"]
@@ -139,19 +130,12 @@ def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(own: Own, tmp_pat
     assert pushed == ["M", "both", "D", "edited", "A", "made", "A", "new"]
 
 
-def test_what_a_set_up_that_failed_did_is_not_kept(own: Own, tmp_path: Path) -> None:
+def test_what_a_set_up_that_failed_did_is_not_kept(own: Own) -> None:
     """The change that the turn was to begin with still is."""
     api, _ = own(setup={"run": ["echo made > made", "test ! -e new"]})
-    api.add_agent(tmp_path, "both", BOTH, "--org", api.organization["slug"])
-    run_id = api.begin("both", instructions="echo mine > new; false")
-    api.ended(run_id)
-    answers = []
-    for _ in range(2):
-        answers.append(api.follow(run_id, "go on", start_from="patch").status_code)
-        api.ended(run_id)
-    turns = api.turns(run_id)
+    first = api.work(shell("echo mine > new; false"))
+    turns = [first, *(api.go_on(first["run_id"], "go on", "patch") for _ in range(2))]
 
-    assert answers == [201, 201]
     assert [(one["failure_kind"], one["files"], one["from_turn"]) for one in turns] == [
         (None, 1, None),
         ("setup_failed", None, 1),
@@ -160,20 +144,14 @@ def test_what_a_set_up_that_failed_did_is_not_kept(own: Own, tmp_path: Path) -> 
 
 
 @NEEDS_SANDBOX
-def test_a_cached_folder_follows_no_link(prepared: Own, tmp_path: Path) -> None:
+def test_a_cached_folder_follows_no_link(prepared: Own) -> None:
     """What the repository holds in its place could lead anywhere."""
     api, repository = prepared({"run": ["true"], "cache": ["deps"]})
-    clone = tmp_path / "clone"
-    git("clone", "--quiet", str(repository), str(clone), cwd=tmp_path)
-    (clone / "deps").symlink_to("/home/agent")
-    git("add", "--all", cwd=clone)
-    git("commit", "--quiet", "--message", "odd", cwd=clone)
-    git("push", "--quiet", "origin", "HEAD:refs/heads/odd", cwd=clone)
-    run_id = api.start("go", branch_name="odd")
-    api.ended(run_id)
+    link = "M 120000 inline deps\ndata 11\n/home/agent\n"
+    push(repository, "odd", {}, onto="refs/heads/main", more=link)
+    told = api.work("go", "scribe", branch_name="odd")
 
-    reason = "the repository's set-up failed: the cached folder deps is a file or a link here"
-    assert turn(api, run_id)["reason"] == reason
+    assert told["reason"] == "the repository's set-up failed: the cached folder deps is a file or a link here"
 
 
 def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path: Path) -> None:
@@ -219,20 +197,18 @@ def test_a_set_up_that_cannot_be_is_refused() -> None:
             RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
 
 
-def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Callable[..., tuple[Api, Path]]) -> None:
+def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Own) -> None:
     """And the log says so."""
     api, _ = own(setup={"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
-    run_id = api.start("go")
+    told = api.work("go", "scribe")
 
-    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
-    only = "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini"
-    assert only in api.log(run_id)
+    assert told["outcome"] == "completed", told["log"]
+    assert "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini" in told["log"]
 
 
 def test_a_rule_gives_servers_only_to_a_program_that_takes_them(tmp_path: Path) -> None:
     """`apply` refuses it otherwise, and changes nothing."""
-    entry = {"name": "api", "platform": "github", "path": "acme/api", "url": "https://git.example/api"}
-    entry |= {"setup": {"mcp_servers": {"docs": {"url": "https://docs.example/mcp"}}}}
+    entry = placed("https://git.example/api", setup={"mcp_servers": {"docs": {"url": "https://docs.example/mcp"}}})
     model = {"provider": "openai", "key_env": "HOME"}
     agents = [{"name": name, "preset": name, "model": model} for name in ("aider", "codex")]
     for name, words in (("aider", "names the agent 'aider', but only agents with the preset"), ("codex", None)):

@@ -1,18 +1,38 @@
-"""What dies on the way: nothing accepted is lost, no turn commits twice (kill -9, SIGTERM, restart)."""
+"""What dies on the way: nothing accepted is lost, no slot is, no turn commits twice, and no late attempt does."""
 
+import contextlib
+import os
 import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 
-from service.settings import DataFolder
-from tests.service.conftest import Make, Own
-from tests.service.deployment import deployment
-from tests.service_process import git, put_hook
-from tests.waiting import eventually
+from service.agents.invocation import PlaceholderError
+from service.clock import now_micros
+from service.execution.git import GitRunner
+from service.execution.record import SupersededError
+from service.execution.sandbox import Sandbox
+from service.execution.turn import OWN_FAULT, TurnExecution
+from service.execution.work import commit_message, own_commit
+from service.execution.workspace import Workspaces
+from service.settings import DataFolder, ExecutionSettings
+from service.setup import AgentEntry, put_agent
+from service.store import turns
+from service.store.database import Database
+from service.store.turns import Turn, TurnOutcome
+from tests.service.conftest import UNBOXED, Api, Make, Own, accepted
+from tests.service.deployment import VARIABLE, deployment
+from tests.service_process import RunningService, git, make_repository, put_hook, start_service
+from tests.waiting import COLD_START_S, eventually, present
 
-UNBOXED = '[execution]\nsandbox = "none"\ndrain_s = 0.1\n'
+SETTINGS = f"{UNBOXED}drain_s = 0.1\n"
 
 
 def commits(api: Any, run_id: str) -> list[str]:
@@ -22,7 +42,7 @@ def commits(api: Any, run_id: str) -> list[str]:
 
 def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Make, tmp_path: Path) -> None:
     """Kill -9 between push and record: the next attempt finds its own commit by the trailer and adds none."""
-    api = start(settings=UNBOXED)
+    api = start(settings=SETTINGS)
     repository = api.service.repositories["acme/api"]
     pushed, gate = tmp_path / "pushed", tmp_path / "gate"
     # The repository itself holds the push's end up, after the branch has moved.
@@ -46,17 +66,16 @@ def test_a_push_that_landed_without_an_answer_counts(own: Own) -> None:
     api, repository = own()
     # The parent of the hook is git's own receiving end.
     put_hook(repository, "post-receive", "kill -9 $PPID")
-    run = api.ended(api.start("write once"))
-    shown = api.service.admin("run", run["run_id"])["turns"][0]
+    turn = api.work("write once", "scribe")
 
-    assert run["status"] == "completed", api.log(run["run_id"])
-    assert shown["commit"] == git("rev-parse", run["branch_name"], cwd=repository)
-    assert git("log", "--format=%s", f"main..{run['branch_name']}", cwd=repository) == "scribe: write once"
+    assert turn["outcome"] == "completed", turn["log"]
+    assert turn["commit"] == git("rev-parse", turn["branch"], cwd=repository)
+    assert git("log", "--format=%s", f"main..{turn['branch']}", cwd=repository) == "scribe: write once"
 
 
 def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
     """A full disk is the service's trouble: the turn waits for room instead of failing, and is not reported as lost."""
-    with deployment(tmp_path, settings=f"{UNBOXED}put_back_s = 0.5\n") as made:
+    with deployment(tmp_path, settings=f"{SETTINGS}put_back_s = 0.5\n") as made:
         client = made.client(made.api())
         run_id = client.start("write once")
         log = DataFolder(made.machine("first")).turn_log(run_id, 1)
@@ -71,38 +90,258 @@ def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
         assert "no worker" not in worker.log, "its slot was never lost"
 
 
-def test_sigterm_lets_an_agent_at_work_end(start: Make, tmp_path: Path) -> None:
-    """Within the grace the turn ends in order, is recorded, and the exit status is 0."""
-    api = start(settings='[execution]\nsandbox = "none"\ndrain_s = 20\n')
-    gate = tmp_path / "gate"
-    run_id = api.start(f"wait {gate}")
-    api.reaches(run_id, "working")
-    api.service.signal(signal.SIGTERM)
-    gate.touch()
-    printed = api.service.printed.read()
-    status = api.service.ended()
-    ended = api.service.admin("run", run_id)
+def test_a_run_that_is_interrupted_completes_after_the_restart(start: Make, tmp_path: Path) -> None:
+    """After its grace, or by kill -9: nothing of its agent is left, the turn is taken up again and commits once.
 
-    assert (status, printed) == (0, ""), "one line at the start is all that it prints"
+    Within its grace the turn ends in order, is recorded, and the exit status is 0.
+    """
+    api = start(settings=SETTINGS)
+
+    def at_work(gate: Path) -> str:
+        run_id = api.start(f"wait {gate}")
+        api.reaches(run_id, "working")
+        return run_id
+
+    for number, status in ((signal.SIGINT, 0), (signal.SIGKILL, -signal.SIGKILL)):
+        gate = tmp_path / f"gate-{number}"
+        run_id = at_work(gate)
+        api.service.signal(number)
+        assert (api.service.ended(), api.service.admin("run", run_id)["status"]) == (status, "working")
+        gate.touch()
+        (api.service.data_dir / "service.toml").write_text(f"{UNBOXED}drain_s = 20\n")
+        api.service.restart()
+
+        turn = api.worked(run_id)
+        assert turn["outcome"] == "completed", turn["log"]
+        assert len(commits(api, run_id)) == 1
+        assert "attempt 2" in turn["log"]
+        assert list((api.service.data_dir / "work").iterdir()) == []
+
+    run_id = at_work(tmp_path / "gate")
+    api.service.signal(signal.SIGTERM)
+    (tmp_path / "gate").touch()
+
+    assert api.service.printed.read() == "", "one line at the start is all that it prints"
+    assert api.service.ended() == 0
+    ended = api.service.admin("run", run_id)
     assert (ended["status"], ended["turns"][0]["attempt"]) == ("completed", 1)
     assert "drained" in api.service.log
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_run_that_is_interrupted_completes_after_the_restart(start: Make, tmp_path: Path, number: int) -> None:
-    """After its grace, or by kill -9: nothing of its agent is left, the turn is taken up again and commits once."""
-    api = start(settings=UNBOXED)
-    gate = tmp_path / "gate"
-    run_id = api.start(f"wait {gate}")
-    api.reaches(run_id, "working")
-    api.service.signal(number)
-    status = api.service.ended()
-    interrupted = api.service.admin("run", run_id)["status"]
-    gate.touch()
-    api.service.restart()
+REFUSES: Final = """
+CREATE FUNCTION dbos.refuse_end() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'cannot execute UPDATE in a read-only transaction' USING ERRCODE = '25006'; END $$;
+CREATE TRIGGER refuse_end BEFORE UPDATE ON dbos.workflow_status
+FOR EACH ROW WHEN (NEW.status = 'SUCCESS') EXECUTE FUNCTION dbos.refuse_end()
+"""
+"""PostgreSQL as it is after a failover to a read-only server, though for the end of work alone."""
+FULL_DISK = """
+[execution]
+sandbox = "none"
+concurrency = 1
+worker_ttl_s = 1
+put_back_s = 0.5
+[execution.agent]
+disk_reserve_bytes = 67108864
+disk_reserve_files = 0
+"""
 
-    assert (status, interrupted) == (-number if number == signal.SIGKILL else 0, "working")
-    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
-    assert len(commits(api, run_id)) == 1
-    assert "attempt 2" in api.log(run_id)
-    assert list((api.service.data_dir / "work").iterdir()) == []
+
+@pytest.fixture
+def service(small_disk: Path, either_url: str | None) -> Iterator[RunningService]:
+    """A service with one slot and a small disk, on either database."""
+    if either_url is not None:
+        with psycopg.connect(either_url) as connection:
+            connection.execute(REFUSES)
+    environment = {} if either_url is None else {VARIABLE: either_url}
+    running = start_service(small_disk, settings=FULL_DISK, environment=environment)
+    yield running
+    running.kill()
+
+
+def test_a_slot_is_given_back_if_the_end_of_its_turn_could_not_be_recorded(
+    service: RunningService, small_disk: Path, tmp_path: Path, either_url: str | None
+) -> None:
+    """The disk is full on SQLite, the server read-only on PostgreSQL; the turn that was put back completes."""
+    api = Api(service)
+    go_on = tmp_path / "go-on"
+    run_id = api.start(f"wait {go_on}")
+    api.reaches(run_id, "working")
+    eventually(lambda: "scribe at work" in api.log(run_id), "the agent has started")
+    errands = [] if either_url is None else ["prune:", "rotate:"]
+    eventually(lambda: refused_ends(service) == len(errands), "the ends of errands are refused on PostgreSQL")
+
+    ballast = small_disk / "ballast"
+    fill(ballast)
+    eventually(lambda: f"{run_id} turn 1 is put back" in service.log, "it is put back", saw=lambda: service.log)
+
+    def is_refused() -> bool:
+        # Again and again, since what ends leaves room.
+        fill(ballast)
+        return refused_ends(service) > len(errands)
+
+    eventually(is_refused, "its end is refused", saw=lambda: service.log)
+    assert f"{run_id}:1" in pending(service, either_url)
+    if either_url is not None:
+        lost = {"all": 0, "taken": 1, "at_work": 0}
+        eventually(lambda: slots(service) == lost, "status shows the difference", saw=lambda: slots(service))
+    go_on.touch()
+    ballast.unlink()
+    if either_url is not None:
+        with psycopg.connect(either_url) as connection:
+            connection.execute("DROP TRIGGER refuse_end ON dbos.workflow_status")
+
+    assert api.ended(run_id)["status"] == "completed"
+    eventually(lambda: not pending(service, either_url), "nothing is left in the queue")
+    free = {"all": 1, "taken": 0, "at_work": 0}
+    eventually(lambda: slots(service) == free, "no slot is taken", saw=lambda: slots(service))
+    for name in [f"{run_id}:1", *errands]:
+        assert f"{name} had ended here" in service.log
+
+
+def slots(service: RunningService) -> object:
+    return service.admin("status")["slots"]
+
+
+def refused_ends(service: RunningService) -> int:
+    """Return how often DBOS has reported an error at the end of work."""
+    return service.log.count("Exception encountered in background workflow")
+
+
+def fill(ballast: Path) -> None:
+    """Use up all that is left of a disk."""
+    free = os.statvfs(ballast.parent)
+    with ballast.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+        if free.f_bavail > 16:
+            os.posix_fallocate(file.fileno(), file.tell(), (free.f_bavail - 16) * free.f_frsize)
+        file.seek(0, os.SEEK_END)
+        while file.write(bytes(free.f_frsize)):
+            pass
+
+
+def pending(service: RunningService, url: str | None) -> set[str]:
+    """Return the names of the work that the queue takes for unfinished."""
+    table = "workflow_status" if url is None else "dbos.workflow_status"
+    query = sa.text(f"SELECT workflow_uuid FROM {table} WHERE status = 'PENDING'")
+    address = url or DataFolder(service.data_dir).database_url
+    with contextlib.closing(Database(address)) as database, database.read() as connection:
+        return set(connection.execute(query).scalars())
+
+
+SLEEPER = """
+import pathlib, time
+here = pathlib.Path(__file__).parent
+(here / "begun").touch()
+while not (here / "gate").exists(): time.sleep(0.01)
+pathlib.Path("late.txt").write_text("too late")
+"""
+
+
+@contextmanager
+def waiting_turn(
+    tmp_path: Path, kind: type[Sandbox] = Sandbox
+) -> Iterator[tuple[Database, DataFolder, str, TurnExecution]]:
+    """A database with one turn of an agent that waits for a gate, its data folder, the run, and what executes it."""
+    repository = make_repository(tmp_path / "api", {"README.md": "# api\n"})
+    (tmp_path / "sleeper.py").write_text(SLEEPER, "utf-8")
+    folder = DataFolder(tmp_path / "data")
+    folder.create()
+    with closing(Database(folder.database_url)) as database:
+        database.migrate()
+        with database.write() as connection:
+            entry = AgentEntry(name="sleeper", argv=["{python}", str(tmp_path / "sleeper.py")])
+            put_agent(connection, entry, now_micros())
+        run_id = accepted(database, agent="sleeper", now=now_micros(), url=str(repository), branch="wanted").id
+        execution = TurnExecution(database, folder, ExecutionSettings(), kind(None, "a test"), now_micros)
+        yield database, folder, run_id, execution
+
+
+def turn_of(database: Database, run_id: str) -> Turn:
+    with database.read() as connection:
+        return present(turns.by_number(connection, run_id, 1))
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"), [(ZeroDivisionError(), OWN_FAULT), (PlaceholderError("the instructions are too long"),) * 2]
+)
+def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error: Exception, failure: object) -> None:
+    """What breaks after another has taken the turn over leaves the heir's attempt open; errors speak for themselves."""
+
+    class Broken(Sandbox):
+        def wrap(self, *_: object, **__: object) -> list[str]:
+            raise error
+
+    with waiting_turn(tmp_path, Broken) as (database, folder, run_id, execution):
+        outcome = execution.perform(run_id, 1, Workspaces(folder, "late"))
+        with database.write() as connection:
+            turns.claim(connection, run_id, 1, "heir", now_micros())
+        execution.record_end(run_id, 1, outcome)
+        turn = turn_of(database, run_id)
+
+    assert (outcome.status, outcome.failure, outcome.attempt) == ("failed", str(failure), 1)
+    assert (turn.status, turn.attempt) == ("working", 2)
+
+
+def test_who_was_taken_over_pushes_nothing(tmp_path: Path) -> None:
+    """The heir ended the turn without a commit, so that the branch still is where the late one found it."""
+    with waiting_turn(tmp_path) as (database, folder, run_id, execution):
+        with ThreadPoolExecutor(1) as pool:
+            late = pool.submit(execution.perform, run_id, 1, Workspaces(folder, "late"))
+            eventually((tmp_path / "begun").exists, "the agent of the late one works", COLD_START_S)
+            with database.write() as connection:
+                turns.claim(connection, run_id, 1, "heir", now_micros())
+                turns.end(connection, run_id, 1, TurnOutcome("failed", attempt=2), now_micros())
+            (tmp_path / "gate").touch()
+            error = late.exception(COLD_START_S)
+        turn = turn_of(database, run_id)
+
+    assert isinstance(error, SupersededError)
+    assert git("branch", "--list", cwd=tmp_path / "api.git").split() == ["*", "main"]
+    assert (turn.status, turn.commit_sha, turn.attempt) == ("failed", None, 2)
+    assert list(folder.work.iterdir()) == []
+
+
+def test_a_turn_that_one_process_is_given_twice_is_completed_once(tmp_path: Path) -> None:
+    """A worker that was taken for dead is given its own turn again: the later attempt completes it."""
+    with waiting_turn(tmp_path) as (database, folder, run_id, execution):
+        workspaces, attempts = Workspaces(folder, "same"), []
+        with ThreadPoolExecutor(2) as pool:
+            for _ in range(2):
+                (tmp_path / "begun").unlink(missing_ok=True)
+                attempts.append(pool.submit(execution.execute, run_id, 1, workspaces))
+                eventually((tmp_path / "begun").exists, "its agent works", COLD_START_S)
+            (tmp_path / "gate").touch()
+            first, second = (one.exception(COLD_START_S) for one in attempts)
+        turn = turn_of(database, run_id)
+
+    assert isinstance(first, SupersededError)
+    assert second is None
+    assert (turn.status, turn.attempt, turn.commit_sha is not None) == ("completed", 2, True)
+
+
+IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
+SCISSORS = "# ------------------------ >8 ------------------------"
+
+
+def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path) -> None:
+    """Of the turn that made it, and of no other."""
+    git, git_dir = GitRunner(tmp_path, 30, IDENTITY), tmp_path / "r"
+    git("init", "--quiet", "--bare", str(git_dir))
+
+    def attempt(number: int) -> Any:
+        run = SimpleNamespace(id="run_1", branch="b", agent="mine")
+        turn = SimpleNamespace(own_instructions="Fix it")
+        return SimpleNamespace(run=run, turn=turn, git=git, trailer=f"run_1 turn {number}")
+
+    tree = git.feed("", "mktree", git_dir=git_dir).strip()
+    for given in (
+        None,
+        "Fix it\n\nRunwarden-Run: run_1 turn 2",
+        f"Fix it\n\nRunwarden-Run : run_1 turn 2\n{SCISSORS}\nmore",
+        f"Fix it\n\n runwarden-run\t: run_1 turn 2\n\n{SCISSORS}\n\n\n",
+    ):
+        commit = git.feed(commit_message(attempt(1), given), "commit-tree", tree, "-F", "-", git_dir=git_dir).strip()
+        snapshot: Any = SimpleNamespace(git_dir=git_dir, branches={"b": commit})
+        found = [(own_commit(attempt(number), snapshot) or ("",))[0] for number in (1, 2)]
+        assert found == [commit, ""], given
+    assert commit_message(attempt(1), "Fix #5").startswith("Fix, see #5\n")

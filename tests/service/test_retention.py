@@ -1,7 +1,8 @@
-"""Retention: what only operators look at goes when it is old; runs, their conversation and what is open stay."""
+"""Retention: what only operators look at goes when it is old, and old branches of the service's own; all else stays."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -9,15 +10,20 @@ from click.testing import CliRunner
 from service.cli import main
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.execution.queue import forget_ended
-from service.execution.retention import Pruner, Retention
+from service.execution.retention import Pruner, Retention, StaleBranches
 from service.settings import DataFolder, Settings
-from service.store import turn_files
-from tests.service.conftest import Api
+from service.store import repositories, runs, turn_files, turns
+from service.store.database import Database
+from service.store.repositories import Repository
+from service.store.runs import Run
+from service.store.turns import TurnOutcome
+from tests.service.conftest import UNBOXED, Api, accepted, organization
 from tests.service.deployment import Deployment, deployment
+from tests.service.git_hosts import push
+from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
-SETTINGS = '[execution]\nsandbox = "none"\nworker_ttl_s = 2\ndrain_s = 1\n'
-AT_ONCE = "[retention]\nlogs_days = 0.0000001\n"
+SETTINGS = f"{UNBOXED}worker_ttl_s = 2\ndrain_s = 1\n"
 
 
 class House:
@@ -38,11 +44,6 @@ class House:
 
     def kept(self, run_id: str) -> list[str]:
         return sorted(file.name for file in (self.folder.runs / run_id).glob("*"))
-
-    def has_stored(self, *run_ids: str) -> bool:
-        """Whether the database holds a log of each run."""
-        with self.database.read() as connection:
-            return all(turn_files.log_size(connection, (run_id, 1)) is not None for run_id in run_ids)
 
     @property
     def entries(self) -> int:
@@ -84,7 +85,8 @@ def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> Non
     assert [young_only[key] for key in ("queue_entries", "stored_files", "files")] == [0, 0, 0]
     assert (untouched, after) == ((["turn-1.diff", "turn-1.log"], 5), (0, 0, 0))
     assert (house.kept(old), len(house.kept(young)), "turn-1.log" in house.kept(again)) == ([], 2, True)
-    assert house.has_stored(young, again)
+    with house.database.read() as connection:
+        assert None not in [turn_files.log_size(connection, (one, 1)) for one in (young, again)]
     assert client.get("/external/runs").json() == listed
     shown = house.deployment.admin("run", old, "--log")["turns"][0]
     assert (shown["status"], shown["log"]) == ("completed", "")
@@ -105,7 +107,7 @@ def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
         return Retention(house.database, house.folder, Settings(), clock).prune_database()
 
     by_default = after(29), after(31), after(3650)
-    house.deployment.settings += AT_ONCE
+    house.deployment.settings += "[retention]\nlogs_days = 0.0000001\n"
     house.deployment.begin("serve", "--port", "0")
     eventually(lambda: house.kept(run_id) == [], "log and diff go")
 
@@ -124,3 +126,79 @@ def test_an_age_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     done = runner.invoke(main, ["prune", "--older-than", "1d", *folder])
 
     assert (done.exit_code, done.stdout.splitlines()[1].split()[-1]) == (0, "0"), done.output
+
+
+class Repo:
+    """A real repository, and runs on it that ended with commits."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self.database = database
+        self.place = make_repository(folder / "api", {"a": "1"})
+        self.data = DataFolder(folder / "data")
+        self.data.create()
+        self.owner = organization(database)
+
+    def run(self, branch: str | None = None, *, ended: bool = True) -> Run:
+        """A run whose one turn pushed a commit to its branch."""
+        run = accepted(self.database, now=now_micros(), url=str(self.place), branch=branch)
+        commit = self.commit(run.branch, f"turn of {run.id}")
+        if ended:
+            with self.database.write() as connection:
+                turns.end(connection, run.id, 1, TurnOutcome("completed", commit_sha=commit), now_micros())
+        return run
+
+    def commit(self, branch: str, message: str = "by a person") -> str:
+        there = git("branch", "--list", branch, cwd=self.place)
+        return push(self.place, branch, {}, "" if there else "refs/heads/main", message=message)
+
+    def remove(self, before: int | None = None) -> list[str]:
+        """Remove what is older, and return the branches that are left."""
+        StaleBranches(self.database, self.data, 300).remove(now_micros() if before is None else before)
+        return sorted(git("branch", "--format=%(refname:short)", cwd=self.place).split())
+
+
+@pytest.fixture
+def repo(database: Database, tmp_path: Path) -> Repo:
+    """An empty house with one repository."""
+    return Repo(database, tmp_path)
+
+
+def test_merged_and_abandoned_branches_of_runs_go_when_they_are_old(repo: Repo) -> None:
+    """Not before their time; what a run was given by name stays, like every other branch."""
+    merged, abandoned = repo.run(), repo.run()
+    named = repo.run("feature/mine")
+    git("update-ref", "refs/heads/main", merged.branch, cwd=repo.place)
+    young = repo.remove(before=now_micros() - 3_600_000_000)
+
+    assert young == sorted([merged.branch, abandoned.branch, named.branch, "main"])
+    assert repo.remove() == ["feature/mine", "main"]
+    assert repo.remove() == ["feature/mine", "main"]
+
+
+def test_a_branch_that_is_not_ours_alone_stays(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However old it is: with commits of others, a run that is open, the default one, or one that is protected."""
+    with_others, below_ours, open_again, default = (repo.run() for _ in range(4))
+    named = repo.run("agent/write-it-0123abcd")
+    repo.commit(with_others.branch)
+    repo.commit(below_ours.branch)
+    repo.run(below_ours.branch)
+    repo.run(open_again.branch, ended=False)
+    git("symbolic-ref", "HEAD", f"refs/heads/{default.branch}", cwd=repo.place)
+    spared = {one.branch for one in (with_others, below_ours, open_again, default, named)}
+
+    assert set(repo.remove()) == spared | {"main"}
+    late, known = repo.run(), runs.commits_on
+
+    def push_late(connection: Any, run: Run) -> frozenset[str]:
+        if run.id == late.id:
+            repo.commit(late.branch)
+        return known(connection, run)
+
+    monkeypatch.setattr(runs, "commits_on", push_late)
+    assert late.branch in repo.remove()
+    monkeypatch.undo()
+    protected = repo.run()
+    found = Repository("api", "github", "acme/api", str(repo.place), protected=("agent/*",))
+    with repo.database.write() as connection:
+        repositories.put(connection, repo.owner, found, now_micros())
+    assert protected.branch in repo.remove()

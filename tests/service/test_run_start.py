@@ -20,10 +20,11 @@ def said(answer: Any) -> tuple[int, str]:
 def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_path: Path) -> None:
     """201 with the run of 2.4; the next turn has its id and branch, unless it is active, elsewhere or unknown.
 
-    No mail leaves for any of it: invitations are all that is ever sent (spec 6).
+    Metadata of any shape is stored, unknown fields are ignored, and no mail leaves for any of it (spec 6).
     """
     mails = set(api.service.outbox.iterdir())
-    answer = ask(api, instructions="Fix the flaky Retry, please!")
+    metadata = {"ticket": {"id": 5, "tags": ["a", None, 1.5], "long": "y" * 65_000}}
+    answer = ask(api, instructions="Fix the flaky Retry, please!", metadata=metadata, invented={"later": True})
     run = answer.json()
     ended = api.ended(run["run_id"])
     refused = [
@@ -99,47 +100,31 @@ def test_a_repository_is_named_in_any_of_four_forms(idle: Any, api: Any) -> None
     assert "ls-remote failed" in api.log(run_id)
 
 
-def test_a_gitlab_repository_is_named_by_path_or_by_group_and_project(idle: Any) -> None:
-    """Each shape is taken; the answer has project_path. Metadata of any shape is stored, unknown fields are ignored."""
-    metadata = {"ticket": {"id": 5, "tags": ["a", None, 1.5]}}
-    for data in ({"project_path": "acme/tools.git"}, {"group": "acme", "project": "tools"}):
-        answer = ask(idle, repository={"platform": "gitlab", "data": data}, metadata=metadata, invented={"later": True})
-
-        assert answer.status_code == 201
-        assert answer.json()["repository"] == {"platform": "gitlab", "data": {"project_path": "acme/tools"}}
-
-
 def github(owner: str, repo: str) -> dict[str, Any]:
     return {"platform": "github", "data": {"owner": owner, "repo": repo}}
 
 
 def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
-    """The message says which field, and nothing is started."""
+    """The message says which field, and nothing is started; what leads nowhere names the cure."""
     api = tenant()
     for field, value, code in (
         ("instructions", " \n", "invalid_request"),
         ("repository", "acme/api", "invalid_request"),
+        ("repository", API, "unknown_repository"),
         ("repository", {"platform": "github", "data": {"owner": "acme"}}, "invalid_repository"),
         *[("repository", github(*names), "invalid_repository") for names in (("..", ".."), ("a/b", "c"), ("-u", "c"))],
         ("repository", {"platform": "gitlab", "data": {"project_path": "alone"}}, "invalid_repository"),
         ("repository", {"platform": "forgejo", "data": {"project_path": "a/b"}}, "invalid_repository"),
         *[("branch_name", name, "invalid_branch") for name in ("", "--upload-pack=touch x", "refs/heads/x", "a..b")],
         ("metadata", [], "invalid_request"),
+        ("metadata", {"x": "y" * 66_000}, "metadata_too_large"),
     ):
         answer = ask(api, **{field: value})
         assert said(answer) == (400, code), value
         assert field.split("_", maxsplit=1)[0] in answer.json()["message"]
-    assert api.get("/external/runs").json()["total_count"] == 0
-
-
-def test_a_repository_that_leads_nowhere_names_the_cure(tenant: Any) -> None:
-    """Neither configured nor on a connected host: 400."""
-    api = tenant()
-    answer = ask(api)
-
-    assert said(answer) == (400, "unknown_repository")
-    assert "ask the operator of the service to add it" in answer.json()["message"]
+    assert "ask the operator of the service to add it" in ask(api).json()["message"]
     assert said(api.get("/external/installation/health")) == (404, "no_code_host")
+    assert api.get("/external/runs").json()["total_count"] == 0
 
 
 def test_a_protected_branch_is_refused(own: Own, idle: Any) -> None:

@@ -1,5 +1,6 @@
-"""The sandbox's edges: which network an agent gets, what it may hide from the watch, and who ends what it leaves."""
+"""The sandbox: an agent's network, what it may hide, who ends what it leaves; and without one no agent runs."""
 
+import platform
 import shutil
 import signal
 import socket
@@ -9,24 +10,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from service.cli import main
 from service.execution import supervisor
 from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
-from tests.service.conftest import NEEDS_SANDBOX, Api, Make
+from tests import service_process
+from tests.service.conftest import BARE, NEEDS_SANDBOX, OPERATOR, Api, Make
 from tests.service.processes import long_sleep, running
+from tests.service.test_page import Browser, text_of
+from tests.service_process import ROOT, command
 from tests.waiting import eventually
 
 CALLER = """
-import json, pathlib, socket, sys
+import json, socket, sys
 def reached(address):
     try: socket.create_connection(tuple(address), 30).close()
     except OSError: return False
     return True
-reached = [reached(address) for address in json.load(sys.stdin)["inputs"]["addresses"]]
-pathlib.Path("reached").write_text(json.dumps(reached))
-print("reached:", reached)
+print("reached:", [reached(address) for address in json.load(sys.stdin)["inputs"]["addresses"]])
+"""
+LISTENER = """
+print("names:", [socket.gethostbyname(name) for name in ("localhost", socket.gethostname())])
+server = socket.create_server(("localhost", 0))
+print("itself:", reached(("localhost", server.getsockname()[1])))
 """
 
 
@@ -41,55 +50,29 @@ def own_address() -> str | None:
 
 
 @NEEDS_SANDBOX
-@pytest.mark.parametrize("network", ["private", "host"])
-def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(
-    start: Make, equipped: Any, tmp_path: Path, network: str
-) -> None:
-    """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open."""
+def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(equipped: Any, tmp_path: Path) -> None:
+    """Neither by 127.0.0.1 nor by the gateway; `host` opens it; without a network nothing is open but its own.
+
+    Test suites start servers there, and call them by the name `localhost`.
+    """
     if find(ExecutionSettings()).slirp is None:
         pytest.skip("slirp4netns is not installed or does not work here")
     address = own_address()
     if address is None:
         pytest.skip("this machine has no address but loopback")
-    api = Api(equipped) if network == "private" else start(settings='[execution]\nagent_network = "host"\n')
+    api = Api(equipped)
     api.add_agent(tmp_path, "caller", CALLER, "--network")
-    api.add_agent(tmp_path, "hermit", CALLER)
+    api.add_agent(tmp_path, "hermit", CALLER + LISTENER)
     with socket.create_server(("0.0.0.0", 0)) as listener:
         addresses = [[host, listener.getsockname()[1]] for host in ("127.0.0.1", "10.0.2.2", address)]
-        runs = [api.begin(agent, addresses=addresses) for agent in ("caller", "hermit")]
+        turns = [api.worked(api.begin(agent, addresses=addresses)) for agent in ("caller", "hermit")]
 
-        assert [api.ended(run_id)["status"] for run_id in runs] == ["completed"] * 2, api.log(runs[0])
-    assert f"reached: {[network == 'host', False, True]}" in api.log(runs[0])
-    assert "reached: [False, False, False]" in api.log(runs[1])
-
-
-LISTENER = """
-import socket, threading
-for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-    try:
-        server = socket.create_server((address, 0), family=family)
-    except OSError:
-        continue
-    port = server.getsockname()[1]
-    names = {entry[4][0] for entry in socket.getaddrinfo("localhost", port)}
-    socket.create_connection((address, port), 5).close()
-    print("reached", address, address in names)
-print("own name:", socket.gethostbyname(socket.gethostname()))
-open("done", "w").write("x")
-"""
-
-
-@NEEDS_SANDBOX
-def test_localhost_is_a_name_inside(equipped: Any, tmp_path: Path) -> None:
-    """As on a developer's machine: test suites start servers there and call them by that name."""
-    api = Api(equipped)
-    api.add_agent(tmp_path, "listener", LISTENER)
-    run_id = api.begin("listener")
-
-    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
-    assert "reached 127.0.0.1 True" in api.log(run_id)
-    assert "False" not in api.log(run_id)
-    assert "own name: 127.0.0.1" in api.log(run_id)
+    for turn, reached in zip(turns, ([False, False, True], [False] * 3), strict=True):
+        assert f"reached: {reached}" in turn["log"]
+    assert "itself: True" in turns[1]["log"]
+    assert "names: ['127.0.0.1', '127.0.0.1']" in turns[1]["log"]
+    opened, view = find(ExecutionSettings(agent_network="host")), SandboxView(tmp_path, network=True)
+    assert "--share-net" in opened.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, view)
 
 
 @NEEDS_SANDBOX
@@ -108,9 +91,9 @@ def test_where_a_sandbox_is_required_no_agent_gets_the_machine_s_network(
 
 # Becomes another user, as who it may not look into everything, and watches a child that shows it no files.
 WATCHER = """
-import ctypes, os, pathlib, signal
+import ctypes, os, pathlib, shutil, signal, tempfile
 from service.execution.disk import SharedDisk
-from service.execution.processes import UsageWatch
+from service.execution.processes import UsageWatch, hides_files
 from service.settings import AgentLimits
 def watch(sandboxed, rounds):
     limits = AgentLimits(disk_reserve_bytes=0, disk_reserve_files=0)
@@ -129,18 +112,30 @@ if child == 0:
 os.read(reading, 1)
 try: print(watch(True, 1_000_000), watch(False, 5), sep="; ")
 finally: os.kill(child, signal.SIGKILL)
+proc = pathlib.Path(tempfile.mkdtemp())
+for pid, state, memory in ((1, "S", "4096"), (2, "S", "0"), (3, "Z", "0"), (4, "D", "0")):
+    (proc / str(pid) / "fd").mkdir(parents=True)
+    (proc / str(pid) / "fd").chmod(0)
+    (proc / str(pid) / "stat").write_text(f"{pid} (a name) {state} {'1 ' * 19}{memory} 0")
+    print(hides_files(pid, proc))
+    (proc / str(pid) / "fd").chmod(0o700)
+shutil.rmtree(proc)
 """
 
 
 def test_a_process_that_hides_its_files_passes_a_limit(tmp_path: Path) -> None:
-    """It could hold memory files there; without a sandbox, where limits can be escaped, it may, as ssh-agent does."""
-    tmp_path.chmod(0o755)
-    watched = subprocess.run(
-        [sys.executable, "-c", WATCHER], cwd=tmp_path, env={"PYTHONPATH": str(PACKAGE_ROOT)}, stdout=-1, check=True
-    )
-    found = watched.stdout.decode()
+    """It could hold memory files there; without a sandbox, where limits can be escaped, it may, as ssh-agent does.
 
-    assert found == "disk: a process hides the files that it holds open (workspace_bytes); None\n"
+    One that is exiting hides nothing: its memory is gone, and its open files belong to root for a moment.
+    """
+    tmp_path.chmod(0o755)
+    found = subprocess.check_output(
+        [sys.executable, "-c", WATCHER], cwd=tmp_path, env={"PYTHONPATH": str(PACKAGE_ROOT)}, text=True
+    )
+    passed, *hidden = found.splitlines()
+
+    assert passed == "disk: a process hides the files that it holds open (workspace_bytes); None"
+    assert hidden == ["True", "False", "False", "False"]
 
 
 HOLDER = """
@@ -169,3 +164,118 @@ def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_pa
     eventually(lambda: not Path(f"/proc/{int(done.stdout)}").exists(), "the supervisor is gone")
 
     assert done.returncode == (0 if how == "exit" else -signal.SIGKILL)
+
+
+KEY = "sk-ant-a-key-that-no-agent-may-see"
+PRINTER = """
+import os
+print("the key is", os.environ.get("ANTHROPIC_API_KEY"))
+print(open(f"/proc/{os.getppid()}/environ").read())
+"""
+BWRAP = shutil.which("bwrap")
+PROFILE = ROOT / "deploy/apparmor/runwarden-bwrap"
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder of PATH: it has no bubblewrap yet."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("git", "sh", "python3"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@NEEDS_SANDBOX
+def test_runs_wait_until_bubblewrap_works(
+    start: Make, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API works, no agent starts, and log, status, page and /readyz name the command; then the run is executed."""
+    soon = "from service.execution import worker; worker.SANDBOX_PAUSE_S = 0.2"
+    monkeypatch.setattr(service_process, "PROGRAM", f"{soon}\n{service_process.PROGRAM}")
+    environment = {"ANTHROPIC_API_KEY": KEY, "RUNWARDEN_OPERATOR_TOKEN": OPERATOR}
+    api = start(settings='[execution]\nsandbox = "require"\nlook_s = 0.1\n', environment=environment)
+    api.add_agent(tmp_path, "printer", PRINTER)
+    browser = Browser(api.service.base_url)
+    browser.sign_in(OPERATOR)
+
+    run_id = api.begin("printer")
+    status = api.service.admin("status")
+    table = CliRunner().invoke(main, ["status", "--data-dir", str(api.service.data_dir)]).stdout
+    shown = text_of(browser.get("/operator"))
+    ready = BARE.get(api.service.base_url.removesuffix("v1") + "readyz")
+
+    sentence = status["sandbox"]
+    assert sentence.startswith("missing: bubblewrap is not installed; ")
+    assert "bubblewrap" in sentence.partition(";")[2]
+    assert [(one["sandbox"], one["concurrency"]) for one in status["workers"]] == [(sentence, 0)]
+    assert f"no turns: it needs a sandbox, sandbox: {sentence}" in table
+    assert f"begins no turns, its sandbox is {sentence}" in shown
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "sandbox": sentence})
+    assert api.service.log.count(f"sandbox: {sentence}") == 1
+    assert api.run(run_id)["status"] == "queued"
+
+    (programs / "bwrap").symlink_to(str(BWRAP))
+
+    assert api.ended(run_id)["status"] == "completed", api.log(run_id)
+    assert KEY not in api.log(run_id)
+    assert "the key is None" in api.log(run_id)
+    assert [one["concurrency"] for one in api.service.admin("status")["workers"]] == [2]
+    assert BARE.get(api.service.base_url.removesuffix("v1") + "readyz").json() == {"status": "ok"}
+
+
+def test_a_missing_bubblewrap_is_named_with_the_distributions_command(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the distribution is not known, the package is named; only sandbox = "none" starts commands without it."""
+    for name, advice in {
+        "debian": 'run "apt install bubblewrap"',
+        "fedora": 'run "dnf install bubblewrap"',
+        "arch": "install the package bubblewrap",
+    }.items():
+        monkeypatch.setattr(platform, "freedesktop_os_release", lambda name=name: {"ID": name})
+        assert str(find(ExecutionSettings())) == f"missing: bubblewrap is not installed; {advice}"
+
+    command, view = ["/bin/true"], SandboxView(tmp_path)
+    with pytest.raises(NoSandboxError, match="bubblewrap is not installed"):
+        find(ExecutionSettings()).wrap(command, Workspace(tmp_path), tmp_path, view)
+    assert find(ExecutionSettings(sandbox="none")).wrap(command, Workspace(tmp_path), tmp_path, view) == command
+
+
+def test_a_bubblewrap_that_does_not_work_is_named_with_its_cause(programs: Path, tmp_path: Path) -> None:
+    """In bubblewrap's own words, then what to run: Ubuntu 24.04 gets an AppArmor profile that ships in deploy/."""
+    namespace = "Creating new namespace failed"
+    for number, (said, setting, value, cure) in enumerate(
+        (
+            ("Permission denied", "kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor forbids"),
+            ("No permissions", "kernel/unprivileged_userns_clone", "0", "unprivileged_userns_clone=1"),
+            (namespace, "user/max_user_namespaces", "0", "max_user_namespaces=15000"),
+            (namespace, "user/max_user_namespaces", "9", "allow user namespaces on this machine"),
+        )
+    ):
+        (programs / "bwrap").write_text(f"#!/bin/sh\necho 'bwrap: {said}' >&2\nexit 1\n")
+        (programs / "bwrap").chmod(0o755)
+        file = tmp_path / str(number) / setting
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{value}\n")
+        found = find(ExecutionSettings(), tmp_path / str(number))
+
+        assert str(found).startswith(f"missing: bubblewrap does not work here (bwrap: {said}); ")
+        assert cure in found.reason
+        assert "\n" not in found.reason
+
+
+def test_the_apparmor_profile_allows_bubblewrap_its_user_namespaces() -> None:
+    """The sentence names the file, and the file names bubblewrap's program."""
+    assert "profile bwrap /usr/bin/bwrap flags=(unconfined) {" in PROFILE.read_text("utf-8")
+    assert "  userns,\n" in PROFILE.read_text("utf-8")
+
+
+def test_a_check_of_an_agent_names_the_missing_sandbox(programs: Path, tmp_path: Path) -> None:
+    """Status 1, as for anything that the agent needs and this machine has not."""
+    command(tmp_path, "org", "create", "Acme Inc.")
+    done = CliRunner().invoke(main, ["agent", "check", "reviewer", "--data-dir", str(tmp_path)])
+
+    assert done.exit_code == 1
+    assert done.stdout.startswith("reviewer: bubblewrap is not installed; ")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from service.api.app import Readiness
 from service.execution.secrets import MASK, MaskedStream, Secrets, of_environment
 from tests.service.conftest import MODEL_KEY as KEY
-from tests.service.conftest import Api, Make, Own
+from tests.service.conftest import Api, Make, Own, placed
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository, put_hook
 from tests.waiting import until
@@ -53,23 +53,21 @@ def kept(api: Api, secret: str) -> bytes:
 @pytest.mark.parametrize("how", ["none", "file", "link", "fail"])
 def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str) -> None:
     """Log, summary, message and diff are masked; a change that holds it is refused and says which."""
-    run_id = telltale.begin("telltale", how=how)
-    run = telltale.ended(run_id)
-    turn = telltale.service.admin("run", run_id, "--log")["turns"][0]
+    shown = telltale.worked(telltale.begin("telltale", how=how))
+    turn = telltale.service.admin("run", shown["run_id"], "--log")["turns"][0]
     repository = telltale.service.repositories["acme/api"]
     branches = git("branch", "--format=%(refname:short)", cwd=repository).split()
 
-    assert run["status"] == ("completed" if how == "none" else "failed"), turn
+    assert shown["outcome"] == ("completed" if how == "none" else "failed"), turn
     assert KEY not in str(turn)
     assert f"plain {MASK} json" in turn["log"]
     assert kept(telltale, KEY) == b""
     assert KEY not in telltale.service.log
     if how == "none":
         assert turn["summary"] == f"used {MASK}"
-        assert git("log", "-1", "--format=%s", run["branch_name"], cwd=repository) == f"with {MASK}"
+        assert git("log", "-1", "--format=%s", shown["branch"], cwd=repository) == f"with {MASK}"
     else:
-        assert run["branch_name"] not in branches
-    shown = telltale.turns(run_id)[0]
+        assert shown["branch"] not in branches
     assert shown["files"] == (None if how in {"file", "link"} else 1), "what holds it is not kept as a patch either"
     if how in {"file", "link"}:
         assert "MODEL_KEY" in turn["failure"]
@@ -81,13 +79,12 @@ def test_a_password_in_an_address_is_shown_nowhere(tenant: Make, tmp_path: Path)
     make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
     with contextlib.closing(GitHttpHost(tmp_path, "pa55/word")) as there:
         url = f"{there.url}/acme/api.git".replace("http://", "http://x-access-token:pa55%2Fword@")
-        api = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": url}])
-        run_id = api.start("write it")
-        run = api.ended(run_id)
-        shown = api.service.admin("run", run_id, "--log")
+        api = tenant(repositories=[placed(url)])
+        turn = api.work("write it", "scribe")
+        shown = api.service.admin("run", turn["run_id"], "--log")
         listed = api.service.admin("repository", "list", "--org", api.organization["slug"])
 
-    assert run["status"] == "completed", shown
+    assert turn["outcome"] == "completed", shown
     for text in (str(shown), str(listed), api.service.log, str(api.organization["repositories"])):
         assert "pa55" not in text
     assert f"{there.url}/acme/api.git" in str(shown)

@@ -1,55 +1,235 @@
-"""Signed commits, for code hosts that accept no others."""
+"""Signed commits, for code hosts that accept no others: by a key, or made through GitHub's API, which signs them."""
 
+import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
+from joserfc.jwk import RSAKey
 
-from tests.service.conftest import UNBOXED, Api
-from tests.service_process import git
+from tests.lab import Received, Respond, Step
+from tests.service.conftest import UNBOXED, Api, Make, placed
+from tests.service.git_hosts import push
+from tests.service.test_host_tokens import APP, AppHost
+from tests.service_process import git, make_repository, put_hook
+from tests.waiting import COLD_START_S, eventually
 
-pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen; on Debian: openssh-client")
 
-
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no ssh-keygen; on Debian: openssh-client")
 def test_commits_are_signed_with_the_services_key(start: Callable[..., Api], tmp_path: Path) -> None:
-    """Git verifies them; a key that is gone is named before an agent works in vain."""
-    key = tmp_path / "signing"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    """Git verifies them; a key that cannot sign is named in log and status, and before an agent works in vain."""
+    key, signers = tmp_path / "signing", tmp_path / "signers"
     api = start(settings=f'{UNBOXED}[execution.signing]\nssh_key = "{key}"\n')
-    signers = tmp_path / "signers"
-    signers.write_text(f"reviewer@runwarden.invalid {(tmp_path / 'signing.pub').read_text()}")
     bare = api.service.repositories["acme/api"]
 
-    signed = api.ended(api.start("write it"))
-    key.unlink()
-    refused = api.ended(api.start("write it again"))
+    def said() -> str:
+        return str(api.service.admin("status")["signing"]).partition(f"{key}: ")[2]
 
-    assert signed["status"] == "completed", api.log(signed["run_id"])
-    allowed = ("-c", "gpg.format=ssh", "-c", f"gpg.ssh.allowedSignersFile={signers}")
-    git(*allowed, "verify-commit", signed["branch_name"], cwd=bare)
-    assert refused["status"] == "failed"
-    turn = api.get(f"/external/runs/{refused['run_id']}").json()["turns"][0]
-    assert str(key) in turn["reason"]
-    assert "scribe at work" not in api.log(refused["run_id"])
-
-
-def test_a_key_that_cannot_sign_is_named_at_the_start(start: Callable[..., Api], tmp_path: Path) -> None:
-    """In the log and in the status, in words that say how to fix it."""
-    key = tmp_path / "signing"
-    api = start(settings=f'{UNBOXED}[execution.signing]\nssh_key = "{key}"\n')
-    said = [api.service.admin("status")["signing"]]
-    key.write_text("no key\n")
-    key.chmod(0o600)
-    said.append(api.service.admin("status")["signing"])
-    key.unlink()
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
-    said.append(api.service.admin("status")["signing"])
+    def make(passphrase: str) -> None:
+        key.unlink(missing_ok=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", str(key)], check=True)
 
     assert f"turns will fail: commits cannot be signed with {key}: the service's user cannot read" in api.service.log
-    assert [one.partition(f"{key}: ")[2] for one in said] == [
-        "the service's user cannot read this file; correct execution.signing.ssh_key, or the file's owner",
-        "it is no private key in OpenSSH's form",
-        "it has a passphrase; remove it with: ssh-keygen -p",
-    ]
+    assert said() == "the service's user cannot read this file; correct execution.signing.ssh_key, or the file's owner"
+    key.write_text("no key\n")
+    key.chmod(0o600)
+    assert said() == "it is no private key in OpenSSH's form"
+    make("secret")
+    assert said() == "it has a passphrase; remove it with: ssh-keygen -p"
+    make("")
+    signed = api.work("write it", "scribe")
+    signers.write_text(f"reviewer@runwarden.invalid {(tmp_path / 'signing.pub').read_text()}")
+    key.unlink()
+    refused = api.work("write it again", "scribe")
+
+    assert signed["outcome"] == "completed", signed["log"]
+    allowed = ("-c", "gpg.format=ssh", "-c", f"gpg.ssh.allowedSignersFile={signers}")
+    git(*allowed, "verify-commit", signed["branch"], cwd=bare)
+    assert refused["outcome"] == "failed"
+    assert str(key) in refused["reason"]
+    assert "scribe at work" not in refused["log"]
+
+
+MODES: Final = {"100644": "blob", "100755": "blob", "120000": "blob", "160000": "commit", "040000": "tree"}
+WORK: Final = """
+cat > /dev/null
+mkdir -p src
+printf 'caf\\303\\251\\r\\n' > 'src/naïve name.txt'
+printf '\\000\\377\\001' > image.png
+printf '#!/bin/sh\\n' > run.sh; chmod +x run.sh
+ln -s run.sh link
+head -c 100000 /dev/zero | tr '\\0' 'x' > long.txt
+rm README.md; chmod +x tool.sh
+git add --all; git commit -q -m 'First step'
+echo more > src/more.txt
+"""
+
+
+class GitDatabase:
+    """GitHub's Git database over a bare repository, whose rule takes signed commits only, as documented."""
+
+    def __init__(self, host: AppHost, bare: Path) -> None:
+        self._host, self._bare = host, bare
+        self.signs = True
+        self.is_down = False
+        self.before_refs: Callable[[], object] = lambda: None
+        self.asked: list[str] = []
+        host.git_database = self.answer
+        # A push of git has no commit that GitHub signed.
+        put_hook(bare, "pre-receive", "echo 'GH013: Commits must have verified signatures.' >&2; exit 1")
+
+    def answer(self, request: Received, path: str) -> Step:
+        if request.headers.get("authorization") != f"Bearer minted-{self._host.minted}":
+            return Respond(401, {"message": "Bad credentials"})
+        given, (kind, _, rest) = request.json(), path.partition("/")
+        self.asked.append(f"{request.method} {path}")
+        try:
+            match request.method, kind:
+                case "POST", "blobs":
+                    data = b64decode(given["content"]) if given["encoding"] == "base64" else given["content"].encode()
+                    return Respond(201, {"sha": self._git("hash-object", "-w", "--stdin", given=data)})
+                case "POST", "trees":
+                    return Respond(201, {"sha": self._tree(given)})
+                case "POST", "commits":
+                    return Respond(201, self._commit(given))
+                case "POST", "refs":
+                    if self.is_down:
+                        return Respond(503, {"message": "Service Unavailable"})
+                    self._git("update-ref", given["ref"], given["sha"], "0" * 40)
+                    return Respond(201, {"ref": given["ref"]})
+                case "PATCH", "refs":
+                    self.before_refs()
+                    self._git("merge-base", "--is-ancestor", f"refs/{rest}", given["sha"])
+                    self._git("update-ref", f"refs/{rest}", given["sha"])
+                    return Respond(200, {"ref": f"refs/{rest}"})
+        except (subprocess.CalledProcessError, KeyError, AssertionError) as error:
+            return Respond(422, {"message": f"Unprocessable: {error}"})
+        return Respond(404, {"message": "Not Found"})
+
+    def _git(self, *words: str, given: bytes = b"", index: Path | None = None) -> str:
+        environment = {**os.environ, "GIT_INDEX_FILE": str(index)} if index else None
+        command = ["git", "-C", str(self._bare), *words]
+        done = subprocess.run(command, input=given, capture_output=True, check=True, env=environment)
+        return done.stdout.decode().strip()
+
+    def _tree(self, given: dict[str, Any]) -> str:
+        index = self._bare / "api-index"
+        index.unlink(missing_ok=True)
+        self._git("read-tree", given.get("base_tree") or "--empty", index=index)
+        present = set(self._git("ls-files", "-z", index=index).split("\0"))
+        for one in given["tree"]:
+            assert MODES[one["mode"]] == one["type"], one
+            assert ("content" in one) != ("sha" in one), one
+            sha = one.get("sha")
+            if "content" in one:
+                sha = self._git("hash-object", "-w", "--stdin", given=one["content"].encode())
+            if sha is None:
+                assert one["path"] in present, "a file that does not exist cannot be deleted"
+            entry = f"{one['mode'] if sha else 0} {sha or '0' * 40}\t{one['path']}\0"
+            self._git("update-index", "-z", "--index-info", given=entry.encode(), index=index)
+        return self._git("write-tree", index=index)
+
+    def _commit(self, given: dict[str, Any]) -> dict[str, Any]:
+        for sha in (given["tree"], *given["parents"]):
+            self._git("cat-file", "-e", sha)
+        is_signed = self.signs and not {"author", "committer", "signature"} & {*given}
+        lines = [f"tree {given['tree']}", *(f"parent {one}" for one in given["parents"])]
+        lines += ["author reviewer[bot] <41+reviewer[bot]@users.noreply.github.com> 1800000000 +0000"]
+        lines += ["committer GitHub <noreply@github.com> 1800000000 +0000"]
+        lines += ["gpgsig -----BEGIN PGP SIGNATURE-----", " -----END PGP SIGNATURE-----"] if is_signed else []
+        text = "\n".join([*lines, "", given["message"], ""])
+        sha = self._git("hash-object", "-t", "commit", "-w", "--stdin", given=text.encode())
+        return {"sha": sha, "verification": {"verified": is_signed, "reason": "valid" if is_signed else "unsigned"}}
+
+
+class Setting:
+    """An organization with a GitHub App on a repository with that rule."""
+
+    def __init__(self, tenant: Make, patient: Any, folder: Path, *, sign: bool) -> None:
+        files = {"README.md": "# api\n", "tool.sh": "true\n"}
+        self.bare = make_repository(folder / "hosted" / "acme" / "api", files, {"fix": {"fix.txt": "1\n"}})
+        key = RSAKey.generate_key(2048)
+        (folder / "app.pem").write_bytes(key.as_pem(private=True))
+        self.host = AppHost(folder / "hosted", key)
+        self.database = GitDatabase(self.host, self.bare)
+        entry = {"platform": "github", "host": "127.0.0.1", "clone_url": f"{self.host.url}/{{path}}.git"}
+        entry |= {"api_url": f"{self.host.url}/api/v3"}
+        app = {"id": APP, "key_file": str(folder / "app.pem"), "sign": sign}
+        shell = ["sh", "-c", WORK]
+        agents = [{"name": name, "argv": shell, "commits": name} for name in ("one", "keep")]
+        self.api = tenant(on=patient, hosts=[entry | {"app": app}], repositories=[placed()], agents=agents)
+
+    def run(self, agent: str, **fields: Any) -> dict[str, Any]:
+        return self.api.worked(self.api.begin(agent, fields=fields))
+
+
+@pytest.fixture
+def setting(tenant: Make, patient: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Setting]:
+    made = Setting(tenant, patient, tmp_path, sign=getattr(request, "param", True))
+    with closing(made.host):
+        yield made
+
+
+def test_a_change_of_any_kind_is_committed_and_signed_by_github(setting: Setting) -> None:
+    """Text, binary, large and executable files, links, deletions and modes; one commit, or those of the agent."""
+    for agent, count in (("one", 1), ("keep", 2)):
+        turn = setting.run(agent)
+
+        assert turn["outcome"] == "completed", turn["log"]
+        made = git("rev-list", f"main..{turn['branch']}", cwd=setting.bare).split()
+        assert len(made) == count
+        assert all("gpgsig" in git("cat-file", "commit", one, cwd=setting.bare) for one in made)
+        listed = git("ls-tree", "-r", "-z", turn["branch"], cwd=setting.bare).split("\0")[:-1]
+        files = {f"{head.split()[0]} {path}" for head, _, path in (one.partition("\t") for one in listed)}
+        wanted = {"120000 link", "100755 run.sh", "100755 tool.sh", "100644 image.png", "100644 long.txt"}
+        assert files == wanted | {"100644 src/more.txt", "100644 src/naïve name.txt"}
+        assert git("cat-file", "blob", f"{turn['branch']}:src/naïve name.txt", cwd=setting.bare) == "café"
+        assert turn["commit"] == made[0]
+
+
+def test_trouble_of_the_api_loses_no_work(setting: Setting) -> None:
+    """GitHub refuses what is no fast-forward: the change goes on top. After an outage no agent runs again.
+
+    Of a commit that GitHub does not sign the reason names the fix; it is not pushed.
+    """
+
+    def move() -> None:
+        setting.database.before_refs = lambda: None
+        push(setting.bare, "fix", {})
+
+    setting.database.before_refs = move
+    turn = setting.run("one", branch_name="fix")
+    assert turn["outcome"] == "completed", turn["log"]
+    assert "theirs" in git("log", "--format=%s", "fix", cwd=setting.bare)
+    assert git("ls-tree", "--name-only", "fix", "image.png", cwd=setting.bare) == "image.png"
+
+    setting.database.is_down = True
+    run_id = setting.api.begin("one")
+    waits = lambda: "waiting for" in (setting.api.turns(run_id)[-1]["reason"] or "")  # noqa: E731
+    eventually(waits, "it waits for its code host", COLD_START_S, saw=lambda: setting.api.log(run_id))
+    setting.database.is_down = False
+    turn = setting.api.worked(run_id)
+    assert turn["outcome"] == "completed", turn["log"]
+    assert "the agent is done: only its commit is still to be pushed" in turn["log"]
+    assert "gpgsig" in git("cat-file", "commit", turn["branch"], cwd=setting.bare)
+
+    setting.database.signs = False
+    turn = setting.run("one")
+    assert "GitHub did not sign the commit (unsigned): remove sign from the App" in turn["reason"]
+    assert setting.database.asked[-1] == "POST commits"
+    assert git("branch", "--list", turn["branch"], cwd=setting.bare) == ""
+
+
+@pytest.mark.parametrize("setting", [False], indirect=True)
+def test_without_it_the_rule_refuses_the_push(setting: Setting) -> None:
+    """The reason is GitHub's own."""
+    turn = setting.run("one")
+
+    assert turn["outcome"] == "failed"
+    assert "Commits must have verified signatures" in turn["reason"]
+    assert setting.database.asked == []

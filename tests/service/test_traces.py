@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from service.observability.traces import Tracer, open_tracer
 from service.settings import SettingsError, TraceSettings
 from tests.lab import Received, Respond, Server, free_port
-from tests.service.conftest import Make
+from tests.service.conftest import UNBOXED, Make
 from tests.waiting import eventually
 
 QUICK = {"OTEL_BSP_SCHEDULE_DELAY": "100"}
@@ -44,9 +44,12 @@ def collector() -> Iterator[Collector]:
 
 
 def test_a_turn_is_below_the_request_that_queued_it(start: Make, collector: Collector) -> None:
-    """With its steps and what they ask of the database; idle workers make no spans, and no token is in any."""
+    """With its steps and what they ask of the database; idle workers make no spans, and no token is in any.
+
+    A collector that is away harms nothing; the standard variable names the collector as well.
+    """
     environment = QUICK | {"OTEL_EXPORTER_OTLP_HEADERS": "X-Tenant=us"}
-    api = start(settings=f'[traces]\nendpoint = "{collector.origin}"\n', environment=environment)
+    api = start(settings=f'{UNBOXED}[traces]\nendpoint = "{collector.origin}"\n', environment=environment)
     run_id = api.start("note")
     api.ended(run_id)
     api.ended(api.start("fail"))
@@ -73,12 +76,10 @@ def test_a_turn_is_below_the_request_that_queued_it(start: Make, collector: Coll
     assert collector.resource["service.name"] == "runwarden"
     assert {one.headers["x-tenant"] for one in collector.requests} == {"us"}
 
-
-def test_a_collector_that_is_away_harms_nothing(start: Make) -> None:
-    """Runs are executed and the process ends in order; the standard variable names the collector as well."""
-    away = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
-    api = start(environment=QUICK | away | {"OTEL_EXPORTER_OTLP_TIMEOUT": "1"})
-
+    away = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
+    (api.service.data_dir / "service.toml").write_text(UNBOXED)
+    api.service.environment = QUICK | away
+    api.service.restart()
     assert api.ended(api.start("note"))["status"] == "completed"
     assert api.service.stop() == 0
 

@@ -3,9 +3,7 @@
 import contextlib
 import os
 import stat
-import subprocess
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,22 +18,21 @@ DEPTH = 1500
 ORDINARY: Final = pytest.mark.skipif(os.geteuid() == 0, reason="root reads every folder")
 
 
-@pytest.fixture
-def deep(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder with many others in it, one in the other, and a file in each hundredth."""
-    root = tmp_path / "root"
-    root.mkdir()
+def below(root: Path, names: Sequence[str]) -> Iterator[int]:
+    """Make folders one in the other, and yield the descriptor of each, which is closed after it."""
     here = os.open(root, os.O_RDONLY)
-    for level in range(DEPTH):
-        if level % 100 == 0:
-            os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
-        os.mkdir("a-name-of-some-length", dir_fd=here)
-        below = os.open("a-name-of-some-length", os.O_RDONLY, dir_fd=here)
+    for name in names:
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
         os.close(here)
-        here = below
+        here = inner
+        yield here
     os.close(here)
-    yield root
-    subprocess.run(["rm", "-rf", root], check=True)
+
+
+def touch(name: str, within: int, text: str = "") -> None:
+    with os.fdopen(os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=within), "w") as file:
+        file.write(text)
 
 
 def open_below(root: Path) -> int:
@@ -47,10 +44,14 @@ def open_below(root: Path) -> int:
     return count
 
 
-def test_a_deep_tree_is_removed(deep: Path) -> None:
+def test_a_deep_tree_is_removed(tmp_path: Path) -> None:
     """A walk sees every folder with two descriptors; files, links and locked folders go, what a link leads to stays."""
-    outside = deep.parent / "outside"
+    deep, outside = tmp_path / "root", tmp_path / "outside"
+    deep.mkdir()
     outside.mkdir()
+    for level, folder in enumerate(below(deep, DEPTH * ["a-name-of-some-length"])):
+        if level % 100 == 0:
+            touch("file", folder)
     (deep / "link").symlink_to(outside)
     most = files = 0
     for folders, (_, _, entries) in enumerate(trees.walk(deep), 1):
@@ -72,98 +73,78 @@ def test_a_deep_tree_is_removed(deep: Path) -> None:
 
 
 def test_a_restless_agent_does_not_end_a_walk(tmp_path: Path) -> None:
-    """Folders renamed all the time hide themselves at most, not what lies beside them."""
-    root = tmp_path / "root"
+    """Folders that are renamed meanwhile hide themselves at most, not what lies beside them."""
+    root, names = tmp_path / "root", list[str]()
     for number in range(20):
-        (root / f"restless-{number}" / "inner" / "more").mkdir(parents=True)
+        for kind in ("early", "late"):
+            (root / f"{kind}-{number}" / "inner" / "more").mkdir(parents=True)
         (root / f"steady-{number}").mkdir()
         (root / f"steady-{number}" / "file").write_text("x")
-    over = threading.Event()
+    for path, _, entries in trees.walk(root):
+        names += [entry.name for entry in entries]
+        kind = path.partition("-")[0]
+        # Before the walk enters it, and while the walk is in it.
+        if (kind, path.count("/")) in {("early", 1), ("late", 2)}:
+            (root / path.partition("/")[0] / "inner").rename(root / f"out-{path.partition('/')[0]}")
 
-    def rename() -> None:
-        while not over.is_set():
-            for number in range(20):
-                (root / f"restless-{number}" / "inner").rename(root / f"out-{number}")
-                (root / f"out-{number}").rename(root / f"restless-{number}" / "inner")
-
-    thread = threading.Thread(target=rename)
-    thread.start()
-    try:
-        for _ in range(20):
-            names = [entry.name for _, _, entries in trees.walk(root) for entry in entries]
-            assert names.count("file") == 20
-    finally:
-        over.set()
-        thread.join()
+    assert names.count("file") == 20
 
 
-SHELL = """
-import json, subprocess, sys
-subprocess.run(["sh", "-euc", "echo good > good.txt; " + json.load(sys.stdin)["inputs"]["script"]], check=True)
-"""
 NEST = "python3 -c 'import os\nfor name in {}: os.mkdir(name); os.chdir(name)\nfor name in {}: open(name, chr(119))'"
 """Folders one in the other, and files in the last."""
 DEEP = NEST.format('1500 * ["d"]', '"f"')
 
 
-def left_by(own: Own, folder: Path, script: str) -> tuple[dict[str, Any], list[str], str]:
-    """Let an agent write good.txt and run a script; return its turn, the files of its branch and the turn's log."""
+def leaves(script: str) -> str:
+    """Instructions that write good.txt and run a script."""
+    return f"subprocess.run(['sh', '-euc', {'echo good > good.txt; ' + script!r}], check=True)"
+
+
+def left_by(own: Own, script: str) -> tuple[dict[str, Any], list[str]]:
+    """Let an agent write good.txt and run a script; return its turn with the diff, and the files of its branch."""
     api, repository = own()
-    api.add_agent(folder, "shell", SHELL)
-    run_id = api.begin("shell", script=script)
-    branch = api.ended(run_id)["branch_name"]
-    turn = api.service.admin("run", run_id, "--diff")["turns"][0]
-    is_pushed = branch in git("branch", "--format=%(refname:short)", cwd=repository).split()
-    names = git("ls-tree", "-rz", "--name-only", branch, cwd=repository).split("\0") if is_pushed else []
-    return turn, [name for name in names if name not in {"", "README.md"}], api.log(run_id)
+    turn = api.work(leaves(script))
+    is_pushed = turn["branch"] in git("branch", "--format=%(refname:short)", cwd=repository).split()
+    names = git("ls-tree", "-rz", "--name-only", turn["branch"], cwd=repository).split("\0") if is_pushed else []
+    turn["diff"] = api.get(f"/external/runs/{turn['run_id']}/turns/1/diff").text
+    return turn, [name for name in names if name not in {"", "README.md"}]
 
 
-def test_files_that_git_cannot_store_fail_a_turn_that_keeps_the_rest(own: Own, tmp_path: Path) -> None:
+def test_files_that_git_cannot_store_fail_a_turn_that_keeps_the_rest(own: Own) -> None:
     """They are named, at most five of them; the other files are the turn's patch, and nothing is pushed."""
     script = 'mkdir .git. git~1; touch .git./HEAD; for n in 0 1 2 3 4 5; do touch "git~1/$n\n"; done'
-    turn, committed, _ = left_by(own, tmp_path, script)
+    turn, committed = left_by(own, script)
 
-    assert turn["failure"].startswith("the agent left files that git cannot store: .git./HEAD, git~1/0␊, ")
-    assert "git~1/3␊ and 2 more; nothing was pushed" in turn["failure"]
+    assert turn["reason"].startswith("the agent left files that git cannot store: .git./HEAD, git~1/0␊, ")
+    assert "git~1/3␊ and 2 more; nothing was pushed" in turn["reason"]
     assert "+good" in turn["diff"]
     assert "git~1" not in turn["diff"]
     assert committed == []
+
+
+FOUND = '{"version": 1, "findings": [{"path": "README.md", "title": "short"}]}'
 
 
 @ORDINARY
 @pytest.mark.parametrize(
     ("script", "names"),
     [
-        ("chmod 0 .", ["good.txt"]),
-        ("mkdir -p a/b; echo x > a/b/f; chmod 0 a/b/f a/b a good.txt .", ["a/b/f", "good.txt"]),
-        ("chmod 500 .", ["good.txt"]),
+        ("mkdir -p a/b; echo x > a/b/f; chmod 0 a/b/f a/b a good.txt README.md .", ["a/b/f", "good.txt"]),
         (
-            "env -u GIT_DIR -u GIT_WORK_TREE git init -q nest; echo x > nest/f; chmod 500 nest nest/.git",
+            "env -u GIT_DIR -u GIT_WORK_TREE git init -q nest; echo x > nest/f; chmod 500 nest nest/.git .",
             ["good.txt", "nest/f"],
         ),
         ("mkdir p; touch p/f; chmod 600 p", ["good.txt", "p/f"]),
-        ("chmod 0 good.txt README.md", ["good.txt"]),
+        (f"mkdir .runwarden; echo '{FOUND}' > .runwarden/findings.json; chmod 0 .runwarden .", ["good.txt"]),
     ],
 )
-def test_what_the_agent_locked_is_committed_all_the_same(
-    own: Own, tmp_path: Path, script: str, names: list[str]
-) -> None:
-    """Its files belong to the service's user, and git stores no such rights."""
-    turn, committed, log = left_by(own, tmp_path, script)
+def test_what_the_agent_locked_is_committed_all_the_same(own: Own, script: str, names: list[str]) -> None:
+    """Its files belong to the service's user, and git stores no such rights; findings are read all the same."""
+    turn, committed = left_by(own, script)
 
-    assert (turn["failure"], committed) == (None, names), log
+    assert (turn["outcome"], committed) == ("completed", names), turn["log"]
     assert "README.md" not in turn["diff"]
-
-
-@ORDINARY
-def test_findings_in_a_locked_folder_are_read(own: Own, tmp_path: Path) -> None:
-    """As the rest of the checkout is."""
-    found = '{"version": 1, "findings": [{"path": "README.md", "title": "short"}]}'
-    script = f"mkdir .runwarden; echo '{found}' > .runwarden/findings.json; chmod 0 .runwarden ."
-    turn, committed, log = left_by(own, tmp_path, script)
-
-    assert (turn["failure"], committed) == (None, ["good.txt"]), log
-    assert "findings" not in log.replace(tmp_path.name, ""), "no remark on what could not be read"
+    assert "is not read" not in turn["log"]
 
 
 OURS = {
@@ -179,6 +160,7 @@ OURS = {
     "locked or unstorable below": """
         mkdir -p .runwarden/sub .runwarden/.git.; touch .runwarden/sub/f .runwarden/.git./HEAD
         chmod 0 .runwarden/sub""",
+    "too deep for git, and empty": NEST.format('30 * [200 * "d"]', "()"),
     "a repository": "env -u GIT_DIR -u GIT_WORK_TREE git init -q .runwarden",
 }
 
@@ -188,61 +170,38 @@ REMARKS = {
 }
 
 
-def test_what_is_ignored_or_ours_fails_no_turn(own: Own, tmp_path: Path) -> None:
+def test_what_is_ignored_or_ours_fails_no_turn(own: Own) -> None:
     """An ignored folder and `.runwarden` are not committed, so it does not matter what they are or hold."""
     api, repository = own()
-    api.add_agent(tmp_path, "shell", SHELL)
-    runs = {name: api.begin("shell", script=f"echo bad/ > .gitignore; {script}") for name, script in OURS.items()}
-    for name, run_id in runs.items():
-        run = api.ended(run_id)
-        committed = git("diff", "--name-only", "main", run["branch_name"], cwd=repository).split()
+    for name, script in OURS.items():
+        turn = api.work(leaves(f"echo bad/ > .gitignore; {script}"))
+        committed = git("diff", "--name-only", "main", turn["branch"], cwd=repository).split()
 
-        assert (run["status"], committed) == ("completed", [".gitignore", "good.txt"]), (name, api.log(run_id))
-        assert REMARKS.get(name, "") in api.log(run_id)
+        assert (turn["outcome"], committed) == ("completed", [".gitignore", "good.txt"]), (name, turn["log"])
+        assert REMARKS.get(name, "") in turn["log"]
 
 
-@pytest.mark.parametrize(
-    ("nested", "files", "stored"),
-    [
-        ('30 * [200 * "d"]', '"f"', 0),
-        ('20 * [200 * "d"]', '(75 * "f", 76 * "g", 77 * "h")', 1),
-        ('30 * [200 * "d"]', "()", None),
-    ],
-)
-def test_files_below_too_long_a_path_are_told(
-    own: Own, tmp_path: Path, nested: str, files: str, stored: int | None
-) -> None:
-    """A path of 4,095 bytes is stored; a longer one fails the turn, and the rest is its patch; empty folders do not."""
-    turn, committed, _ = left_by(own, tmp_path, NEST.format(nested, files))
+@pytest.mark.parametrize(("depth", "files", "stored"), [(30, '"f"', 0), (20, '(75 * "f", 76 * "g", 77 * "h")', 1)])
+def test_files_below_too_long_a_path_are_told(own: Own, depth: int, files: str, stored: int) -> None:
+    """A path of 4,095 bytes is stored; a longer one fails the turn, and the rest is its patch."""
+    turn, _ = left_by(own, NEST.format(f'{depth} * [200 * "d"]', files))
 
-    if stored is None:
-        assert (turn["failure"], committed) == (None, ["good.txt"])
-    else:
-        assert turn["failure"].startswith("the agent left files that git cannot store: d")
-        assert "…; nothing was pushed; see the change with: runwarden runs diff" in turn["failure"]
-        assert len(turn["failure"]) < 400
-        assert "+good" in turn["diff"]
-        assert turn["diff"].count("new file") == 1 + stored
+    assert turn["reason"].startswith("the agent left files that git cannot store: d")
+    assert "…; nothing was pushed; see the change with: runwarden runs diff" in turn["reason"]
+    assert len(turn["reason"]) < 400
+    assert "+good" in turn["diff"]
+    assert turn["diff"].count("new file") == 1 + stored
 
 
 def test_a_secret_below_a_long_path_is_found(tmp_path: Path) -> None:
     """A path that git stores is read for secrets too, although the checkout's own path makes it longer than 4,095."""
     workspace = Workspace(tmp_path)
     workspace.tree.mkdir()
-    names = [*(20 * [200 * "d"]), 75 * "f"]
-    here = os.open(workspace.tree, os.O_RDONLY)
-    for name in names[:-1]:
-        os.mkdir(name, dir_fd=here)
-        below = os.open(name, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = below
-    with os.fdopen(os.open(names[-1], os.O_CREAT | os.O_WRONLY, dir_fd=here), "w") as file:
-        file.write("s3cr3t")
-    os.symlink("s3cr3t-place", "link", dir_fd=here)
-    os.close(here)
-    long = ["/".join(names), "/".join([*names[:-1], "link"])]
-
-    found = set(workspace.contents(long))
+    for level, folder in enumerate(below(workspace.tree, 20 * [200 * "d"])):
+        if level == 19:
+            touch(75 * "f", folder, "s3cr3t")
+            os.symlink("s3cr3t-place", "link", dir_fd=folder)
+    found = set(workspace.contents([f"{20 * (200 * 'd' + '/')}{name}" for name in (75 * "f", "link")]))
     trees.remove(workspace.tree)
 
     assert {b"s3cr3t", b"s3cr3t-place"} <= found

@@ -1,7 +1,7 @@
 """Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
 
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from click.testing import CliRunner
@@ -25,22 +25,12 @@ WRITTEN: Final = "2027-01-15"
 """The day of NOW."""
 
 
-def used(
-    database: Database,
-    run_id: str,
-    tokens: int,
-    micro_usd: int | None,
-    *,
-    number: int = 1,
-    model: str = "m",
-    at: int = NOW,
-    listed: str | None = None,
-) -> None:
-    """Keep one request of a turn."""
+def used(database: Database, run_id: str, tokens: int, micro_usd: int | None, **given: Any) -> None:
+    """Keep one request of a turn: `number`, `model`, `at`, and `listed`, the day of a list price."""
     with database.write() as connection:
-        turn = replace(turns.of(connection, run_id)[0], number=number)
-        counted = Usage(tokens, cached=1, output=2)
-        usage.add(connection, turn, ModelUse("/helper", "anthropic", model, counted, micro_usd, listed), at)
+        turn = replace(turns.of(connection, run_id)[0], number=given.get("number", 1))
+        about = ("/helper", "anthropic", given.get("model", "m"), Usage(tokens, cached=1, output=2), micro_usd)
+        usage.add(connection, turn, ModelUse(*about, given.get("listed")), given.get("at", NOW))
 
 
 def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> str:
@@ -50,10 +40,8 @@ def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> 
 @BOTH
 def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
     """Days are inclusive; a path in other letters is the same repository; models of one turn are one turn."""
-    first, second, third = (
-        begun(database, *one)
-        for one in (("acme", "claude"), ("acme", "codex", "Acme/API"), ("other", "claude", "other/web"))
-    )
+    first, second = begun(database, "acme", "claude"), begun(database, "acme", "codex", "Acme/API")
+    third = begun(database, "other", "claude", "other/web")
     used(database, first, 10, 500_000)
     used(database, first, 5, 0, model="n")
     used(database, first, 1, 250_000, at=NOW + DAY_MICROS, number=2)
@@ -126,86 +114,75 @@ def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that
 
 def test_metrics_count_usage_by_organization_and_agent(database: Database) -> None:
     """From the first scrape on, once; through midnight; a deleted run takes nothing back; a cap for series."""
-    clock = [NOW]
+    clock, found = [NOW], list[dict[tuple[str, ...], float]]()
     metrics = ServiceMetrics(database, lambda: clock[0], worker_ttl_s=10)
     first, gone = begun(database, "acme", "claude"), begun(database, "acme", "claude")
     used(database, first, 10, 500_000)
     used(database, gone, 10, 500_000)
-    before = scraped(metrics)
+    found.append(scraped(metrics))
     used(database, first, 7, 250_000)
-    grown = scraped(metrics)
+    found.append(scraped(metrics))
     used(database, first, 1, 1_000_000)
     clock[0] += DAY_MICROS
     used(database, first, 2, 1_000_000, at=clock[0])
-    later = scraped(metrics)
+    found.append(scraped(metrics))
     with database.write() as connection:
         deletions.delete_runs(connection, [gone], clock[0])
-    after = scraped(metrics)
+    found.append(scraped(metrics))
     for number in range(55):
         used(database, begun(database, "acme", f"a{number:02}"), 1, 0, at=clock[0])
     many = scraped(metrics)
 
-    def counted(found: dict[tuple[str, ...], float]) -> tuple[float, float]:
-        tokens = found["runwarden_model_tokens_total", "claude", "input", "acme"]
-        return tokens, found["runwarden_model_cost_usd_total", "claude", "acme"]
-
-    assert [counted(one) for one in (before, grown, later, after)] == [(0, 0), (7, 0.25), (10, 2.25), (10, 2.25)]
-    assert sum(key[0] == "runwarden_model_cost_usd_total" for key in many) == 51
+    tokens, cost = ("runwarden_model_tokens_total", "claude", "input"), ("runwarden_model_cost_usd_total", "claude")
+    counted = [(one[*tokens, "acme"], one[*cost, "acme"]) for one in found]
+    assert counted == [(0, 0), (7, 0.25), (10, 2.25), (10, 2.25)]
+    assert sum(key[0] == cost[0] for key in many) == 51
     assert many["runwarden_model_tokens_total", OTHERS, "input", OTHERS] == 6
 
 
-def test_a_service_tells_its_usage(api: Api, tenant: Make, shared_service: Any) -> None:
-    """The run's turns carry it, the run list does not; the command line sums it, in each form."""
+def test_a_service_tells_its_usage(tenant: Make, shared_service: Any) -> None:
+    """The run's turns carry it, the run list does not; the command line sums it, in each form.
+
+    A run with a budget tells how much of it is used: of the nearest limit, over all its turns, also what passed it.
+    """
     acme = next(one for one in shared_service.setup["organizations"] if one["slug"] == "acme")
     client = Api(shared_service, acme)
-    run_id = client.start("write it")
+    folder = shared_service.data_dir
+    model = ["--model", '{ provider = "anthropic", key_env = "HOME", budget = { run_tokens = 2406 } }']
+    client.add_agent(folder, "thrifty", "print()", *model)
+    run_id, thrifty = client.start("write it"), client.begin("thrifty", instructions="go")
     client.ended(run_id)
     client.follow(run_id, "nothing more")
     listed = client.ended(run_id)
-    database = Database(DataFolder(api.service.data_dir).database_url)
-    used(database, run_id, 1200, 345_678, listed="2026-11-24")
-    database.close()
-    turns_told = client.turns(run_id)
+    client.ended(thrifty)
+    shares = []
+    with closing(Database(DataFolder(folder).database_url)) as database:
+        used(database, run_id, 1200, 345_678, listed="2026-11-24")
+        for number, tokens in ((1, 1200), (2, 2400)):
+            used(database, thrifty, tokens, 1, number=number, at=NOW + DAY_MICROS)
+            shares.append(client.get(f"/external/runs/{thrifty}").json()["budget_used"])
     given = ["--org", "acme", "--from", WRITTEN, "--to", WRITTEN]
     document = client.service.admin("usage", *given, "--by", "agent")
     whole = client.service.admin("usage", *given, "--by", "day")
 
     def shown(*arguments: str) -> str:
-        return CliRunner().invoke(main, ["usage", *arguments, "--data-dir", str(api.service.data_dir)]).output
+        return CliRunner().invoke(main, ["usage", *arguments, "--data-dir", str(folder)]).output
 
     figures = {"input_tokens": 1200, "cached_tokens": 1, "output_tokens": 2, "cost_usd": 0.345678}
     figures |= {"unpriced_requests": 0, "list_prices_of": "2026-11-24"}
-    assert [one["usage"] for one in turns_told] == [{"requests": 1} | figures, None]
+    assert [one["usage"] for one in client.turns(run_id)] == [{"requests": 1} | figures, None]
+    assert client.get(f"/external/runs/{run_id}").json().get("budget_used") is None
+    assert shares == [0.5, 3606 / 2406]
     assert client.run(run_id) == listed
     assert "usage" not in listed
     counts = {"runs": 1, "turns": 1, "requests": 1}
     assert document["usage"] == [{"organization": "acme", "agent": "scribe"} | counts | figures]
     assert document["total"] == counts | figures
     assert [one["day"] for one in whole["usage"]] == [WRITTEN]
-    assert shown(*given, "--by", "repository").splitlines()[1].split() == [
-        *("acme", "github:acme/api", "1", "1", "1", "1,200", "1", "2", "0.3457")
-    ]
+    row = "acme github:acme/api 1 1 1 1,200 1 2 0.3457"
+    assert shown(*given, "--by", "repository").splitlines()[1].split() == row.split()
     assert shown(*given, "-o", "csv").splitlines()[1] == "acme,1,1,1,1200,1,2,0.345678,0,2026-11-24"
     footnote = "USD: an estimate by list prices of 2026-11-24 where none is configured."
     assert shown(*given).splitlines()[-1] == footnote
     assert shown("--to", "2001-01-01").strip() == "nothing yet"
     assert "--to is before --from" in shown("--from", WRITTEN, "--to", "2001-01-01")
-
-
-def test_a_run_with_a_budget_tells_how_much_of_it_is_used(api: Api, tmp_path: Path) -> None:
-    """Of the limit that is nearest, over all its turns, also what passed it; without a budget it tells nothing."""
-    source = "print()"
-    model = ["--model", '{ provider = "anthropic", key_env = "HOME", budget = { run_tokens = 2406 } }']
-    api.add_agent(tmp_path, "thrifty", source, *model)
-    api.add_agent(tmp_path, "free", source)
-    shares = []
-    for name in ("thrifty", "free"):
-        run_id = api.begin(name, instructions="go")
-        api.ended(run_id)
-        database = Database(DataFolder(api.service.data_dir).database_url)
-        for number, tokens in ((1, 1200), (2, 2400)):
-            used(database, run_id, tokens, 1, number=number)
-            shares.append(api.get(f"/external/runs/{run_id}").json().get("budget_used"))
-        database.close()
-
-    assert shares == [0.5, 3606 / 2406, None, None]

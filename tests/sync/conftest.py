@@ -116,13 +116,14 @@ class Desk:
     def false_claims(self, document: Any) -> set[str]:
         """Runs that a document of `runs list` says the cache holds, and that it does not."""
         assert isinstance(self.peer, Recorder)
-        claims = [(_moment(each["from"] or FIRST), _moment(each["to"]), utc_now()) for each in document["complete"]]
+        claims = [(each["from"] or FIRST, each["to"], str(utc_now())) for each in document["complete"]]
         if document["complete_since"] is not None:
-            claims.append((_moment(document["complete_since"]), _moment(LAST), _moment(document["as_of"])))
+            claims.append((document["complete_since"], LAST, document["as_of"]))
+        times = [tuple(map(datetime.fromisoformat, claim)) for claim in claims]
         return {
             run_id
             for run_id in (self.missing() if claims else ())
-            for start, end, as_of in claims
+            for start, end, as_of in times
             if start <= self.peer.read(run_id) <= end and self.peer.born[run_id] <= as_of
         }
 
@@ -137,11 +138,6 @@ class Desk:
         count = len(self.peer.requests)
         self.peer.requests.clear()
         return count
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @pytest.fixture

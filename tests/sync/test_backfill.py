@@ -1,26 +1,33 @@
-"""Fetching what history is missing, from a service that the test scripts."""
+"""Fetching what history is missing, by itself and by `runwarden runs sync`."""
 
 import asyncio
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.api.budget import Priority
 from app.api.errors import EndlessListError, RejectedError, UnreachableError
+from app.cli.progress import line
 from app.engine.engine import Engine
-from app.engine.events import BackfillMoved, Event
+from app.engine.events import BackfillMoved, Event, RunsChanged
 from app.profiles import HistorySettings
 from app.sync.backfill import Backfill
-from storage.records import RunFilter
+from app.sync.retention import Retention
+from storage.cache.cache import Cache
+from storage.ledger import Ledger
+from storage.records import RunFilter, RunSort
+from storage.records.coverage import BackfillProgress
 from tests.cli.conftest import CommandLine
-from tests.lab import Drop, Lab, Respond
+from tests.lab import Drop, Lab, Respond, stamp
+from tests.storage.conftest import make_run
 from tests.sync.conftest import MINUTE, Desk, Recorder, unreadable
-from tests.waiting import until
+from tests.waiting import present, until
 
-HOUR, SECOND, TICK = timedelta(hours=1), timedelta(seconds=1), timedelta(microseconds=1)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 PATIENCE_S = 60.0
 RUNS = 300
 
@@ -80,7 +87,7 @@ async def test_what_a_person_waits_for_has_a_persons_priority(history: Recorder,
         assert sent[Priority.ASKED] > before[Priority.ASKED]
 
 
-@pytest.mark.parametrize("peer", [{"endless": "around", "nulls": 2}, {"endless": "around"}], indirect=True)
+@pytest.mark.parametrize("peer", [{"endless": "around", "nulls": 2}], indirect=True)
 async def test_a_list_that_never_ends_ends_the_filling(desk: Desk) -> None:
     """Not even its windows without a usable run are followed for ever, nor one after the other below the first run."""
     ended(desk.peer, 60)
@@ -94,24 +101,6 @@ async def test_a_list_that_never_ends_ends_the_filling(desk: Desk) -> None:
         assert desk.asked() < 200
 
 
-async def test_runs_of_one_instant_are_not_followed_by_windows_of_an_instant(desk: Desk) -> None:
-    """How dense they were tells nothing about the hours below them."""
-    at = desk.peer.now - HOUR
-    ended(desk.peer, 40, "old", after=10_000)
-    for number in range(10):
-        desk.peer.put(f"together_{number}", created=at + number * TICK, updated=at + MINUTE - number * SECOND)
-    ended(desk.peer, 20, "new")
-    async with desk.engine(page_size=5, first_runs=10) as engine:
-        await engine.runs.refresh()
-        newest = (await engine.cache.coverage()).ranges[0]
-        await engine.cache.extend_coverage(at + 10 * TICK, newest.start)
-        await engine.cache.extend_coverage(at - SECOND / 2, at - SECOND / 4)
-        desk.asked()
-        await asyncio.wait_for(engine.backfill.run(days=30), PATIENCE_S)
-
-        assert desk.asked() < 200
-
-
 async def test_history_ends_at_the_configured_number(history: Recorder, desk: Desk) -> None:
     """A busy organization does not fill the disk."""
     async with desk.begun() as engine:
@@ -120,45 +109,21 @@ async def test_history_ends_at_the_configured_number(history: Recorder, desk: De
         assert 200 <= await held(engine) <= 220
 
 
-async def test_a_failure_in_the_middle_costs_nothing_that_came_before(long_history: Recorder, desk: Desk) -> None:
-    """What was fetched is not asked for again."""
+async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Recorder, desk: Desk) -> None:
+    """In the background the progress says why it waits and until when; what was fetched is not asked for again."""
     async with desk.begun() as engine:
-        long_history.before(40, Drop)
-        with pytest.raises(UnreachableError):
-            await engine.backfill.run()
-        assert await held(engine) > 300
-        desk.asked()
-        assert await engine.backfill.run()
-
-        assert await held(engine) == 1_000
-        # Windows begin anew in each gap, and small ones are seldom full.
-        assert desk.asked() < 3 * 1_000 / 20
-
-
-async def test_a_failure_in_the_background_is_waited_out_and_told(history: Recorder, desk: Desk) -> None:
-    """The progress says why it waits and until when; the next look goes on."""
-    async with desk.begun() as engine:
-        history.before(5, Drop)
+        history.before(12, Drop)
         assert await engine.backfill.work() == 5
-
-        assert engine.backfill.progress.phase == "waiting"
-        assert engine.backfill.progress.why == "unreachable"
-        assert engine.backfill.progress.until is not None
-
-
-async def test_a_pause_holds_for_every_process_and_ends_where_it_began(history: Recorder, desk: Desk) -> None:
-    """While it is paused nothing is asked; afterwards it goes on."""
-    async with desk.begun() as engine:
-        await engine.backfill.pause()
-        async with desk.engine(page_size=20) as other:
-            desk.asked()
-            await other.backfill.work()
-            assert other.backfill.progress.phase == "paused"
-            assert desk.asked() == 0
-            await other.backfill.resume()
+        progress = engine.backfill.progress
+        assert (progress.phase, progress.why, progress.until is not None) == ("waiting", "unreachable", True)
+        before = await held(engine)
+        assert 20 < before < RUNS
+        desk.asked()
         await engine.backfill.work()
 
         assert await held(engine) == RUNS
+        # Windows begin anew in each gap, and small ones are seldom full.
+        assert desk.asked() < RUNS / 4
 
 
 async def test_progress_is_told_while_it_runs(long_history: Recorder, desk: Desk) -> None:
@@ -244,12 +209,14 @@ async def test_older_runs_are_fetched_on_demand(history: Recorder, desk: Desk, m
         since = history.now - 600 * MINUTE
         await engine.backfill.fetch_older(since=since)
         complete_since = (await engine.cache.coverage()).complete_since
-        assert complete_since is not None
-        assert complete_since <= since
+        assert present(complete_since) <= since
 
 
 async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: Recorder, desk: Desk) -> None:
-    """One that does not fetch reads the progress in the cache; its pause is heard in the middle of a filling."""
+    """One that does not fetch reads the progress in the cache; its pause is heard in the middle of a filling.
+
+    It holds for every process; afterwards the filling goes on.
+    """
     long_history.latency_s = 0.3
     async with desk.begun() as one, desk.engine() as other:
         filling = asyncio.create_task(one.backfill.run())
@@ -264,9 +231,15 @@ async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: R
 
         assert await filling is False
         told = await other.cache.backfill_progress(other.clock())
-        assert told is not None
-        assert told.phase == "paused"
+        assert present(told).phase == "paused"
         assert await other.cache.backfill_progress(other.clock() + MINUTE) is None
+        desk.asked()
+        await other.backfill.work()
+        assert desk.asked() == 0
+        long_history.latency_s = 0.0
+        await other.backfill.resume()
+        await one.backfill.work()
+        assert await held(one) == 1_000
 
 
 async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: Desk) -> None:
@@ -290,9 +263,9 @@ async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: 
 
 @pytest.mark.parametrize(
     ("command", "peer"),
-    [(("sync", "--days", "1000"), {}), (("sync", "--days", "1000"), {"date_filter": ""}), (("list", "--all"), {})],
+    [(("sync", "--days", "1000"), {}), (("list", "--all"), {"date_filter": ""})],
     indirect=["peer"],
-    ids=["windows", "walk", "list"],
+    ids=["windows", "list"],
 )
 def test_killed_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
     """Killed with -9: nothing is called complete that is not; what came stays, and only the rest is fetched."""
@@ -312,3 +285,84 @@ def test_killed_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
 
     assert desk.run("runs", *command, "--json").code == 0
     assert not desk.missing()
+
+
+# in the foreground: `runwarden runs sync`
+
+
+@pytest.fixture
+def thousand(peer: Recorder) -> Recorder:
+    """The service with the thousand ended runs that a first refresh reads."""
+    ended(peer, 1_000)
+    return peer
+
+
+def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(thousand: Recorder, desk: Desk) -> None:
+    """Everything of the age asked for is held; a second time nothing is asked for but the newest."""
+    ended(thousand, 500, "old", after=1_000)
+    assert desk.facts("runs", "sync", "--days", "0.1")["fetched"] == 0  # The first refresh brings a thousand.
+    second = desk.facts("runs", "sync", "--days", "1000")
+
+    assert (second["fetched"], second["held"], second["whole"]) == (500, 1_500, False)
+    assert second["complete_since"] <= stamp(thousand.now - 1_500 * MINUTE)
+    desk.asked()
+    assert desk.facts("runs", "sync", "--days", "1000")["fetched"] == 0
+    assert desk.asked() <= 4
+
+
+def test_the_command_counts_entries_that_cannot_be_kept(thousand: Recorder, desk: Desk) -> None:
+    """What is called complete never leaves them out silently."""
+    ended(thousand, 500, "old", after=1_000)
+    thousand.runs["old_00300"]["run_id"] = None
+
+    assert desk.facts("runs", "sync", "--days", "1000")["dropped"] == 1
+    assert "dropped" not in desk.facts("runs", "sync", "--days", "1000")
+
+
+def test_the_command_waits_out_a_limit(thousand: Recorder, desk: Desk) -> None:
+    """It ends when all is here, not at the first refusal."""
+    ended(thousand, 1_000, "old", after=1_000)
+    thousand.before(16, lambda: thousand.rate_limited(0))
+
+    assert desk.facts("runs", "sync")["held"] == 2_000
+
+
+def test_the_bar_says_how_far_it_is() -> None:
+    """A bar where the end is known, the runs fetched, how far back, and the time left."""
+    progress = BackfillProgress("running", 2_500, 10_000, datetime(2026, 5, 1, 12, tzinfo=UTC), 75.0)
+
+    assert (
+        line(progress)
+        == "██████░░░░░░░░░░░░░░░░░░  25% · 2,500 runs of about 10,000 · back to 2026-05-01 12:00 · 1m15s left"
+    )
+    assert line(BackfillProgress("running", 2_500)) == "2,500 runs"
+
+
+async def test_old_runs_are_dropped_but_for_those_in_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of an age, then the oldest until the cache fits; every console hears of it, and nothing goes unasked."""
+    march, heard = datetime(2026, 3, 1, 12, tzinfo=UTC), list[Event]()
+    monkeypatch.setattr("storage.cache.retention.STEP", 5)
+    async with (
+        await Cache.open(tmp_path / "cache.sqlite3") as cache,
+        await Ledger.open(tmp_path / "ledger.sqlite3") as ledger,
+    ):
+        runs = [make_run(n, "completed", created_at=march - n * DAY, note="x" * 2000) for n in range(30)]
+        await cache.store_runs(runs, march)
+        await ledger.prepare(
+            action_id=None, kind="run.continue", subject="run_0025", key="k", path="/", body_json="{}", actor="cli:ann"
+        )
+
+        async def kept(keep_days: float = 0, max_mb: int = 0) -> list[int]:
+            history = HistorySettings(keep_days=keep_days, max_mb=max_mb)
+            await Retention(cache, ledger, heard.append, history, lambda: march).work()
+            return [int(row.run_id[-4:]) for row in await cache.rows(RunFilter(), RunSort(), offset=0, limit=99)]
+
+        assert (await kept(), heard) == ([*range(30)], [])
+        assert await kept(keep_days=19.5) == [*range(20), 25]
+        assert [type(event) for event in heard] == [RunsChanged]
+        monkeypatch.setattr("app.sync.retention._MEGABYTE", await cache.used_bytes() - 20_000)
+        assert await kept(max_mb=1) in ([*range(n), 25] for n in range(3, 18))
+        monkeypatch.setattr("app.sync.retention._MEGABYTE", 1)
+        assert await kept(max_mb=1) == [25]

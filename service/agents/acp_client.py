@@ -1,0 +1,213 @@
+"""The client of a program that speaks the Agent Client Protocol (ACP), which runs beside it in its sandbox.
+
+Called as `acp_client.py SESSION COMMAND…`, with the instructions on standard input. It starts the program, resumes the
+session if one is named, prints each of the program's reports as a line of JSON (`outcome.acp` and `steps` read them),
+and ends when the program has answered.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
+from acp.client.connection import ClientSideConnection
+from acp.connection import StreamDirection, StreamEvent
+from acp.schema import (
+    AllowedOutcome,
+    DeniedOutcome,
+    EnvVariable,
+    HttpMcpServer,
+    Implementation,
+    InitializeResponse,
+    McpServerStdio,
+    PermissionOption,
+    RequestPermissionResponse,
+    SessionConfigOptionBoolean,
+    SessionConfigOptionSelect,
+    SessionConfigSelectGroup,
+    ToolCallUpdate,
+)
+
+SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
+"""The variable with the MCP servers of the repository, as `servers.acp` writes it."""
+MODEL: Final = "RUNWARDEN_MODEL"
+"""The variable with the name of the model; empty: the program chooses."""
+_GREETING_S: Final = 60
+"""How long a program may take until it speaks ACP."""
+_FAREWELL_S: Final = 1.0
+"""How long it may stay after its answer; it is killed after twice that time."""
+_LONGEST_MESSAGE: Final = 32 << 20
+_REPORTED: Final = ("agent_message_chunk", "agent_thought_chunk", "plan", "tool_call", "tool_call_update")
+_AUTH_REQUIRED: Final = -32000
+_OWN_VARIABLES: Final = (SERVERS, MODEL)
+
+
+def report(kind: str, **facts: object) -> None:
+    """Print a report: `kind` is the value of `acp`."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    sys.stdout.write(json.dumps({"acp": kind, "at": now, **facts}, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+class SandboxClient:
+    """Answers the program's requests: everything is allowed, because the sandbox is what limits it.
+
+    It offers no access to files and terminals: the program's own has the same limits, and works best.
+    """
+
+    async def session_update(self, update: object, **_: object) -> None:
+        """Do nothing: the reports are printed as they come, in `printed`."""
+
+    async def request_permission(
+        self, tool_call: ToolCallUpdate, options: list[PermissionOption], **_: object
+    ) -> RequestPermissionResponse:
+        """Allow a tool call, once if that is offered."""
+        kinds = ("allow_once", "allow_always")
+        chosen = next((one for kind in kinds for one in options if one.kind == kind), None)
+        report("permission", title=tool_call.title, allowed=chosen is not None)
+        if chosen is None:
+            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
+        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen.option_id))
+
+
+class Turn:
+    """One turn of the program: its session, and what it reports."""
+
+    def __init__(self, session: str) -> None:
+        self._wanted = session
+        self._options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean] = ()
+        """What may be chosen for the session."""
+        self._has_begun = False
+        """Whether its reports are this turn's: while a session is loaded, those of earlier turns are repeated."""
+
+    async def run(self, connection: ClientSideConnection, instructions: str) -> None:
+        """Let the program work, and print how it ended.
+
+        Raises:
+            RequestError: The program answered with an error.
+            TimeoutError: It does not speak ACP.
+            ConnectionError: It ended.
+        """
+        greeting = connection.initialize(PROTOCOL_VERSION, client_info=Implementation(name="runwarden", version="1"))
+        session = await self._open(connection, await asyncio.wait_for(greeting, _GREETING_S))
+        await self._choose_model(connection, session)
+        self._has_begun = True
+        answer = await connection.prompt(session, [text_block(instructions)])
+        usage = None if answer.usage is None else answer.usage.model_dump(by_alias=True, exclude_none=True)
+        report("end", stop_reason=answer.stop_reason, usage=usage)
+
+    async def _open(self, connection: ClientSideConnection, about: InitializeResponse) -> str:
+        """Return the id of the session: the one that was asked for, if it is there, or a new one."""
+        can = about.agent_capabilities
+        can_load = can is not None and bool(can.load_session)
+        has_http = can is not None and can.mcp_capabilities is not None and bool(can.mcp_capabilities.http)
+        servers: list[Any] = list(_servers(has_http=has_http))
+        if self._wanted and can_load:
+            with contextlib.suppress(RequestError):
+                loaded = await connection.load_session(str(Path.cwd()), self._wanted, servers)
+                self._options = loaded.config_options or ()
+                report("session", id=self._wanted)
+                return self._wanted
+        if self._wanted:
+            report("new_session", lost=self._wanted)
+        try:
+            made = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
+        except RequestError as error:
+            methods = [one.id for one in about.auth_methods or ()]
+            if error.code != _AUTH_REQUIRED or not methods:
+                raise
+            # It has a key in its environment: the method for that is the one to choose.
+            chosen = next((one for one in methods if "key" in one.lower()), methods[0])
+            await connection.authenticate(chosen)
+            made = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
+        self._options = made.config_options or ()
+        if can_load:
+            report("session", id=made.session_id)
+        return made.session_id
+
+    async def _choose_model(self, connection: ClientSideConnection, session: str) -> None:
+        """Choose the configured model, if the program offers it by that name or as `PROVIDER/NAME`."""
+        wanted = os.environ.get(MODEL)
+        for option in self._options if wanted else ():
+            if option.category != "model" or not isinstance(option, SessionConfigOptionSelect):
+                continue
+            groups = [one.options if isinstance(one, SessionConfigSelectGroup) else [one] for one in option.options]
+            names = [one.value for group in groups for one in group if f"/{one.value}".endswith(f"/{wanted}")]
+            if names and option.current_value not in names:
+                await connection.set_config_option(option.id, session, names[0])
+
+    def printed(self, event: StreamEvent) -> None:
+        """Print a report of the program."""
+        message = event.message
+        if event.direction is StreamDirection.INCOMING and message.get("method") == "session/update":
+            params = message.get("params")
+            update = params.get("update") if isinstance(params, dict) else None
+            if isinstance(update, dict) and update.get("sessionUpdate") in _REPORTED and self._has_begun:
+                report("update", update=update)
+
+
+def _servers(*, has_http: bool) -> Iterator[HttpMcpServer | McpServerStdio]:
+    """Yield the repository's MCP servers; one at an address only if the program can use it."""
+    for name, one in json.loads(os.environ.get(SERVERS) or "{}").items():
+        if one.get("url"):
+            if has_http:
+                yield HttpMcpServer(type="http", name=name, url=one["url"], headers=[])
+            continue
+        known = [EnvVariable(name=each, value=os.environ[each]) for each in one["variables"] if each in os.environ]
+        yield McpServerStdio(name=name, command=one["command"], args=one["args"], env=known)
+
+
+async def _forward(program: Process) -> None:
+    """Print what the program says beside its reports."""
+    while program.stderr is not None and (line := await program.stderr.readline()):
+        sys.stdout.write(line.decode("utf-8", "replace"))
+        sys.stdout.flush()
+
+
+async def main(session: str, command: list[str]) -> int:
+    """Do a turn; return the exit status."""
+    instructions = sys.stdin.read()
+    variables = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
+    streams = {"limit": _LONGEST_MESSAGE, "shutdown_timeout": _FAREWELL_S}
+    turn = Turn(session)
+    client: Any = SandboxClient()  # without the protocol's parts that are optional
+    try:
+        async with spawn_agent_process(
+            client, *command, env=variables, cwd=Path.cwd(), transport_kwargs=streams, observers=[turn.printed]
+        ) as (connection, process):
+            # Not by our own pipe: a program may set that to not block, for us as well.
+            forwarding = asyncio.create_task(_forward(process))
+            try:
+                await turn.run(connection, instructions)
+            except ConnectionError:
+                # It ended, and its last words say why.
+                await asyncio.wait([forwarding], timeout=_FAREWELL_S)
+                raise
+            finally:
+                forwarding.cancel()
+    except RequestError as error:
+        details = error.data if isinstance(error.data, str) else json.dumps(error.data) if error.data else ""
+        report("error", message=f"{error} {details}".strip())
+    except TimeoutError:
+        report("error", message="it does not speak ACP: does its argv lack the argument that makes it do so?")
+    except (ConnectionError, OSError, ValueError) as error:
+        report("error", message=f"the connection to the program broke: {error}")
+    else:
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    # The library would print a traceback for each line that is no message.
+    logging.disable()
+    status = asyncio.run(main(sys.argv[1], sys.argv[2:]))
+    # Without the interpreter's own end, which complains of a program that had to be killed.
+    os._exit(status)

@@ -1,0 +1,162 @@
+"""Programs that speak the Agent Client Protocol, in the sandbox: a stand-in over the protocol's own library."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.agents.options import AgentOptions
+from service.agents.steps import steps_of
+from service.execution.rehearsal import Rehearsal, RehearsalResult
+from service.store.agents import Agent
+from tests.service.agents.model_server import ModelServer
+
+# Its instructions end with Python, which is what it does in its turn.
+PROGRAM = """
+import asyncio, os, pathlib, sys, textwrap
+from acp import *
+from acp.helpers import *
+from acp.schema import *
+
+class Program:
+    def on_connect(self, connection):
+        self.client = connection
+    async def initialize(self, protocol_version, **_):
+        can = AgentCapabilities(load_session=True)
+        return InitializeResponse(protocol_version=protocol_version, agent_capabilities=can)
+    async def new_session(self, cwd, mcp_servers=(), **_):
+        pathlib.Path.home().joinpath("s-1").write_text(repr([one.name for one in mcp_servers]))
+        return NewSessionResponse(session_id="s-1")
+    async def load_session(self, cwd, session_id, **_):
+        if not pathlib.Path.home().joinpath(session_id).exists():
+            raise RequestError.invalid_params()
+        await self.client.session_update(session_id, update_agent_message_text("what I said before"))
+        return LoadSessionResponse()
+    async def say(self, text):
+        await self.client.session_update("s-1", update_agent_message_text(text))
+    async def prompt(self, prompt, session_id, **_):
+        words = textwrap.indent(prompt[0].text.partition("DO:\\n")[2], " ")
+        space = {}
+        exec(f"async def act(self, client):\\n{words}\\n return None", globals(), space)
+        return PromptResponse(stop_reason=await space["act"](self, self.client) or "end_turn")
+
+asyncio.run(run_agent(Program()))
+"""
+Turn = Callable[..., RehearsalResult]
+
+
+@pytest.fixture
+def turn(rehearse: Callable[..., Rehearsal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Turn:
+    """`turn(words)` lets the program do something, in one run of a kept session."""
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM, "utf-8")
+    options = AgentOptions.model_validate({"preset": "acp", "session": True, "egress": []})
+    agent = Agent("acp", ("{python}", str(file)), 120, environment=("OPENAI_API_KEY",), options=options)
+    stage = rehearse()
+
+    def act(words: str, number: int = 1, **more: Any) -> RehearsalResult:
+        return stage.turn(agent, f"DO:\n{words}", number=number, **more)
+
+    return act
+
+
+WORK = """
+await self.say("Let me ")
+await self.say("look.")
+file, act = pathlib.Path("/workspace/src/app.py"), client.session_update
+old = "    return 42\\n"
+edit = tool_diff_content(str(file), old.replace("42", "43"), old)
+await act("s-1", start_tool_call("t1", "Edit app.py", kind="edit", content=[edit]))
+file.write_text(file.read_text().replace("42", "43"))
+offered = [PermissionOption(option_id=one, name=one, kind=one) for one in ("reject_once", "allow_once")]
+allowed = await client.request_permission("s-1", ToolCallUpdate(tool_call_id="t2", title="cat"), offered)
+await act("s-1", start_tool_call("t2", "cat", kind="execute", raw_input={"command": "cat src/app.py"}))
+result = tool_content(text_block(allowed.outcome.option_id))
+await act("s-1", update_tool_call("t2", status="completed", content=[result]))
+await self.say("It says 43.")
+"""
+
+
+def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: Turn) -> None:
+    """All it asks for is allowed; its reports are steps; what a loaded session repeats is none."""
+    done = turn(WORK)
+
+    assert (done.failure, done.result.summary) == (None, "It says 43."), done.log
+    assert "+    return 43" in done.diff
+    steps = [(step.kind, step.text) for step in steps_of("acp", done.log.encode()) if step.kind != "log"]
+    assert steps == [
+        ("said", "Let me look."),
+        ("edited", "src/app.py\n-     return 42\n+     return 43"),
+        ("ran", "cat src/app.py"),
+        ("result", "allow_once"),
+        ("said", "It says 43."),
+        ("ended", ""),
+    ]
+
+    again = turn("await self.say('And now this.')", number=2)
+
+    assert (again.failure, again.result.summary) == (None, "And now this."), again.log
+    assert ("what I said before" in again.log, '"lost"' in again.log) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "text"),
+    [
+        ("return 'refusal'", "refused", "refused the task"),
+        ("await self.say('Half of'); return 'max_tokens'", "cut_short", "was cut at its limit of tokens"),
+        ("return 'max_turn_requests'", "failed", "stopped before its answer (max_turn_requests)"),
+        ("return 'cancelled'", "failed", "stopped before its answer (cancelled)"),
+        ("raise RequestError(-32603, 'insufficient quota')", "out_of_budget", "insufficient quota"),
+        ("sys.stdout.flush(); os._exit(0)", "failed", "the connection to the program broke"),
+        ("await client.read_text_file('s-1', '/etc/passwd')", "failed", "Method not found"),
+    ],
+)
+def test_each_ending_has_its_reason(turn: Turn, words: str, reason: str, text: str) -> None:
+    done = turn(words)
+
+    assert (done.reason, text in str(done.failure)) == (reason, True), (done.failure, done.log[-2000:])
+
+
+def test_what_is_no_report_is_left_out_and_a_flood_of_reports_is_cut(turn: Turn) -> None:
+    """A long line that is no message, reports without an end, and the end of the turn."""
+    done = turn("os.write(1, b'x' * (4 << 20) + b'\\n')\nfor n in range(2000): await self.say(f'{n} ' * 3000)")
+
+    assert done.failure is None, (done.failure, done.log[-2000:])
+    assert (len(done.log) < 18 << 20, "bytes were dropped here" in done.log) == (True, True)
+
+
+REAL = os.environ.get("RUNWARDEN_TEST_AGENTS", "")
+PROGRAMS = {
+    "gemini": (("gemini", "--experimental-acp", "--model", "{model}"), "gemini", "gemini-2.5-pro"),
+    "opencode": (("opencode", "acp"), "anthropic", "claude-sonnet-4-5"),
+    "claude": (("claude-agent-acp",), "anthropic", "claude-sonnet-4-5"),
+    "codex": (("codex-acp",), "openai", "gpt-4o"),
+    "qwen": (("qwen", "--acp", "--auth-type=openai", "--model={model}"), "openai", "gpt-4o"),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_real_program_writes_a_file_and_goes_on(
+    rehearse: Callable[..., Rehearsal], server: ModelServer, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """Where RUNWARDEN_TEST_AGENTS names the folder of the programs, as PATH does."""
+    argv, provider, name = PROGRAMS[program]
+    if shutil.which(argv[0], path=REAL) is None:
+        pytest.skip(f"RUNWARDEN_TEST_AGENTS names no folder with {argv[0]}")
+    monkeypatch.setenv("PATH", f"{REAL}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("MODEL_KEY", "sk-the-real-key")
+    model = {"provider": provider, "key_env": "MODEL_KEY", "name": name, "base_url": server.origin, "models": ["*"]}
+    options = AgentOptions.model_validate({"preset": "acp", "session": True, "model": model})
+    stage, agent = rehearse(), Agent("acp", argv, 280, options=options)
+    # The stand-in of the model has no tools for it.
+    server.writes = program != "qwen"
+    first = stage.turn(agent, "Write zebras into written.txt.")
+
+    assert (first.failure, first.result.summary) == (None, "All done."), first.log[-6000:]
+    assert ("+zebras" in first.diff) is server.writes
+    second = stage.turn(agent, "And now?", number=2)
+    assert (second.failure, '"lost"' in second.log) == (None, False), second.log[-6000:]
