@@ -195,11 +195,11 @@ def goose(event: dict[str, object], report: AgentReport) -> None:
 
 def acp(event: dict[str, object], report: AgentReport) -> None:
     """Read a report of `acp_client.py`; a message comes in pieces, which calls of tools end."""
-    kind, update = event.get("acp"), _dict(event.get("update"))
+    kind, update = event.get("acp"), table(event.get("update"))
     if kind == "session":
         report.session = _session(event.get("id"))
     elif kind == "update" and update.get("sessionUpdate") == "agent_message_chunk":
-        text = _dict(update.get("content")).get("text")
+        text = table(update.get("content")).get("text")
         report.printed = f"{report.printed}{text if isinstance(text, str) else ''}"[:_LONGEST_TEXT]
         report.summary = _text(report.printed)
     elif kind == "update" and str(update.get("sessionUpdate")).startswith("tool_call"):

@@ -241,8 +241,8 @@ def _goose(event: Event) -> Iterator[Step]:
 
 
 def _acp(event: Event) -> Iterator[Step]:
-    at, update = event.get("at"), _dict(event.get("update"))
-    text, call = _dict(update.get("content")).get("text"), update.get("toolCallId")
+    at, update = event.get("at"), table(event.get("update"))
+    text, call = table(update.get("content")).get("text"), update.get("toolCallId")
     has_ended = update.get("status") in ("completed", "failed")
     parts = _parts(update, "content")
     match event.get("acp"), update.get("sessionUpdate"):
@@ -257,22 +257,22 @@ def _acp(event: Event) -> Iterator[Step]:
             yield _step("thought", "\n".join(entries), at)
         case "update", "tool_call" | "tool_call_update" as kind:
             if kind == "tool_call" and update.get("kind") == "execute":
-                command = _dict(update.get("rawInput")).get("command")
+                command = table(update.get("rawInput")).get("command")
                 line = _bare(shlex.join(map(_text, command))) if isinstance(command, list) else command
                 yield _step("ran", line or update.get("title"), at, call)
             elif kind == "tool_call" and update.get("kind") != "edit":
                 yield _step("used", update.get("title"), at, call)
             yield from (_call("", one, call, at) for one in parts if one.get("type") == "diff")
             if has_ended:
-                texts = [_text(_dict(one.get("content")).get("text")) for one in parts if one.get("type") == "content"]
-                shown = texts or [_text(_dict(update.get("rawOutput")).get("formatted_output"))]
+                texts = [_text(table(one.get("content")).get("text")) for one in parts if one.get("type") == "content"]
+                shown = texts or [_text(table(update.get("rawOutput")).get("formatted_output"))]
                 yield _step("result", "\n".join(shown), at, call, failed=update["status"] == "failed")
         case "permission", _ if event.get("allowed") is not True:
             yield _step("error", f"not allowed: {_text(event.get('title'))}", at)
         case "new_session", _:
             yield _step("error", "the program does not have the session any more: it began a new one", at)
         case "end", _:
-            yield _step("ended", "", at, tokens=_total(_dict(event.get("usage")), "totalTokens"))
+            yield _step("ended", "", at, tokens=_total(table(event.get("usage")), "totalTokens"))
         case "error", _:
             yield _step("error", event.get("message"), at, failed=True)
 
