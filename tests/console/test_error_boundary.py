@@ -111,17 +111,13 @@ async def test_a_message_and_a_worker_have_the_same_boundary(staged: Staged, dis
         await scene.press("3")
         assert scene.app.current_mode == "organizations"
 
+        async def fail_with(error: RunwardenError) -> None:
+            raise error
 
-async def test_any_other_failure_is_said(staged: Staged) -> None:
-    """As a toast: what is on show may be as true as before."""
-
-    async def fail(error: RunwardenError) -> None:
-        raise error
-
-    async with staged() as scene:
+        # As a toast: what is on show may be as true as before.
         for kind in (UnreachableError, PreferencesError, GitError, ActionRefusedError):
-            scene.app.screen.call_later(fail, kind(f"{kind.__name__} is said."))
-            scene.app.screen.run_worker(partial(fail, kind(f"{kind.__name__} is said.")))
+            scene.app.screen.call_later(fail_with, kind(f"{kind.__name__} is said."))
+            scene.app.screen.run_worker(partial(fail_with, kind(f"{kind.__name__} is said.")))
             await scene.settle()
 
             assert scene.toasts.count(f"{kind.__name__} is said.") == 2

@@ -66,7 +66,10 @@ def detail(scene: Scene) -> str:
 
 
 async def test_an_invitation_is_shown_as_the_service_knows_it(staged: Staged, server: Server, partner: Partner) -> None:
-    """Where its mail went, and what came of it."""
+    """Where its mail went, and what came of it. It is sent again once that is confirmed, and not by enter.
+
+    The write is in the ledger. An invitation that was accepted has no such key.
+    """
     partner.told = TOLD
     async with staged(synced=False, base_url=server.base_url) as scene:
         await invited(scene)
@@ -78,20 +81,14 @@ async def test_an_invitation_is_shown_as_the_service_knows_it(staged: Staged, se
             assert fact in detail(scene)
             assert ("29d" in scene.text) == ("29d" in cell)
 
-
-async def test_it_is_sent_again_once_it_is_confirmed(staged: Staged, server: Server, partner: Partner) -> None:
-    """R asks first, and enter sends nothing; the write is in the ledger. One that was accepted has no such key."""
-    partner.told = TOLD
-    async with staged((80, 24), synced=False, base_url=server.base_url) as scene:
-        await invited(scene)
+        partner.told = TOLD
+        await scene.press("1", "3")
         await scene.shows("outbox, 29d left")
         await scene.press("R", "enter")
         assert len(server.posts) == 1
-
         await scene.press("ctrl+s")
-        assert [each.path for each in server.requests if each.method == "POST"][1:] == [
-            "/v1/external/invitations/inv_2/resend"
-        ]
+        resent = [each.path for each in server.requests if each.method == "POST"][1:]
+        assert resent == ["/v1/external/invitations/inv_2/resend"]
         assert "sent again" in scene.toasts[-1]
         assert [action.kind for action in await scene.engine.ledger.actions(limit=1)] == ["invitation.resend"]
 

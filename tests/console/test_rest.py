@@ -16,8 +16,8 @@ from tests.console.scenes import a_day
 from tests.lab import Lab
 
 HEIGHT = 32
-SCREENS = (("end",), ("end", "enter"), ("end", "enter", "l"), ("2",), ("4",), ("6",), ("7",))
-REST_S, POLL_S = 10, 5
+SCREENS = (("end",), ("end", "enter"), ("end", "enter", "l"), ("2",), ("7",))
+REST_S, POLL_S = 6, 3
 MOST = 300
 """Bytes a second."""
 

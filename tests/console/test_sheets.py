@@ -31,7 +31,7 @@ async def click(scene: Scene, x: int, y: int) -> None:
 async def test_a_click_beside_what_lies_over_a_room(staged: Staged) -> None:
     """A sheet is closed, as by escape; a form has a button for that, and what was typed is a draft then."""
     async with staged(SMALL) as scene:
-        for keys in SHEETS:
+        for keys in SHEETS[::2]:
             await scene.press("1", *keys.split())
             sheet = scene.app.screen
             assert len(scene.app.screen_stack) == 2, keys

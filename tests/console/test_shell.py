@@ -87,26 +87,6 @@ async def test_a_terminal_too_small_says_what_it_needs_until_it_grows(staged: St
         assert "x" in scene.app.screen.values.values()  # type: ignore[attr-defined]  # a form's
 
 
-async def test_what_reads_for_a_screen_ends_before_the_screen_goes(staged: Staged) -> None:
-    """Else a result that arrives in that moment would look for parts that are gone already."""
-    async with staged() as scene:
-        await scene.press("enter")
-        page = scene.app.screen
-        assert isinstance(page, RunScreen)
-
-        async def read_on_and_on() -> None:
-            while True:
-                page.query_one(LineText)
-                await asyncio.sleep(0)
-
-        reading = page.run_worker(read_on_and_on)
-        await scene.pilot.press("escape")
-        await scene.settle()
-
-        assert reading.is_cancelled
-        assert isinstance(scene.app.screen, RunsScreen)
-
-
 async def test_sixteen_colours_have_their_own_theme(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +141,10 @@ async def said(scene: Scene, answered: Callable[[], Awaitable[None]]) -> Widget:
 
 
 async def test_a_key_opens_what_a_toast_is_about(staged: Staged) -> None:
-    """The run, or the row on another screen; if it is about nothing in particular, all of it is shown."""
+    """The run, or the row on another screen; if it is about nothing in particular, all of it is shown.
+
+    What reads for a screen ends before the screen goes: a late result would look for parts that are gone already.
+    """
     async with staged(SMALL) as scene:
         scene.app.notify("branch \x1b[2J gone")
         assert "\x1b" not in scene.app.session.notices[0].text
@@ -171,7 +154,19 @@ async def test_a_key_opens_what_a_toast_is_about(staged: Staged) -> None:
 
         scene.app.session.notify("It ended.", opens=OpenRun("run_01JX00017F3KQ9ZT2M1879"))
         await scene.press("N")
-        assert isinstance(scene.app.screen, RunScreen)
+        page = scene.app.screen
+        assert isinstance(page, RunScreen)
+
+        async def read_on_and_on() -> None:
+            while True:
+                page.query_one(LineText)
+                await asyncio.sleep(0)
+
+        reading = page.run_worker(read_on_and_on)
+        await scene.pilot.press("escape")
+        await scene.settle()
+        assert reading.is_cancelled
+        assert isinstance(scene.app.screen, RunsScreen)
 
         await scene.press("f")
         await scene.tick(seconds=10)

@@ -119,29 +119,6 @@ async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_h
     assert "bot:nightly" in found[4]
 
 
-async def test_an_unknown_outcome_is_resolved_here_and_seen_at_once(staged: Staged) -> None:
-    """The facts follow the cursor: what was sent, and what is to do; resolved, it takes its place in time."""
-    async with room(staged) as scene:
-        for fact in ("No answer within 20 s.", "press v.", '"instructions": "Now also'):
-            assert fact in scene.text
-
-        scene.clock.move(minutes=8)
-        await scene.press("v", "n", "ctrl+s")
-
-        assert "◌ not sent" in lines(scene)[0]
-        assert "⊘ not created" in lines(scene)[1]
-        found = " ".join(scene.text.split())
-        assert f"resolved {stamp(scene.clock.now)} by {login()}@" in found
-        assert f"unknown {stamp(scene.clock.now)}" not in found
-        assert not scene.app.screen.check_action("resolve", ())
-        assert scene.app.screen.check_action("edit", ())
-
-        await scene.press("u")
-        assert "? unknown" in lines(scene)[0]
-        assert "Its outcome is unknown again" in str(scene.toasts)
-        assert scene.app.screen.check_action("undo", ()) is False
-
-
 FILTERS = (
     ("t", 2, "since 1h"),
     ("slash a d d r e s s enter", 1, "1 of"),
@@ -153,7 +130,8 @@ FILTERS = (
 async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
     """Time, words, kinds and outcomes; where nothing is left, it says how to see the rest.
 
-    Enter: a run's page, and back to the same line; an execution's id need not be a run's.
+    Enter: a run's page, and back to the same line; an execution's id need not be a run's. The facts follow the cursor:
+    what was sent, and what is to do. An unknown outcome that is resolved takes its place in time, until that is undone.
     """
     async with room(staged) as scene:
         before = len(lines(scene))
@@ -179,6 +157,26 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
         await scene.press("j", "enter")
         assert scene.app.current_mode == "activity"
         assert "No listed run has the id exe_1" in str(scene.toasts)
+
+        await scene.press("home")
+        for fact in ("No answer within 20 s.", "press v.", '"instructions": "Now also'):
+            assert fact in scene.text
+
+        scene.clock.move(minutes=8)
+        await scene.press("v", "n", "ctrl+s")
+
+        assert "◌ not sent" in lines(scene)[0]
+        assert "⊘ not created" in lines(scene)[1]
+        found = " ".join(scene.text.split())
+        assert f"resolved {stamp(scene.clock.now)} by {login()}@" in found
+        assert f"unknown {stamp(scene.clock.now)}" not in found
+        assert not scene.app.screen.check_action("resolve", ())
+        assert scene.app.screen.check_action("edit", ())
+
+        await scene.press("u")
+        assert "? unknown" in lines(scene)[0]
+        assert "Its outcome is unknown again" in str(scene.toasts)
+        assert scene.app.screen.check_action("undo", ()) is False
 
 
 async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:

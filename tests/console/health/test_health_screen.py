@@ -132,11 +132,19 @@ REFUSALS = {
 }
 
 
-async def test_our_own_outages_are_incidents_too(staged: Staged, board: Lab) -> None:
+ASKS: tuple[tuple[str | None, bool, int], ...] = (
+    *(("unreachable", True, 2), ("unreachable", False, 0)),
+    *((None, True, 0), ("not_authorized", True, 0), ("rate_limited", True, 0)),
+)
+"""How often a service in this state is asked within eight seconds, by whether a person looks."""
+
+
+async def test_our_own_outages_are_incidents_too(staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the first poll without an answer to the next answer; a refusal is an answer, and no runs are counted.
 
     It is named as what it is: a service that was never asked, because there is no token, is not said to answer. A host
-    that is no longer connected is not shown as healthy, nor forgotten.
+    that is no longer connected is not shown as healthy, nor forgotten. Only a person who looks has a service that does
+    not answer asked every four seconds.
     """
     async with staged() as scene:
         await scene.press("2")
@@ -164,6 +172,17 @@ async def test_our_own_outages_are_incidents_too(staged: Staged, board: Lab) -> 
         await scene.press("enter")
         assert scene.app.current_mode == "health"
 
+        asked: list[str] = []
+        monkeypatch.setattr(Polling, "poll_soon", lambda _, subject: asked.append(subject))
+        for kind, is_looking, asks in ASKS:
+            asked.clear()
+            scene.app.app_focus = is_looking
+            await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
+            for _ in range(8):
+                await scene.tick(seconds=1)
+
+            assert asked == ["runs"] * asks, kind
+
 
 async def test_a_service_that_returns_is_seen_where_a_person_looks(staged: Staged, board: Lab, tmp_path: Path) -> None:
     """Long before the next poll is due; the hosts are asked for with it."""
@@ -181,24 +200,3 @@ async def test_a_service_that_returns_is_seen_where_a_person_looks(staged: Stage
         await scene.tick(seconds=4)
 
         await scene.shows("● live", "gitlab ▲ ")
-
-
-async def test_who_looks_has_the_service_asked_every_four_seconds(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not a window in the background, and no service that refuses; the sentence counts down to it."""
-    asked: list[str] = []
-    monkeypatch.setattr(Polling, "poll_soon", lambda _, subject: asked.append(subject))
-    rows: tuple[tuple[str | None, bool, int], ...] = (
-        *(("unreachable", True, 2), ("unreachable", False, 0)),
-        *((None, True, 0), ("not_authorized", True, 0), ("rate_limited", True, 0)),
-    )
-    async with staged() as scene:
-        for kind, is_looking, asks in rows:
-            asked.clear()
-            scene.app.app_focus = is_looking
-            await scene.ended(PollOutcome("runs", scene.clock(), kind, "no"))
-            for _ in range(8):
-                await scene.tick(seconds=1)
-
-            assert asked == ["runs"] * asks, kind

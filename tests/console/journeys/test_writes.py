@@ -123,8 +123,23 @@ async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(stag
         assert "of 1 sent" not in scene.text
 
 
+REQUESTS: tuple[WriteRequest, ...] = (
+    ContinueRun("run_01JX00007F3KQ9ZT2M0000", "Go on.", Repository.parse("gitlab:a/b"), "main", {"k": True}),
+    StartAgent("nightly", "acme/api", None, {"bell\x1b": "a"}),
+    StartAgent("nightly", "acme/api", "main", {"bell": "a\x1b[2J", "n": [1, "\u202e"]}),
+    CreateOrganization("ada@globex.example", "OFFER"),
+    OnboardProject("group/project", 7),
+    StartRun("Fix \x1b it.", WEB),
+    StartRun("Fix it.", Repository.of("forge", {"id": 7})),
+)
+UNSHOWABLE: tuple[WriteRequest, ...] = (REQUESTS[1], *REQUESTS[-2:])
+
+
 async def test_what_was_rejected_is_edited_and_sent_again(staged: Staged, service: Service) -> None:
-    """The form begins with the request as it was sent, and makes a new action; the old one stays rejected."""
+    """The form begins with the request as it was sent, and makes a new action; the old one stays rejected.
+
+    What no form shows faithfully is refused with a sentence; nothing is changed behind one's back.
+    """
     request = StartRun("Fix it.", WEB, "fix/it", {"depth": 3, "note": "3", "text": "two\nlines"})
     service.rejects = Respond(400, {"message": "Not that branch.", "error_code": "invalid_branch"})
     async with staged(SMALL) as scene:
@@ -146,35 +161,19 @@ async def test_what_was_rejected_is_edited_and_sent_again(staged: Staged, servic
         await scene.press("home")
         assert "edit and resend" not in scene.text
 
-
-REQUESTS: tuple[WriteRequest, ...] = (
-    ContinueRun("run_01JX00007F3KQ9ZT2M0000", "Go on.", Repository.parse("gitlab:a/b"), "main", {"k": True}),
-    StartAgent("nightly", "acme/api", None, {"bell\x1b": "a"}),
-    StartAgent("nightly", "acme/api", "main", {"bell": "a\x1b[2J", "n": [1, "\u202e"]}),
-    CreateOrganization("ada@globex.example", "OFFER"),
-    OnboardProject("group/project", 7),
-    StartRun("Fix \x1b it.", WEB),
-    StartRun("Fix it.", Repository.of("forge", {"id": 7})),
-)
-UNSHOWABLE: tuple[WriteRequest, ...] = (REQUESTS[1], *REQUESTS[-2:])
-
-
-async def test_each_kind_begins_as_it_was_sent_or_not_at_all(staged: Staged, service: Service) -> None:
-    """What no form shows faithfully is refused with a sentence; nothing is changed behind one's back."""
-    service.rejects = Respond(400, {"message": "No."})
-    async with staged() as scene:
-        for request in REQUESTS:
-            await scene.engine.actions.submit(request)
+        service.rejects = Respond(400, {"message": "No."})
+        for sent in REQUESTS:
+            await scene.engine.actions.submit(sent)
             scene.clock.move(seconds=5)
-        await scene.press("6")
-        for request in reversed(REQUESTS):
+        await scene.press("home")
+        for sent in reversed(REQUESTS):
             refusals = sum("No form can show" in toast for toast in scene.toasts)
             await scene.press("E")
-            if request in UNSHOWABLE:
-                assert sum("No form can show" in toast for toast in scene.toasts) > refusals, request
+            if sent in UNSHOWABLE:
+                assert sum("No form can show" in toast for toast in scene.toasts) > refusals, sent
             else:
                 form = scene.app.screen
                 assert isinstance(form, ActionForm)
-                assert form.requests(form.values) == (request,)
+                assert form.requests(form.values) == (sent,)
                 await scene.press("escape")
             await scene.press("down")

@@ -40,21 +40,12 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
         PostingStatus("status", "posted"),
     )
     async with run_on_show(ScriptedResults(RunTurns("run", (first, used), postings=posted))) as scene:
-        text = scene.text
         for words in (
-            "Mend the flaky sign-in test.",
-            "nightly",
-            "idle 58m",
-            "exit code 3",
-            "ada",
-            "4m43s",
-            "commit c0ffee0000",
-            "+6 -2  1,203 tokens  $1.50",
-            "% succeed, p50",
-            "all 2 turns",
+            *("Mend the flaky sign-in test.", "nightly", "idle 58m", "exit code 3", "ada", "4m43s"),
+            *("commit c0ffee0000", "+6 -2  1,203 tokens  $1.50", "% succeed, p50", "all 2 turns"),
             "pull request: https://github.example/acme/web/pull/7",
         ):
-            assert words in text
+            assert words in scene.text
 
 
 async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -> None:

@@ -64,17 +64,6 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
         assert [title for title in scene.titles if "ancelled" in title] == [], "who did it knows"
 
 
-async def test_the_run_is_copied_and_opened(staged: Staged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The JSON is as received; where there is no browser, the address is said."""
-    monkeypatch.setattr(webbrowser, "open", lambda _: False)
-    async with staged() as scene:
-        await scene.press("run.copy_json")
-        assert json.loads(scene.app.clipboard)["run_id"] == at_cursor(scene)
-        await scene.press("o")
-        assert scene.toasts[-1].startswith("No browser found. The address: https://")
-        await copying_says_how_far_it_came(scene, monkeypatch, tmp_path)
-
-
 COPYING = (
     ("TMUX", "load-buffer -w -", "copied to tmux and sent to the terminal's clipboard."),
     ("TMUX", "load-buffer -", "copied to tmux."),
@@ -100,9 +89,12 @@ async def copying_says_how_far_it_came(scene: Scene, monkeypatch: pytest.MonkeyP
 
 
 async def test_what_is_done_with_one_is_done_with_the_marked_one(
-    staged: Staged, monkeypatch: pytest.MonkeyPatch
+    staged: Staged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Not with the one under the cursor; several are copied together, and where only one can be meant, it is said."""
+    """Not with the one under the cursor; several are copied together, and where only one can be meant, it is said.
+
+    Where there is no browser, the address is said.
+    """
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
     async with staged(toasts=True) as scene:
@@ -132,6 +124,12 @@ async def test_what_is_done_with_one_is_done_with_the_marked_one(
         await scene.press("o", "run.copy_json")
         assert opened == [f"https://runs.example/{first}"]
         assert json.loads(scene.app.clipboard)["run_id"] == first
+
+        scene.table.mark([first], is_marked=False)
+        monkeypatch.setattr(webbrowser, "open", lambda _: False)
+        await scene.press("o")
+        assert scene.toasts[-1].startswith("No browser found. The address: https://")
+        await copying_says_how_far_it_came(scene, monkeypatch, tmp_path)
 
 
 async def test_a_run_is_opened_where_it_is_shown(staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,8 @@ from tests.console.conftest import SMALL, WIDE, Staged
 
 KEYS = {
     "runs": ("j", "j"),
-    "continue": ("j", "j", "space", "space", "space", "J", "J", "c", *"Try once more, please."),
     "marked": ("space", "space", "shift+down", "shift+down"),
     "query": ("slash", *"failed", "escape", "slash", *"repo", "colon", *"acme", "slash", "asterisk", "space", *"da"),
-    "columns": ("runs.columns", "j", "j"),
     "groups": ("runs.group", "enter", "j", "runs.fold"),
 }
 

@@ -115,19 +115,6 @@ async def a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed(scene: Sc
             assert runs(scene).table_query.line == line, key
 
 
-async def test_each_way_to_change_the_query(staged: Staged) -> None:
-    """By keys, by typing, by the mouse and by sheets."""
-    async with staged() as scene:
-        await scene.prove(
-            clearing_undoes_the_line_first_and_then_the_view,
-            what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end,
-            active_runs_can_be_kept_on_top,
-            the_branch_of_the_run_under_the_cursor,
-            a_line_with_a_mistake_is_not_kept_as_a_view,
-            a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed,
-        )
-
-
 async def test_sheets_write_into_the_query(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of the terms that one is about, else at the end; a sheet that was left changes nothing.
 
@@ -288,7 +275,16 @@ async def test_runs_are_found(staged: Staged) -> None:
             a_name_that_is_taken_is_not_taken_again,
         )
         await scene.pilot.resize_terminal(*WIDE)
-        await scene.prove(every_count_leads_to_its_list, what_is_typed_is_completed_from_the_cache)
+        await scene.prove(
+            every_count_leads_to_its_list,
+            what_is_typed_is_completed_from_the_cache,
+            clearing_undoes_the_line_first_and_then_the_view,
+            what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end,
+            active_runs_can_be_kept_on_top,
+            the_branch_of_the_run_under_the_cursor,
+            a_line_with_a_mistake_is_not_kept_as_a_view,
+            a_sheet_that_changes_nothing_leaves_the_line_as_it_was_typed,
+        )
 
 
 async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Staged, board: Lab) -> None:
