@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Final
 
+from markdown_it import MarkdownIt
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, model_validator
 
 from service.clock import EPOCH, MICROSECOND
@@ -17,14 +18,15 @@ _BOT: Final = re.compile(r".*\[bot\]|(forgejo|gitea)-actions|(project|group)_[0-
 _LONGEST_WORDS: Final = 20_000
 _HIDDEN: Final = re.compile(
     r"""
-    (^(?:`{3,}|~{3,})[ \t]*\w[^\n`]*\n<(?:\?|!doctype))  # the first line of a block of code: it is shown
-    | <!--(?:-?>|.*?(?:-->|\Z)) | <\?.*?(?:\?>|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <![a-z][^>]*(?:>|\Z)
+    <!--(?:-?>|.*?(?:-->|\Z)) | <\?.*?(?:\?>|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <![a-z][^>]*(?:>|\Z)
     | ^[ \t>*+.)\d-]*\[(?!\^)(?:\\.|[^\[\]\\]){1,999}\]:\s*(?:<[^<>\n]*>|[^\s<]\S*)  # the definition of a link
       (?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?[ \t]*$
     """,
     re.DOTALL | re.MULTILINE | re.VERBOSE | re.IGNORECASE,
 )
 """HTML and Markdown that code hosts do not show, so nobody who reads the issue would see it."""
+_MARKDOWN: Final = MarkdownIt("commonmark")
+_CODE: Final = frozenset({"fence", "code_block"})
 _OPEN: Final = ("open", "opened")
 KINDS: Final = {
     "opened": "opened",
@@ -99,6 +101,16 @@ class Repository(Part):
         return {"path": self.path, "default_branch": self.default_branch, "sender": sender.name, "is_bot": is_bot}
 
 
+def _shown(text: str) -> str:
+    """Return a Markdown text without its hidden parts; there are none in blocks of code."""
+    lines = re.split(r"(?<=\n)", text)  # as the parser counts them
+    parts, end = list[str](), 0
+    for begin, after in [one.map for one in _MARKDOWN.parse(text) if one.type in _CODE and one.map]:
+        parts += [_HIDDEN.sub("[hidden comment]", "".join(lines[end:begin])), *lines[begin:after]]
+        end = after
+    return "".join([*parts, _HIDDEN.sub("[hidden comment]", "".join(lines[end:]))])
+
+
 class Issue(Part):
     """An issue; on GitLab also a task or incident."""
 
@@ -121,9 +133,10 @@ class Issue(Part):
     @property
     def about(self) -> dict[str, Any]:
         """The fields of an event about it."""
-        whole = _HIDDEN.sub(lambda found: found[1] or "[hidden comment]", self.body.replace("\r", ""))
+        whole = self.body.replace("\r", "")
         rest = len(whole) - _LONGEST_WORDS
-        shown = printable(whole[:_LONGEST_WORDS]) + (f"\n[{rest} more characters are left out]" if rest > 0 else "")
+        shown = printable(_shown(whole[:_LONGEST_WORDS]))
+        shown += f"\n[{rest} more characters are left out]" if rest > 0 else ""
         reasons = ((self.confidential, "confidential"), (self.locked, "locked"), (self.state not in _OPEN, self.state))
         fault = next((f"the issue is {word}" for holds, word in reasons if holds), "")
         return {"number": self.number, "issue": IssueText(one_line(self.title), shown), "fault": fault}
