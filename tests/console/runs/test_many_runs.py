@@ -154,8 +154,8 @@ async def test_a_run_is_opened_where_it_is_shown(staged: Staged, board: Lab, mon
         assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2
 
         board.turns.clear()
-        board.otherwise = slowly
         await scene.press("slash", *"status:failed", "enter", "space")
+        board.otherwise = slowly
         screen = scene.app.screen
         scene.app.screen.run_worker(scene.pilot.press("c"))
         await until(lambda: any(toast.startswith("Asking the service for the instructions") for toast in scene.toasts))
