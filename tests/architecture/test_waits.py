@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).resolve().parents[1]
 PACED = {
     "waiting.py": "it is what the others use",
@@ -17,7 +15,6 @@ PACED = {
 
 
 def sleeps(node: ast.AST) -> bool:
-    """Whether a node is a call of a sleep or of Textual's pause."""
     if not isinstance(node, ast.Call):
         return False
     called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -47,21 +44,3 @@ def test_no_test_looks_again_in_a_loop_of_its_own() -> None:
     ]
 
     assert found == [], "use eventually() or until() of tests/waiting.py"
-
-
-@pytest.mark.parametrize(
-    ("source", "lines"),
-    [
-        ("while not done:\n    await asyncio.sleep(0)\n", [1]),
-        ("while True:\n    if done:\n        break\n    time.sleep(0.1)\n", [1]),
-        ("while missing():\n    await pilot.pause()\n", [1]),
-        ("while True:\n    act()\n    await asyncio.sleep(0)\n", []),
-        ("for _ in range(3):\n    await asyncio.sleep(0)\n", []),
-        ("while line := file.readline():\n    print(line)\n", []),
-    ],
-)
-def test_a_polling_loop_is_recognized(source: str, lines: list[int]) -> None:
-    """Whatever it sleeps with; a loop with an end of its own is none."""
-    wrapped = f"async def f():\n{''.join(f'    {line}' for line in source.splitlines(keepends=True))}"
-
-    assert [line - 1 for line in polling_loops(wrapped)] == lines

@@ -56,10 +56,6 @@ class CommandLine:
         """Start the command, and return its running process."""
         return Program(arguments, self.environment, code=code, cwd=self.home, streams=(stdin, PIPE, PIPE))
 
-    @staticmethod
-    def argv(*arguments: str) -> list[str]:
-        return [sys.executable, "-m", "app", *arguments]
-
     def _set(self, environment: dict[str, str]) -> dict[str, str]:
         """The environment with these changes; an empty value unsets a variable."""
         return {name: value for name, value in {**self.environment, **environment}.items() if value}
@@ -121,12 +117,11 @@ def faulty(tmp_path: Path, server: Server) -> CommandLine:
 
 @pytest.fixture
 def board() -> Iterator[Lab]:
-    """A peer whose runs the test decides."""
+    """A service whose runs the test decides."""
     with Lab() as board:
         yield board
 
 
 @pytest.fixture
 def boarded(tmp_path: Path, board: Lab) -> CommandLine:
-    """A command line against that peer."""
     return Inside(tmp_path, board.base_url)

@@ -4,7 +4,6 @@ import csv
 import json
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime
 from io import StringIO
 
 import pytest
@@ -14,48 +13,8 @@ from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Respond, Server
 from tests.program import CREATE
 
 
-def test_an_unknown_outcome_blocks_the_email_until_someone_resolves_it(faulty: CommandLine, server: Server) -> None:
-    """One POST on the wire, then none; once nothing was created, the same command with the same key sends it."""
-    server.script(Drop(), Respond(201, ORGANIZATION))
-    create = (*CREATE, "--key", "k1")
-    unknown = faulty(*create)
-    action_id = unknown.json()["action_id"]
-
-    again = faulty("orgs", "create", "new.admin@EXAMPLE.com", "--json")
-
-    assert (unknown.code, again.code, len(server.posts)) == (6, 6, 1)
-    error = again.json()["error"]
-    assert (error["kind"], error["action_id"]) == ("blocked", action_id)
-    assert f"runwarden actions resolve {action_id}" in error["message"]
-
-    resolved = faulty("actions", "resolve", action_id[:12], "--not-created", "--json")
-    after = faulty(*create)
-
-    assert (resolved.code, resolved.json()["state"], "error" in resolved.json()) == (0, "not_created", False)
-    assert (after.code, after.json()["organization"], len(server.posts)) == (0, ORGANIZATION, 2)
-
-
 def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, server: Server) -> None:
-    """It then counts as created, and a second word on it is refused."""
-    server.script(Drop())
-    action_id = faulty(*CREATE).json()["action_id"]
-
-    linked = faulty("actions", "resolve", action_id, "--created", "org_9", "--json")
-    twice = faulty("actions", "resolve", action_id, "--not-created", "--json")
-    shown = faulty("actions", "show", action_id, "--json").json()["action"]
-    told = faulty("actions", "show", action_id).out
-
-    person = f"{shown['user']}@{shown['host']}"
-    assert (shown["resolved_by"], shown["resolved_at"] > shown["settled_at"]) == (person, True)
-    assert f"resolved   {shown['resolved_at']} by {person}" in told
-    assert (linked.code, linked.json()["state"]) == (0, "confirmed")
-    assert linked.json()["organization"] == {"organization_id": "org_9"}
-    assert faulty("orgs", "list", "--json").json()["organizations"][0]["organization_id"] == "org_9"
-    assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
-
-
-def test_an_organization_is_looked_up_among_the_invitations(faulty: CommandLine, server: Server) -> None:
-    """An id that the service does not know is refused, and so is another address's organization."""
+    """Not read-only, nor an id that the service does not know, nor another address's; a second word is refused."""
 
     def invited(name: str, email: str) -> dict[str, object]:
         return {"invitation_id": f"inv_{name}", "organization_id": f"org_{name}", "email": email, "state": "sent"}
@@ -64,17 +23,27 @@ def test_an_organization_is_looked_up_among_the_invitations(faulty: CommandLine,
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
     server.otherwise = lambda _: Respond(200, {"invitations": told})
-    resolve = ("actions", "resolve", action_id, "--json", "--created")
+    resolve = ("actions", "resolve", action_id[:12], "--json")
+    words = ("--not-created", "--created org_made", "--send-again --confirm new.admin@example.com")
 
-    shown = faulty("actions", "show", action_id, "--candidates", "--json").json()
-    errors = [faulty(*resolve, each).json()["error"] for each in ("org_nonsense", "org_other")]
-    right = faulty(*resolve, "org_made")
+    candidates = faulty("actions", "show", action_id, "--candidates", "--json").json()["candidates"]
+    kept = [faulty(*resolve, *word.split(), "--read-only") for word in words]
+    errors = [faulty(*resolve, "--created", each).json()["error"] for each in ("org_nonsense", "org_other")]
+    linked, twice = faulty(*resolve, "--created", "org_made"), faulty(*resolve, "--not-created")
+    shown = faulty("actions", "show", action_id, "--json").json()["action"]
 
-    assert [each["organization_id"] for each in shown["candidates"]] == ["org_made"]
+    assert [each["organization_id"] for each in candidates] == ["org_made"]
+    assert [(each.code, each.json()["error"]["kind"]) for each in kept] == [(2, "read_only")] * 3
     assert [each["kind"] for each in errors] == ["doubtful_id"] * 2
     assert errors[0]["message"] == "The service knows no organization org_nonsense."
     assert "was created for eve@example.com" in errors[1]["message"]
-    assert (right.code, right.json()["state"]) == (0, "confirmed")
+    assert (linked.code, linked.json()["state"]) == (0, "confirmed")
+    assert linked.json()["organization"] == {"organization_id": "org_made"}
+    assert faulty("orgs", "list", "--json").json()["organizations"][0]["organization_id"] == "org_made"
+    person = f"{shown['user']}@{shown['host']}"
+    assert (shown["resolved_by"], shown["resolved_at"] > shown["settled_at"]) == (person, True)
+    assert f"resolved   {shown['resolved_at']} by {person}" in faulty("actions", "show", action_id).out
+    assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
 
 
 def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server) -> None:
@@ -98,35 +67,6 @@ def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server
     assert (shown["resolution"], shown["superseded_by"]) == ("sent_again", second.json()["action_id"])
 
 
-def test_read_only_resolves_nothing(faulty: CommandLine, server: Server) -> None:
-    """What someone says of an outcome changes the ledger, which is precious."""
-    server.script(Drop())
-    unknown = faulty(*CREATE).json()["action_id"]
-
-    for word in ("--not-created", "--created org_7", "--send-again --confirm new.admin@example.com"):
-        result = faulty("actions", "resolve", unknown, *word.split(), "--read-only", "--json")
-        assert (result.code, result.json()["error"]["kind"]) == (2, "read_only"), word
-    assert faulty("actions", "show", unknown, "--json").json()["action"]["state"] == "unknown"
-    assert len(server.posts) == 1
-
-
-def test_candidates_for_a_lost_run_are_proposed(faulty: CommandLine, server: Server) -> None:
-    """Asked for once, they are shown without asking again; what a colleague may have started is never certain."""
-    now = datetime.now(UTC).isoformat()
-    run = {**RUN, "run_id": "run_made1", "branch_name": "agent/x", "created_at": now, "updated_at": now}
-    server.otherwise = lambda asked: Drop() if asked.method == "POST" else Respond(200, {"runs": [run]})
-    action_id = faulty("runs", "start", "-R", "acme/api", "--branch", "agent/x", "go", "--json").json()["action_id"]
-
-    asked = faulty("actions", "show", action_id, "--candidates", "--json").json()
-    sent = len(server.requests)
-    shown = faulty("actions", "show", action_id, "--json").json()
-
-    assert asked == shown
-    assert len(server.requests) == sent
-    assert ([each["run_id"] for each in shown["candidates"]], shown["certain"]) == (["run_made1"], False)
-    assert "candidate  run_made1  " in faulty("actions", "show", action_id).out
-
-
 def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     faulty: CommandLine, server: Server
 ) -> None:
@@ -147,12 +87,11 @@ def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     forced = faulty(*resolve, "--created", "hello", "--force")
     undone = faulty(*resolve, "--undo")
     right = faulty(*resolve, "--created", "org_2")
-    twice = faulty(*resolve, "--send-again", "--undo")
 
     assert (forced.code, forced.json()["organization"]) == (0, {"organization_id": "hello"})
     assert (undone.code, undone.json()["state"]) == (0, "unknown")
     assert (right.code, right.json()["organization"]) == (0, {"organization_id": "org_2"})
-    assert twice.code == 2
+    assert faulty(*resolve, "--send-again", "--undo").code == 2
 
 
 def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: Server) -> None:
@@ -170,65 +109,48 @@ def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: Ser
 
 
 ADA = ("ada", "desk", "console", "console:ada")
-BOTH = ["organization.create", "run.start"]
 
 
-@pytest.fixture
-def audited(faulty: CommandLine, server: Server) -> CommandLine:
-    """A ledger with an old start by ada on another machine, and a new organization from here."""
+def test_an_export_says_who_did_what_when_and_where_to(
+    faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In each format and into a file; a spreadsheet executes none of it, and no token is in it. Newest first."""
+    monkeypatch.setattr("app.actions.command.CHUNK", 1)
     server.script(Respond(201, RUN), Respond(201, ORGANIZATION))
     faulty("runs", "start", "-R", "acme/api", "=1+1")
-    [file] = (faulty.home / "data").rglob("ledger.sqlite3")
-    with closing(sqlite3.connect(file)) as ledger, ledger:
+    [ledger] = (faulty.home / "data").rglob("ledger.sqlite3")
+    with closing(sqlite3.connect(ledger)) as connection, connection:
         change = "UPDATE actions SET created_us = ?, user = ?, host = ?, surface = ?, actor = ?"
-        ledger.execute(change, (10**15, *ADA))
+        connection.execute(change, (10**15, *ADA))
     faulty(*CREATE)
-    return faulty
-
-
-def test_the_ledger_is_listed_and_exported_by_who_when_and_from_where(audited: CommandLine) -> None:
-    """Newest first, both ends of a period inclusive."""
-    for options, kinds in (
-        ((), BOTH),
-        (("--actor", "ada"), ["run.start"]),
-        (("--actor", "ada@desk"), ["run.start"]),
-        (("--actor", "console:ada"), ["run.start"]),
-        (("--actor", "ad"), []),
-        (("--surface", "command"), ["organization.create"]),
-        (("--surface", "console", "--surface", "command"), BOTH),
-        (("--from", "-1h"), ["organization.create"]),
-        (("--to", "2001-09-09"), ["run.start"]),
-        (("--from", "2001-09-09", "--to", "2001-09-09T01:46:40Z"), ["run.start"]),
-        (("--to", "2001-09-08"), []),
-        (("--kind", "run.start"), ["run.start"]),
-        (("--state", "confirmed"), BOTH),
-        (("--kind", "run.start", "--state", "unknown"), []),
-    ):
-        listed = audited("actions", "list", *options, "--json").json()["actions"]
-        exported = audited("actions", "export", *options, "--json").json()["actions"]
-
-        assert [action["kind"] for action in listed] == kinds, options
-        for action in exported:
-            del action["steps"]
-        assert exported == listed
-
-
-def test_an_export_says_who_did_what_when_and_where_to(audited: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In each format and into a file, read in parts; a spreadsheet executes none of it, and no token is in it."""
-    monkeypatch.setattr("app.actions.command.CHUNK", 1)
-    lines = [json.loads(line) for line in audited("actions", "export").out.splitlines()]
-    table = audited("actions", "export", "-o", "csv", "--kind", "run.start")
-    told = audited("actions", "export", "--json", "--out", "audit.json")
+    lines = [json.loads(line) for line in faulty("actions", "export").out.splitlines()]
+    table = faulty("actions", "export", "-o", "csv", "--kind", "run.start")
+    told = faulty("actions", "export", "--json", "--out", "audit.json")
 
     made, started = lines
-    assert (made["surface"], made["base_url"], made["state"]) == ("command", audited.base_url, "confirmed")
+    for options, found in (
+        (("--actor", "ada"), [started]),
+        (("--actor", "ada@desk"), [started]),
+        (("--actor", "console:ada"), [started]),
+        (("--actor", "ad"), []),
+        (("--surface", "command"), [made]),
+        (("--surface", "console", "--surface", "command"), [made, started]),
+        (("--from", "-1h"), [made]),
+        (("--from", "2001-09-09", "--to", "2001-09-09T01:46:40Z"), [started]),
+        (("--to", "2001-09-08"), []),
+        (("--kind", "run.start", "--state", "unknown"), []),
+    ):
+        listed = faulty("actions", "list", *options, "--json").json()["actions"]
+        assert faulty("actions", "export", *options, "--json").json()["actions"] == found, options
+        assert listed == [{name: each[name] for name in each if name != "steps"} for each in found], options
+    assert (made["surface"], made["base_url"], made["state"]) == ("command", faulty.base_url, "confirmed")
     assert [step["step"] for step in made["steps"]] == ["prepared", "sending", "confirmed"]
     assert {(step["user"], step["host"]) for step in made["steps"]} == {(made["user"], made["host"])}
     [row] = csv.DictReader(StringIO(table.out))
     assert [row[name] for name in ("user", "host", "surface", "actor")] == list(ADA)
     assert (row["created_at"], row["subject"], row["state"]) == (started["created_at"], "'=1+1", "confirmed")
-    assert (row["base_url"], row["path"]) == (audited.base_url, "/external/runs")
-    file = audited.home / "audit.json"
+    assert (row["base_url"], row["path"]) == (faulty.base_url, "/external/runs")
+    file = faulty.home / "audit.json"
     assert json.loads(file.read_text()) == {"actions": lines, "count": 2}
     assert (told.out, told.err.strip()) == ("", "2 actions written to audit.json")
-    assert (audited.token in file.read_text(), file.stat().st_mode & 0o777) == (False, 0o600)
+    assert (faulty.token in file.read_text(), file.stat().st_mode & 0o777) == (False, 0o600)

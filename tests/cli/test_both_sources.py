@@ -18,11 +18,6 @@ def with_git(real: CommandLine, service: RunningService) -> CommandLine:
     return replace(real, more={"RUNWARDEN_CONFIG": str(config)})
 
 
-def add_agent(service: RunningService, name: str, script: str, folder: Path) -> None:
-    (folder / name).write_text(f"[ -e half.txt ] && exit 0\necho half > half.txt\n{script}\n")
-    service.admin("agent", "add", name, "--argv", f"/bin/sh {folder / name}")
-
-
 def test_both_sources_tell_the_same_change(
     service: RunningService, real: CommandLine, with_git: CommandLine, tmp_path: Path
 ) -> None:
@@ -31,7 +26,7 @@ def test_both_sources_tell_the_same_change(
     run_id = real(*start).json()["run"]["run_id"]
     assert real("runs", "continue", run_id, "--wait", "--json", "And again").code == 0
 
-    for turn in (("--turn", "1"), ("--turn", "2"), ()):
+    for turn in (("--turn", "2"), ()):
         told = [each("runs", "diff", run_id, *turn) for each in (real, with_git)]
         documents = [each("runs", "diff", run_id, *turn, "--json").json() for each in (real, with_git)]
         assert told[0].out == told[1].out != ""
@@ -51,11 +46,11 @@ def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
     service: RunningService, real: CommandLine, with_git: CommandLine, tmp_path: Path
 ) -> None:
     """Each says that no branch has it; with git configured as well, which does not know of it."""
-    add_agent(service, "half", "exit 7", tmp_path)
+    (tmp_path / "half").write_text("[ -e half.txt ] && exit 0\necho half > half.txt\nexit 7\n")
+    service.admin("agent", "add", "half", "--argv", f"/bin/sh {tmp_path / 'half'}")
     begun = real("agents", "start", "half", "-R", "acme/api", "--wait", "--json").json()
     run_id = begun["execution"]["execution_id"]
-    asked = [(), ("--turn", "1")]
-    documents = [each("runs", "diff", run_id, *turn, "--json").json() for each in (real, with_git) for turn in asked]
+    documents = [each("runs", "diff", run_id, "--json").json() for each in (real, with_git)]
     git(tmp_path, "clone", "--quiet", "--branch", "main", str(service.repositories["acme/api"]), "checkout")
     applied = real("runs", "apply", run_id, "-C", str(tmp_path / "checkout"))
     viewed = real("runs", "view", run_id)
@@ -66,28 +61,10 @@ def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
 
     assert [(one["pushed"], one["source"], one["files"][0]["path"]) for one in documents] == [
         (False, "service", "half.txt")
-    ] * 4
+    ] * 2
     assert (tmp_path / "checkout" / "half.txt").read_text() == "half\n"
     assert "Not pushed: turn 1 left it as a patch." in applied.err
     assert "1 file +1 -0  not pushed" in viewed.out
     assert (refused.code, done["run"]["status"]) == (1, "completed")
     assert sent["path"] == "/external/runs?start_from=patch"
     assert [turn["from_turn"] for turn in turns] == [None, None, 2]
-
-
-def test_what_an_agent_asks_waits_in_the_inbox(service: RunningService, real: CommandLine, tmp_path: Path) -> None:
-    """As something to decide, until the run is continued with the answer."""
-    question = '{"question": "Which database?", "choices": ["SQLite", "PostgreSQL"]}'
-    add_agent(service, "asks", f"mkdir .runwarden\necho '{question}' > .runwarden/question.json", tmp_path)
-    run_id = real("agents", "start", "asks", "-R", "acme/api", "--wait", "--json").json()["execution"]["execution_id"]
-    waiting = next(item for item in real("inbox", "--json").json()["items"] if item["key"] == f"question:{run_id}")
-    turn = real("runs", "view", run_id, "--json").json()["turns"][0]
-    done = real("runs", "continue", run_id, "--wait", "--json", "SQLite").json()
-    left = [item["key"] for item in real("inbox", "--json").json()["items"]]
-
-    assert (waiting["kind"], waiting["severity"]) == ("question", "decide")
-    assert waiting["choices"] == ["SQLite", "PostgreSQL"]
-    assert waiting["title"] == "acme/api asks: Which database?"
-    assert waiting["cure"].endswith(f"runs continue {run_id} ANSWER")
-    assert (turn["outcome"], turn["question"]) == ("needs_answer", "Which database?")
-    assert (done["run"]["status"], f"question:{run_id}" in left) == ("completed", False)

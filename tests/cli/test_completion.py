@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,35 +56,22 @@ def test_names_and_values_are_completed(lone: CommandLine) -> None:
         assert completed(lone, *line.split(" ")) == offered, line
 
 
-def test_a_name_that_a_shell_would_run_is_quoted(boarded: CommandLine, board: Lab) -> None:
-    """Statuses and repositories come from others: in bash's line they are one word, and nothing else."""
+def test_what_others_named_is_completed_from_the_cache_and_quoted(boarded: CommandLine, board: Lab) -> None:
+    """In bash's line a status is one word, and nothing that runs; bash replaces what follows a name's last colon."""
+    data = {"platform": "gitlab", "data": {"group": "group", "project": "web"}}
+    board.put("run_01", "completed", repository=data)
     for number, status in enumerate(("$(touch owned)", "a b", "x\nplain,y")):
-        board.put(f"run_{number}", status)
+        board.put(f"odd_{number}", status)
     assert boarded("runs", "list").code == 0
 
+    assert completed(boarded, "runs", "show", "run") == ["run_01"]
     offered = completed(boarded, "runs", "list", "--status", "")
     assert {"'$(touch owned)'", "'a b'"} <= {*offered}
     assert not any("\n" in word or word in {"y", "x"} for word in offered)
-
-
-def test_runs_are_completed_from_the_cache(boarded: CommandLine, board: Lab) -> None:
-    """Their ids, and what they are about."""
-    board.put("run_01", "completed")
-    boarded("runs", "list")
-
-    assert completed(boarded, "runs", "show", "run") == ["run_01"]
     assert "acme/api" in completed(boarded, "runs", "list", "-R", "acme/")
-
-
-def test_bash_completes_a_name_past_its_colon(boarded: CommandLine, board: Lab) -> None:
-    """Bash splits words at colons, and replaces what follows the last one."""
-    data = {"platform": "gitlab", "data": {"group": "group", "project": "web"}}
-    board.put("run_1", repository=data)
-    boarded("runs", "list")
-
     assert completed(boarded, "runs", "list", "-R", "git") == ["gitlab:group/web"]
-    assert completed(boarded, "runs", "list", "-R", "gitlab", ":", "gro") == ["group/web"]
-    assert completed(boarded, "runs", "list", "-R", "gitlab", ":") == ["group/web"]
+    for words in (("gitlab", ":", "gro"), ("gitlab", ":")):
+        assert completed(boarded, "runs", "list", "-R", *words) == ["group/web"]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +95,7 @@ def test_one_command_installs_it_and_the_shell_reads_it(lone: CommandLine, shell
     if shutil.which(shell) is None:
         return
     program = lone.home / "runwarden"
-    program.write_text(f'#!/bin/sh\nexec {" ".join(lone.argv())} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app "$@"\n')
     program.chmod(0o700)
     before = "autoload -Uz compinit; compinit -u; " if shell == "zsh" else ""
     env = {**lone.environment, "PATH": f"{lone.home}{os.pathsep}{os.environ['PATH']}"}

@@ -1,22 +1,34 @@
-"""What people who know other command lines take for granted."""
+"""What people who know other command lines take for granted, and what scripts rely on."""
 
+import json
+import runpy
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
 import pytest
 
+from app.actions.refusals import ActionRefusedError
+from app.api.errors import ApiError, RateLimitedError
 from app.cli.examples import EXAMPLES
+from app.cli.exits import EXIT_BY_KIND, Exit, of_api_error
+from app.cli.failures import failure_of
+from app.cli.main import root
+from app.notify.delivery import RouteError
+from service.cli import main
+from storage.errors import StorageError
 from tests.cli.conftest import CommandLine
-from tests.cli.test_docs import ALL
 from tests.distribution.test_documents import fault
+from tests.waiting import present
 
 
-def test_the_format_may_be_anywhere(lone: CommandLine) -> None:
-    """Before a command's name as after it."""
+def test_a_contradiction_or_a_misspelling_is_refused(lone: CommandLine) -> None:
+    """Neither of two wishes is dropped in silence; the format may be anywhere."""
     for line in ("--json runs list --cached", "runs -o json list --cached", "runs list --cached -o json --json"):
         assert lone(*line.split()).json()["runs"] == []
-
-
-@pytest.mark.parametrize(
-    ("line", "named"),
-    [
+    for line, named in (
         ("runs list --cached --json -o csv", "--json"),
         ("-o csv runs list --cached --json", "--json"),
         ("runs list --cached -o csv -o table", "-o"),
@@ -28,31 +40,22 @@ def test_the_format_may_be_anywhere(lone: CommandLine) -> None:
         ("actions list --limit 2 --all", "--all"),
         ("--profile a config check --profile b", "--profile"),
         # What was meant is named; an empty list would pass for the answer.
-        ("runs list --cached --status faild", "failed"),
         ("runs export --cached --status !complete", "completed"),
         ("runs list --cached --search status:wroking", "working"),
-        ("runs list --cached --search staus:failed", "status"),
+        ("runs list --cached --search staus:failed", "Did you mean status:?"),
+        ("runs list -R https://github.com/acme/api --cached", "owner/repo"),
         ("runz", "runs"),
         ("runs lst", "list"),
         ("runs list --cachd", "--cached"),
         ("actions list --state unkown", "unknown"),
-    ],
-)
-def test_a_contradiction_or_a_misspelling_is_refused(lone: CommandLine, line: str, named: str) -> None:
-    """Neither of two wishes is dropped in silence."""
-    result = lone(*line.split())
-
-    assert result.code == 2
-    assert named in result.out + result.err
+    ):
+        result = lone(*line.split())
+        assert (result.code, named in result.out + result.err) == (2, True), line
 
 
-GROUPS = {" ".join(name.split()[1:-1]) for name in ALL}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "bogus --json",
+def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine) -> None:
+    """Exit code 2, and nothing on stderr that a script would have to parse; without JSON stdout stays empty."""
+    for line in (
         "runs bogus --json",
         "runs list --json --bogus",
         "runs list --bogus -o json",
@@ -61,28 +64,21 @@ GROUPS = {" ".join(name.split()[1:-1]) for name in ALL}
         "runs list --from yesterday --json",
         "runs list --from -1h --to -2h --json",
         "runs wait r --timeout soon --json",
+        "runs wait '' --json",
+        "runs show '' --json",
+        "actions show ' ' --json",
         "runs start -R nowhere go --json",
         "runs start -R acme/api --metadata novalue go --json",
         "runs start -R acme/api --metadata a=1 --metadata a=2 go --json",
         "runs start -R acme/api --json",
         "actions resolve act_x --json",
         "actions resolve act_x --not-created --send-again --json",
-    ],
-)
-def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine, line: str) -> None:
-    """Exit code 2, and nothing on stderr that a script would have to parse; without JSON stdout stays empty."""
-    arguments = line.split()
-    result, told = lone(*arguments), lone(*(each for each in arguments if "json" not in each and each != "-o"))
-
-    assert result.code == 2
-    assert result.json()["error"]["kind"] == "usage"
-    assert result.json()["error"]["message"]
-    assert (told.code, told.out, bool(told.err)) == (2, "", True)
-
-
-def test_examples_are_of_commands_that_there_are() -> None:
-    """Where there is more to show than the command's name, and of nothing that there is not."""
-    assert set(EXAMPLES) <= {name.partition(" ")[2] for name in ALL} | GROUPS
+    ):
+        arguments = shlex.split(line)
+        result, told = lone(*arguments), lone(*(each for each in arguments if "json" not in each and each != "-o"))
+        assert (result.code, result.json()["error"]["kind"]) == (2, "usage"), line
+        assert result.json()["error"]["message"]
+        assert (told.code, told.out, bool(told.err)) == (2, "", True), line
 
 
 def test_every_command_and_option_of_an_example_exists() -> None:
@@ -90,6 +86,7 @@ def test_every_command_and_option_of_an_example_exists() -> None:
     calls = [part for shown in EXAMPLES.values() for each in shown for part in f"runwarden {each}".split(" | ")]
     ours = [part.removeprefix("xargs ") for part in calls if "runwarden" in part]
 
+    assert set(EXAMPLES) <= {name.partition(" ")[2] for name in ALL} | {" ".join(name.split()[1:-1]) for name in ALL}
     assert {call: fault(call.removeprefix("runwarden")) for call in ours if fault(call.removeprefix("runwarden"))} == {}
 
 
@@ -106,11 +103,13 @@ def test_the_manual_has_the_help_of_every_command(lone: CommandLine) -> None:
 
 
 def test_the_log_has_requests_and_never_the_token(boarded: CommandLine) -> None:
-    """On stderr or in a file; stdout stays what it was."""
+    """On stderr or in a file; stdout stays what it was. A file that cannot be written is reported first."""
+    nowhere = boarded("-v", "runs", "list", "--cached", "--log-file", "/nowhere/log")
     plain, verbose = boarded("runs", "list", "--json"), boarded("-v", "runs", "list", "--json")
     boarded("runs", "start", "-R", "acme/api", "Say nothing of this.", "--log-file", "log", "-v")
     log = boarded.home / "log"
 
+    assert (nowhere.code, "/nowhere/log cannot be written" in nowhere.err) == (2, True)
     assert not plain.err
     assert [run["run_id"] for run in verbose.json()["runs"]] == [run["run_id"] for run in plain.json()["runs"]]
     assert "GET /v1/external/runs?" in verbose.err
@@ -120,9 +119,86 @@ def test_the_log_has_requests_and_never_the_token(boarded: CommandLine) -> None:
     assert "Say nothing" not in log.read_text()
 
 
-def test_a_screen_needs_a_file_for_its_log(lone: CommandLine) -> None:
-    """What cannot be written is told before anything is opened."""
-    result = lone("-v", "runs", "list", "--cached", "--log-file", "/nowhere/log")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "use" / "commands.md").read_text("utf-8")
 
-    assert result.code == 2
-    assert "/nowhere/log cannot be written" in result.err
+
+def commands(group: click.Group, path: tuple[str, ...] = ("runwarden",)) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+ALL = dict(commands(root))
+
+
+def test_the_reference_is_made_of_the_commands() -> None:
+    """After a change of a command, `make reference` writes the page again."""
+    written = runpy.run_path(str(DOCS / "reference.py"))
+
+    assert written["PAGE"].read_text("utf-8") == written["reference"]()
+
+
+def test_every_option_exit_code_and_kind_is_documented() -> None:
+    """A script author needs no source: options by `--help`, the rest by the page."""
+    options = {name: [one for one in command.params if isinstance(one, click.Option)] for name, command in ALL.items()}
+
+    assert [(name, one.opts) for name, own in options.items() for one in own if not one.help] == []
+    assert all(f"| {code.value} |" in PAGE for code in Exit if code is not Exit.INTERRUPTED)
+    undocumented = {kind for kind in EXIT_BY_KIND if f"`{kind}`" not in PAGE}
+    assert undocumented <= {"api_error", "refused"}
+
+
+def descendants(root: Any) -> list[Any]:
+    return [root, *(below for child in root.__subclasses__() for below in descendants(child))]
+
+
+def test_every_kind_of_error_has_an_exit_code() -> None:
+    """A new error cannot slip through with another one's code; a bug is left to the process's boundary."""
+    known = {*EXIT_BY_KIND, "refused_here"}
+    files = [failure_of(error("Broken.", path=Path("/x"))) for error in descendants(StorageError)]
+    closed = present(failure_of(RouteError("The route is closed. Open it.")))
+    limited = of_api_error(RateLimitedError("Slow down.", retry_after_s=7.0))
+
+    assert {error.kind for error in descendants(ApiError) + descendants(ActionRefusedError)} <= known
+    assert [file and (file.exit, file.kind, file.detail["file"]) for file in files] == [
+        (2, error.kind, "/x") for error in descendants(StorageError)
+    ]
+    assert (closed.kind, closed.message, closed.exit) == ("failed", "The route is closed. Open it.", Exit.USAGE)
+    assert (limited.exit, limited.as_json()["retry_after_s"]) == (5, 7.0)
+    assert failure_of(RuntimeError("bug")) is None
+
+
+def test_the_services_commands_take_options_before_and_after_their_name(
+    lone: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data folder behind the command's name goes first; every format is printed as by the other commands."""
+
+    def execv(_: str, argv: list[str]) -> None:
+        assert argv[1:4] == ["-P", "-m", "service"]
+        main([*map(str, argv[4:])], prog_name="runwarden service")
+
+    # The program that takes our place is run inside the test.
+    monkeypatch.setattr("os.execv", execv)
+    folders = before, behind = [str(tmp_path / name) for name in ("before", "behind")]
+    assert lone("--data-dir", before, "service", "org", "create", "=One", "--json").code == 0
+    assert lone("--data-dir", before, "service", "org", "create", "Two", "--data-dir", behind).code == 0
+    org = ("service", "org", "list", "--data-dir", before)
+
+    listed = [lone("service", "--data-dir", each, "org", "list", "--json").json()["organizations"] for each in folders]
+    assert [[one["slug"] for one in each] for each in listed] == [["one"], ["two"]]
+    assert lone("--json", *org).json()["organizations"] == listed[0]
+    assert [json.loads(line) for line in lone(*org, "-o", "ndjson").out.splitlines()] == listed[0]
+    heading, first = lone("service", "-o", "csv", *org[1:]).out.splitlines()
+    assert heading.split(",")[:2] == list(listed[0][0])[:2]
+    assert "'=One" in first
+    assert "--port" in lone("serve", "--help").out
+    contradiction = lone("--json", *org, "-o", "csv")
+    assert (contradiction.code, contradiction.json()["error"]["kind"]) == (2, "usage")
+    read_only = lone("--read-only", "service", "org", "create", "One", "--data-dir", str(tmp_path / "made"))
+    assert (read_only.code, (tmp_path / "made").exists()) == (2, False)

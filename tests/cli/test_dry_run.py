@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Received, Respond, Server, Step
+from tests.lab import ORGANIZATION, RUN, Drop, Lab, Respond, Server
 from tests.program import CREATE
 
-PAGE = {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}
-ANSWERS = {"runs": RUN, "organizations": ORGANIZATION, "projects": {"success": True, "project_path": "acme/tools"}}
 WRITES = [
     ("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=3", "Do\x1b this ä"),
     ("runs", "continue", "run_1", "And", "that"),
@@ -19,49 +17,43 @@ WRITES = [
 ]
 
 
-def answering(request: Received) -> Step:
-    if request.method == "GET":
-        return Respond(200, PAGE)
-    agent = "/agents/" in request.target
-    return Respond(201, EXECUTION if agent else ANSWERS[request.target.rpartition("/")[2]])
-
-
 def ledger(home: Path) -> bytes:
     [file] = (home / "data").rglob("ledger.sqlite3")
     return file.read_bytes()
 
 
 @pytest.mark.parametrize("write", WRITES, ids=" ".join)
-def test_it_prints_what_the_command_then_sends(faulty: CommandLine, server: Server, write: tuple[str, ...]) -> None:
+def test_it_prints_what_the_command_then_sends(boarded: CommandLine, board: Lab, write: tuple[str, ...]) -> None:
     """Method, address, headers and body, in every format, the token masked; the ledger is as it was."""
-    server.otherwise = answering
-    faulty("runs", "list")
-    before, count = ledger(faulty.home), len(server.requests)
+    board.put("run_1", "completed")
+    boarded("runs", "list")
+    before, count = ledger(boarded.home), len(board.requests)
 
-    dry = faulty(*write, "--dry-run", "--json", RUNWARDEN_TOKEN="")
-    table, csv = (faulty(*write, "--dry-run", "-o", form) for form in ("table", "csv"))
+    dry = boarded(*write, "--dry-run", "--json", RUNWARDEN_TOKEN="")
+    table, csv = (boarded(*write, "--dry-run", "-o", form) for form in ("table", "csv"))
     assert (dry.code, table.code, csv.code) == (0, 0, 0)
-    assert (ledger(faulty.home), len(server.requests)) == (before, count)
-    assert faulty(*write, "--json").code == 0
+    assert (ledger(boarded.home), len(board.requests)) == (before, count)
+    assert boarded(*write, "--json").code == 0
 
-    sent, document = server.requests[-1], dry.json()
+    sent, document = board.requests[-1], dry.json()
     request = document["request"]
-    assert (request["method"], request["url"]) == (sent.method, server.origin + sent.target)
+    assert (request["method"], request["url"]) == (sent.method, board.origin + sent.target)
     assert request["body"] == sent.json()
     assert request["headers"] == {"Authorization": "Bearer ***", "Content-Type": sent.headers["content-type"]}
     assert (document["dry_run"], document["state"], document["action_id"]) == (True, "not_sent", None)
-    assert document["base_url"] == faulty.base_url
-    assert f"POST {server.origin}{sent.target}\nAuthorization: Bearer ***\n" in table.out
+    assert document["base_url"] == boarded.base_url
+    assert f"POST {board.origin}{sent.target}\nAuthorization: Bearer ***\n" in table.out
     assert "\x1b" not in table.out + csv.out
-    assert faulty.token not in dry.out + table.out + csv.out
-    assert f"Nothing is sent to {faulty.base_url} (profile environment)." in table.err
+    assert boarded.token not in dry.out + table.out + csv.out
+    assert f"Nothing is sent to {boarded.base_url} (profile environment)." in table.err
 
 
 def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine, server: Server) -> None:
-    """With the same exit code: invalid, read-only, blocked, done before, under a key that was used."""
+    """With the same exit code; sending what is unknown again is rehearsed without a confirmation."""
     server.script(Drop(), Respond(201, ORGANIZATION), Respond(201, RUN))
-    faulty(*CREATE)
-    faulty("orgs", "create", "done@example.com")
+    unknown = faulty(*CREATE).json()["action_id"]
+    done = faulty("orgs", "create", "done@example.com", "--json").json()["action_id"]
+    again = ("actions", "resolve", unknown, "--send-again", "--dry-run", "--json")
     start = ("runs", "start", "-R", "acme/api", "Go", "--key", "k", "--json")
     started = faulty(*start)
     before, count = ledger(faulty.home), len(server.requests)
@@ -78,6 +70,10 @@ def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine,
         assert dry.out == real.out
     assert faulty("orgs", "create", "done@example.com", "--again", "--dry-run").code == 0
     assert faulty(*start, "--dry-run").out == started.out
+    assert faulty(*again).json()["request"]["body"] == server.requests[0].json()
+    for misused, kind in (((*again[:2], done, *again[3:]), "wrong_state"), ((*again, "--not-created"), "usage")):
+        refused = faulty(*misused)
+        assert (refused.code, refused.json()["error"]["kind"]) == (2, kind)
     assert (ledger(faulty.home), len(server.requests)) == (before, count)
 
 
@@ -88,7 +84,7 @@ def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: Se
 
     rehearse = ("orgs", "import", "-", "--dry-run")
 
-    dry = faulty(*rehearse, "--json", stdin="email,offer_code\na@example.com,\nb@example.com,X\n")
+    dry = faulty(*rehearse, "--json", stdin="email,offer_code\na@example.com,\nb@example.com,X\n", RUNWARDEN_TOKEN="")
     table = faulty(*rehearse, stdin="email\nb@example.com\n")
 
     first, second = dry.json()["rows"]
@@ -97,21 +93,3 @@ def test_an_import_shows_the_request_of_each_row(faulty: CommandLine, server: Se
     assert second["request"]["body"] == {"email": "b@example.com", "offer_code": "X"}
     assert f'POST {faulty.base_url}/external/organizations {{"email": "b@example.com"}}' in table.out
     assert len(server.requests) == 1
-
-
-def test_sending_again_is_rehearsed_without_a_confirmation(faulty: CommandLine, server: Server) -> None:
-    """It prints what was sent the first time; what is not unknown is refused."""
-    server.script(Drop(), Respond(201, ORGANIZATION))
-    unknown = faulty(*CREATE).json()["action_id"]
-    done = faulty("orgs", "create", "done@example.com", "--json").json()["action_id"]
-    before = ledger(faulty.home)
-
-    dry, refused = (
-        faulty("actions", "resolve", action_id, "--send-again", "--dry-run", "--json") for action_id in (unknown, done)
-    )
-    misused = faulty("actions", "resolve", unknown, "--not-created", "--dry-run", "--json")
-
-    assert (dry.code, dry.json()["request"]["body"]) == (0, server.requests[0].json())
-    assert (refused.code, refused.json()["error"]["kind"]) == (2, "wrong_state")
-    assert (misused.code, misused.json()["error"]["kind"]) == (2, "usage")
-    assert (ledger(faulty.home), len(server.requests)) == (before, 2)

@@ -38,7 +38,7 @@ def _write(home: Path, address: str, before: str = "", after: str = OWN_TOKEN) -
 def test_a_file_or_a_profile_named_on_the_command_line_beats_the_address_in_the_environment(
     two: CommandLine, server: Server, other: Server
 ) -> None:
-    """The write goes there with that service's token, and the variable, even a wrong one, is reported as unused."""
+    """The variable, even a wrong one, is reported as unused. Without an explicit choice the environment decides."""
     for options, variables, by in (
         (NAMED, {}, "--config"),
         ((*NAMED, "--profile", "two"), {}, "--config"),
@@ -50,14 +50,9 @@ def test_a_file_or_a_profile_named_on_the_command_line_beats_the_address_in_the_
 
     assert (len(server.requests), len(other.requests)) == (0, 4)
     assert {request.token for request in other.requests} == {"token-of-two"}
-
-
-def test_without_an_explicit_choice_the_environment_decides(two: CommandLine, server: Server, other: Server) -> None:
-    """The file that a variable names is no explicit choice; `--profile environment` is."""
     assert two(*START, RUNWARDEN_CONFIG="two.toml").code == 0
     assert two(*NAMED, "--profile", "environment", *START).code == 0
-
-    assert (len(server.requests), len(other.requests)) == (2, 0)
+    assert (len(server.requests), len(other.requests)) == (2, 4)
     assert {request.token for request in server.requests} == {"token-for-tests"}
 
 
@@ -74,8 +69,10 @@ def test_advice_names_the_file_and_the_profile_that_were_given(two: CommandLine,
     assert (blocked.code, again in blocked.json()["error"]["message"]) == (6, True)
 
 
-@pytest.mark.parametrize("source", ["", 'token_env = "RUNWARDEN_TOKEN"\n'])
-@pytest.mark.parametrize(("options", "variables"), [(NAMED, {}), ((), {"RUNWARDEN_PROFILE": "two"})])
+@pytest.mark.parametrize(
+    ("source", "options", "variables"),
+    [("", NAMED, {}), ('token_env = "RUNWARDEN_TOKEN"\n', (), {"RUNWARDEN_PROFILE": "two"})],
+)
 def test_the_token_of_one_service_never_goes_to_another(
     two: CommandLine, server: Server, other: Server, source: str, options: tuple[str, ...],
     variables: dict[str, str],
@@ -101,7 +98,6 @@ def test_the_token_of_one_service_never_goes_to_another(
 @pytest.mark.parametrize(
     ("source", "address", "variables", "code"),
     [
-        ("", "https://b.example", {}, 2),
         ("", "https://b.example", {"RUNWARDEN_PROFILE": "two"}, 2),
         ('token_env = "RUNWARDEN_TOKEN"\n', "https://b.example", {}, 0),
         ("", "", {}, 0),
@@ -125,9 +121,9 @@ def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
         assert "the profile b uses it as well" in result.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("before", "options", "variables", "unused", "profile"),
-    [
+def test_every_variable_gives_way_to_what_the_command_line_chose(lone: CommandLine) -> None:
+    """A variable that adds what the choice leaves open is used; any other is named, once, and has no effect."""
+    for before, options, variables, unused, profile in (
         ("", NAMED, {"RUNWARDEN_PROFILE": "prod"}, ["RUNWARDEN_PROFILE"], "two"),
         ("", NAMED, {"RUNWARDEN_PROFILE": "two"}, [], "two"),
         ("", NAMED, {"RUNWARDEN_CONFIG": "one.toml"}, ["RUNWARDEN_CONFIG"], "two"),
@@ -138,18 +134,11 @@ def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
         ('data_dir = "e"\n', (), {"RUNWARDEN_DATA_DIR": "d", "RUNWARDEN_CONFIG": "two.toml"}, [], "two"),
         (OF_B, NAMED, {"RUNWARDEN_PROFILE": "b"}, [], "b"),
         (f'default_profile = "two"\n{OF_B}', NAMED, {"RUNWARDEN_PROFILE": "b"}, ["RUNWARDEN_PROFILE"], "two"),
-    ],
-)
-def test_every_variable_gives_way_to_what_the_command_line_chose(
-    lone: CommandLine, before: str, options: tuple[str, ...], variables: dict[str, str], unused: list[str], profile: str
-) -> None:  # fmt: skip
-    """A variable that adds what the choice leaves open is used; any other is named, once, and has no effect."""
-    _write(lone.home, "https://two.example", before)
-    unset = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "d"}
-
-    checked = lone(*options, "config", "check", "--json", **{**unset, **variables})
-
-    document = checked.json()
-    assert (checked.code, document["profile"]) == (0, profile)
-    assert [line.partition(" is not used")[0] for line in checked.err.splitlines()] == unused
-    assert Path(document["data_folder"]).parent.name == "d"
+    ):
+        _write(lone.home, "https://two.example", before)
+        unset = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "d"}
+        checked = lone(*options, "config", "check", "--json", **{**unset, **variables})
+        document = checked.json()
+        assert (checked.code, document["profile"]) == (0, profile), before
+        assert [line.partition(" is not used")[0] for line in checked.err.splitlines()] == unused, before
+        assert Path(document["data_folder"]).parent.name == "d", before

@@ -5,55 +5,38 @@ import stat
 from contextlib import closing
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.cli.conftest import CommandLine, Inside
-from tests.lab import RUN, Hang, Lab, Respond, Server, stamp
+from tests.cli.conftest import CommandLine
+from tests.lab import Hang, Lab, Respond, Server, stamp
 from tests.service_process import RunningService, git
 
-Started = tuple[CommandLine, dict[str, Any]]
-"""A command line, and the document that `runs start` printed there."""
 SPEC_FIELDS = {"run_id", "status", "branch_name", "repository", "created_at", "updated_at"}
 
 
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory, service: RunningService) -> Started:
-    """A run that was started on the real service and waited for; the document it printed."""
-    cli = Inside(tmp_path_factory.mktemp("home"), service.base_url, service.admin_token)
-    result = cli(
+def test_a_run_is_started_once_and_waited_for(real: CommandLine, service: RunningService) -> None:
+    """Listed as received, with what was observed; shown by a part of its id; a second turn joins it."""
+    made = real(
         *("runs", "start", "-R", "acme/api", "--branch", "fix/login", "--metadata", "ticket=7", "--metadata", "who=me"),
         *("Review the login", "--wait", "--timeout", "5m", "--json"),
     )
-    assert (result.code, result.err.splitlines()[-1].split()[-1]) == (0, "completed"), result.out + service.log
-    return cli, result.json()
-
-
-def test_a_run_is_started_once_and_waited_for(started: Started, service: RunningService) -> None:
-    """The document has the action and the ended run, the repository the commit, the ledger the body as it was sent."""
-    cli, document = started
+    assert (made.code, made.err.splitlines()[-1].split()[-1]) == (0, "completed"), made.out + service.log
+    document, run_id = made.json(), made.json()["run"]["run_id"]
+    listing = real("runs", "list", "--branch", "fix/login", "--json").json()
     log = git("log", "--format=%B", "fix/login", cwd=service.repositories["acme/api"])
-    action = cli("actions", "show", document["action_id"], "--json").json()["action"]
+    action = real("actions", "show", document["action_id"], "--json").json()["action"]
 
     assert (document["kind"], document["state"], action["state"]) == ("run.start", "confirmed", "confirmed")
     assert document["run"]["status"] == "completed"
     assert set(document["run"]) >= SPEC_FIELDS
-    assert document["run"]["run_id"] in log
+    assert run_id in log
     assert action["body"] == {
         "instructions": "Review the login",
         "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
         "branch_name": "fix/login",
         "metadata": {"ticket": 7, "who": "me"},
     }
-
-
-def test_a_listed_run_is_as_received_with_what_was_observed(started: Started) -> None:
-    """The shape that scripts rely on."""
-    cli, document = started
-
-    listing = cli("runs", "list", "--branch", "fix/login", "--json").json()
-
     extent = {"as_of", "complete_since", "complete", "missing", "confirmed_since", "source"}
     assert set(listing) == {"runs", "count", *extent}
     assert (listing["count"], listing["source"]) == (1, "live")
@@ -65,44 +48,42 @@ def test_a_listed_run_is_as_received_with_what_was_observed(started: Started) ->
     assert run["observed"]["transitions"][0]["from"] is None
     assert run["observed"]["transitions"][-1]["to"] == "completed"
 
-
-def test_a_run_is_shown_by_a_part_of_its_id_and_continued(started: Started) -> None:
-    """Live and from the cache, by its beginning or by the end that the console shows; a second turn joins it."""
-    cli, document = started
-    run_id = document["run"]["run_id"]
-
-    live = cli("runs", "show", run_id[:-4], "--json").json()
-    cached = cli("runs", "show", run_id[-6:], "--json", "--cached", RUNWARDEN_BASE_URL=cli.base_url).json()
-    continued = cli("runs", "continue", run_id, "And again", "--wait", "--timeout", "5m", "--json")
-    after = cli("runs", "show", run_id, "--json").json()
-
+    live = real("runs", "show", run_id[:-4], "--json").json()
+    cached = real("runs", "show", run_id[-6:], "--json", "--cached").json()
+    continued = real("runs", "continue", run_id, "And again", "--wait", "--timeout", "5m", "--json")
+    after = real("runs", "show", run_id, "--json").json()
     assert (live["run"]["run_id"], live["source"], cached["source"]) == (run_id, "live", "cache")
     assert [turn["instructions"] for turn in live["conversation"]] == ["Review the login"]
     assert continued.code == 0, continued.out + continued.err
     assert (continued.json()["kind"], continued.json()["run"]["run_id"]) == ("run.continue", run_id)
     assert [turn["instructions"] for turn in after["conversation"]] == ["Review the login", "And again"]
-    assert "And again" in cli("runs", "show", run_id).out
+    assert "And again" in real("runs", "show", run_id).out
 
 
 def test_instructions_come_from_a_file_stdin_or_an_editor(real: CommandLine) -> None:
-    """Each way, the very same text is sent."""
-    (real.home / "task.md").write_text("Look at web\nthoroughly\n")
+    """Each way, the very same text is sent; on stdin, the token's line may come before it."""
+    task = "Look at web\nthoroughly\n"
+    (real.home / "task.md").write_text(task)
     (real.home / "editor.sh").write_text('#!/bin/sh\nprintf "Look at web\\nthoroughly\\n" > "$1"\n')
     (real.home / "editor.sh").chmod(0o700)
     start = ("runs", "start", "-R", "acme/web", "--json")
 
     from_file = real(*start, "-f", "task.md")
-    from_stdin = real(*start, "-", stdin="Look at web\nthoroughly\n")
+    from_stdin = real(*start, "-", stdin=task)
+    below_token = real("--token-stdin", *start, "-", stdin=f"{real.token}\n{task}", RUNWARDEN_TOKEN="")
     from_editor = real(*start, EDITOR=str(real.home / "editor.sh"))
 
-    assert [each.code for each in (from_file, from_stdin, from_editor)] == [0, 0, 0], from_editor.out
+    assert [each.code for each in (from_file, from_stdin, below_token, from_editor)] == [0] * 4, from_editor.out
     bodies = {json.dumps(action["body"]) for action in real("actions", "list", "--json").json()["actions"]}
     assert len(bodies) == 1
     assert "Look at web\\nthoroughly" in bodies.pop()
 
 
 def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) -> None:
-    """Its run has the execution's id; it fails, and so does the next one, which is another."""
+    """Its run has the execution's id. A run that the service does not know is not found."""
+    for arguments in (["show", "run_none"], ["continue", "run_none", "go on"], ["wait", "run_none"]):
+        result = real("runs", *arguments, "--json")
+        assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
     start = ("agents", "start", "scribe", "-R", "acme/web", "--input", "instructions=fail", "--wait", "--json")
 
     failed = real(*start).json()
@@ -113,26 +94,6 @@ def test_a_retried_agent_of_the_real_service_is_waited_for(real: CommandLine) ->
     assert (row["outcome"], row["result_id"] != row["run_id"]) == ("sent", True)
     assert (row["run"]["run_id"], row["run"]["status"]) == (row["result_id"], "failed")
     assert (retried.code, retried.json()["error"]["kind"]) == (1, "run_failed")
-
-
-def test_a_run_the_service_does_not_know_is_not_found(real: CommandLine) -> None:
-    """Exit code 7, for every command that names one."""
-    for arguments in (["show", "run_none"], ["continue", "run_none", "go on"], ["wait", "run_none"]):
-        result = real("runs", *arguments, "--json")
-
-        assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
-
-
-def test_a_turn_while_the_run_is_at_work_is_refused(faulty: CommandLine, server: Server) -> None:
-    """Exit code 2, with the service's own words."""
-    page = {"runs": [{**RUN, "status": "working"}], "page_size": 100, "next_token": None, "total_count": 1}
-    server.script(Respond(200, page), Respond(409, {"message": "The run is at work.", "error_code": "run_active"}))
-
-    result = faulty("runs", "continue", "run_1", "go on", "--json")
-
-    document = result.json()
-    assert (result.code, document["state"], document["run"]) == (2, "rejected", None)
-    assert (document["error"]["message"], document["error"]["error_code"]) == ("The run is at work.", "run_active")
 
 
 def ids(boarded: CommandLine, *arguments: str) -> list[str]:
@@ -170,54 +131,21 @@ def test_filters_hold_together(boarded: CommandLine, board: Lab) -> None:
         assert ids(boarded, *arguments) == ids(boarded, *arguments, "--cached") == found, arguments
 
 
-def test_a_mistake_in_a_query_is_told_with_its_place(lone: CommandLine) -> None:
-    """Exit code 2, before anything is asked."""
-    result = lone("runs", "list", "--search", "login statsu:failed", "--json")
-
-    error = result.json()["error"]
-    assert (result.code, error["kind"]) == (2, "usage")
-    assert "at character 7: There is no statsu:. Did you mean status:?" in error["message"]
-    assert (error["problems"][0]["start"], error["problems"][0]["end"]) == (6, 13)
-
-
-def test_the_cache_answers_when_the_service_does_not(boarded: CommandLine, board: Lab, lone: CommandLine) -> None:
-    """`--cached` never touches the network; without it the error is exit code 8 and names that option."""
-    board.put("run_1", "completed", created=0)
-    boarded("runs", "list")
-    asked = len(board.list_queries)
-    cached = boarded("runs", "list", "--cached", "--json").json()
-    down, shown = lone("runs", "list", "--json"), lone("runs", "list")
-
-    assert len(board.list_queries) == asked
-    assert (cached["source"], [run["run_id"] for run in cached["runs"]]) == ("cache", ["run_1"])
-    assert cached["as_of"] is not None
-    assert (down.code, down.json()["error"]["kind"]) == (8, "unreachable")
-    assert "--cached" in down.json()["error"]["message"]
-    assert (shown.code, shown.out) == (8, "")
-
-
-def test_a_part_that_fits_several_runs_names_them(boarded: CommandLine, board: Lab) -> None:
-    """Exit code 2: nothing guesses which was meant."""
-    for created, run_id in enumerate(("run_1a_wxyz", "run_1b_wxyz")):
-        board.put(run_id, "completed", created=created)
+def test_a_part_of_an_id_names_one_run_or_none(boarded: CommandLine, board: Lab) -> None:
+    """Its end has four characters at least; a write says which run it is. Nothing guesses which of several is meant."""
+    for created, run_id in enumerate(("run_1a_wxyz", "run_1b_wxyz", "run_01X37QCR")):
+        board.put(run_id, "working", created=created)
 
     for part in ("run_1", "wxyz"):
         result, said = boarded("runs", "show", part, "--json"), boarded("runs", "continue", part, "More")
         assert (result.code, result.json()["error"]["kind"]) == (2, "ambiguous")
         assert sorted(result.json()["error"]["candidates"]) == ["run_1a_wxyz", "run_1b_wxyz"]
         assert (said.code, "run_1a_wxyz" in said.err, "run_1b_wxyz" in said.err) == (2, True, True)
-
-
-def test_a_write_by_the_end_of_an_id_says_which_run_it_is(boarded: CommandLine, board: Lab) -> None:
-    """Four characters at least; in the middle of an id they name no run."""
-    board.put("run_01X37QCR", "working", created=0)
     for write in (("continue", "X37QCR", "More"), ("cancel", "X37QCR")):
         result = boarded("runs", *write, "--dry-run")
         assert (result.code, result.err.splitlines()[-1]) == (0, "X37QCR is the run run_01X37QCR.")
         assert "run_01X37QCR" in result.out
-    refused = [boarded("runs", "continue", part, "More", "--dry-run").code for part in ("QCR", "X37Q")]
-
-    assert refused == [7, 7]
+    assert [boarded("runs", "continue", part, "More", "--dry-run").code for part in ("QCR", "X37Q")] == [7, 7]
 
 
 def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Lab, tmp_path: Path) -> None:
@@ -242,67 +170,32 @@ def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Lab, tmp_p
     assert (nowhere.code, list(tmp_path.glob("*.partial"))) == (2, [])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("runs", "show", ""), ""),
-        (("actions", "show", " "), ""),
-        (("runs", "wait", ""), ""),
-        (("runs", "list", "-R", "https://github.com/acme/api", "--cached"), "owner/repo"),
-    ],
-)
-def test_an_empty_id_or_an_address_is_a_mistake_in_usage(
-    lone: CommandLine, arguments: tuple[str, ...], said: str
-) -> None:
-    """An empty variable in a script is no run that is not found, and an address no repository without runs."""
-    error = lone(*arguments, "--json").json()["error"]
-
-    assert (error["kind"], said in error["message"]) == ("usage", True)
-
-
-@pytest.mark.parametrize(
-    ("status", "code"), [(400, 2), (401, 4), (403, 4), (404, 7), (429, 5), (500, 8), (503, 8), (302, 8)]
-)
+@pytest.mark.parametrize(("status", "code"), [(400, 2), (401, 4), (404, 7), (429, 5), (500, 8), (302, 8), (0, 8)])
 def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: Server, status: int, code: int) -> None:
-    """By the service's answer; 404 for the list means that the address does not lead to the API."""
-    server.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}))
+    """404 for the list means that the address does not lead to the API. 0: no answer within the deadline."""
+    server.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}) if status else Hang())
+    (faulty.home / "config.toml").write_text(f"[poll]\ndeadline_s = {5 if status else 0.5}\n")
 
-    result = faulty("runs", "list", "--json")
+    result = faulty("--config", "config.toml", "runs", "list", "--json")
 
     message = result.json()["error"]["message"]
     assert (result.code, bool(message)) == (code, True)
     assert message.startswith("so it is. Check the base address: it ends with the version") == (status == 404)
 
 
-def test_an_answer_that_takes_too_long_is_exit_code_8(faulty: CommandLine, server: Server) -> None:
-    """The deadline is the configuration's."""
-    server.script(Hang())
-    (faulty.home / "config.toml").write_text("[poll]\ndeadline_s = 0.5\n")
-
-    result = faulty("--config", "config.toml", "runs", "list", "--json")
-
-    assert (result.code, result.json()["error"]["kind"]) == (8, "timed_out")
-
-
-@pytest.mark.parametrize(
-    "words", [("list", "-o", "table"), ("list", "-o", "csv"), ("list", "-o", "ndjson"), ("export",)]
-)
-def test_every_format_says_what_was_left_out(boarded: CommandLine, board: Lab, words: tuple[str, ...]) -> None:
+def test_every_format_says_what_was_left_out(boarded: CommandLine, board: Lab) -> None:
     """Entries without a usable id: a short list is not taken for the whole."""
     board.put("run_1", created=0)
     board.nulls = 2
-
-    result = boarded("runs", *words)
-
-    assert result.code == 0
-    assert "run_1" in result.out
-    assert "Left out 2 entries" in result.err
+    for words in (("list",), ("list", "-o", "csv"), ("list", "-o", "ndjson"), ("export",)):
+        result = boarded("runs", *words)
+        assert (result.code, "run_1" in result.out, "Left out 2 entries" in result.err) == (0, True, True), words
 
 
-def test_a_live_answer_does_not_need_the_cache(
+def test_the_service_and_the_cache_answer_without_each_other(
     boarded: CommandLine, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process holds it: the answer is shown all the same, and not kept."""
+    """The answer is shown while another process holds the cache; `--cached` never touches the network."""
     monkeypatch.setattr("storage.database.BUSY_WAIT_S", 0.05)
     board.put("run_1", created=0)
     board.health = {"github": {"status": "ok"}}
@@ -315,4 +208,34 @@ def test_a_live_answer_does_not_need_the_cache(
     assert ([run["run_id"] for run in runs.json()["runs"]], runs.code) == (["run_2", "run_1"], 0)
     assert (health.json()["status"], health.code) == ("ok", 0)
     assert all("another process holds the cache" in result.err for result in (runs, health))
-    assert boarded("runs", "list", "--cached", "--json").json()["count"] == 1
+    asked = len(board.list_queries)
+    cached = boarded("runs", "list", "--cached", "--json").json()
+    assert (cached["source"], cached["count"], len(board.list_queries)) == ("cache", 1, asked)
+    assert cached["as_of"] is not None
+    board.close()
+    down, shown = boarded("runs", "list", "--json"), boarded("runs", "list")
+    assert (down.code, down.json()["error"]["kind"], shown.code, shown.out) == (8, "unreachable", 8, "")
+    assert "--cached" in down.json()["error"]["message"]
+
+
+def test_without_a_terminal_the_console_is_a_snapshot_of_the_newest_runs(boarded: CommandLine, board: Lab) -> None:
+    """After the first sync, counts first, then a table. Old rows stay, marked stale, and the exit code says why."""
+    never = boarded(RUNWARDEN_DATA_DIR=str(boarded.home / "empty"), RUNWARDEN_BASE_URL="http://127.0.0.1:9/v1").out
+    for number, status in enumerate(["completed", "working", "queued", "working"] * 10):
+        board.put(f"run_{number:02}", status, created=number)
+    board.health = {"github": {"status": "degraded"}}
+    named, result = boarded("console"), boarded()
+    board.fail_from = 0
+    stale = boarded()
+    lines = result.out.splitlines()
+
+    for each in (named, result):
+        assert (each.code, each.err, boarded.base_url in each.out, "live" in each.out) == (0, "", True, True)
+    assert "20 working  10 queued  0 failed/24h" in lines
+    assert any(line.startswith("github degraded since") for line in lines)
+    shown = [line.split()[-1] for line in lines if "run_" in line]
+    assert shown == [f"run_{number}" for number in range(39, 19, -1)]
+    assert "… and 20 more: runwarden runs list" in lines
+    assert (stale.code, "run_39" in stale.out, "stale since" in stale.out, "slow down" in stale.err) == (5, *[True] * 3)
+    for words in ("never seen", "code hosts: not seen yet", "No runs yet."):
+        assert words in never

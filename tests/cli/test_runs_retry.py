@@ -4,12 +4,10 @@ import json
 import re
 import signal
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
-from storage.values import utc_now
-from tests.cli.conftest import CommandLine, Inside
+from tests.cli.conftest import CommandLine, Result
 from tests.lab import Drop, Lab, Received, Respond, Server, Step
 from tests.pty.terminal import Terminal
 
@@ -22,16 +20,14 @@ class Works:
 
     board: Lab = field(default_factory=Lab)
     refuse: dict[str, Step] = field(default_factory=dict)
-    """By word in the instructions: what is answered instead."""
+    """By instructions: what is answered instead."""
 
     def __call__(self, request: Received) -> Step:
         if request.method == "GET":
             return self.board.answer(request)
         body = request.json()
-        assert isinstance(body, dict)
-        for word, step in self.refuse.items():
-            if word in body["instructions"]:
-                return step
+        if step := self.refuse.get(body["instructions"]):
+            return step
         run_id = body.get("run_id", f"run_{len(self.board.runs)}")
         self.end(run_id, "queued", updated=50)
         return Respond(201, self.board.runs[run_id])
@@ -56,13 +52,13 @@ def failed(faulty: CommandLine, works: Works, count: int) -> list[str]:
     return run_ids
 
 
-def outcomes(result: object) -> dict[str, str]:
-    return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}  # type: ignore[attr-defined] — a Result
+def outcomes(result: Result) -> dict[str, str]:
+    return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}
 
 
 def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, server: Server, works: Works) -> None:
     """A second call finds that it was done; what fails again is another failure, and a key another intention."""
-    faulty("runs", "start", "-R", "acme/api", "--branch", "b", "--metadata", "n=1", "One")
+    own = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "--metadata", "n=1", "One", "--json")
     faulty("runs", "start", "-R", "acme/web", "Two")
     works.end("run_1", "completed", updated=60)
     faulty("runs", "continue", "run_1", "Two, next")
@@ -74,7 +70,9 @@ def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, 
     again = faulty(*RETRY, "run_0", "run_1")
 
     assert (result.code, outcomes(result)) == (0, {"run_0": "sent", "run_1": "sent"})
-    assert [json.loads(body) for body in server.posts[3:]] == [json.loads(first[0]), json.loads(first[2])]
+    # A start that carried its own id carries a new one.
+    renamed = first[0].decode().replace(own.json()["action_id"], result.json()["rows"][0]["action_id"])
+    assert [json.loads(body) for body in server.posts[3:]] == [json.loads(renamed), json.loads(first[2])]
     assert [row["result_id"] for row in result.json()["rows"]] == ["run_2", "run_1"]
     assert (again.code, outcomes(again)) == (2, {"run_0": "sent_before", "run_1": "refused"})
     works.end("run_1", "failed", updated=80)
@@ -85,15 +83,19 @@ def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, 
 
 
 def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: Server, works: Works) -> None:
-    """The others are sent all the same; the exit code tells that one was not."""
+    """The others are sent all the same, with a warning if the code host is down; the exit code tells of the rest."""
     for number, status in enumerate(["failed", "completed", "working"]):
         faulty("runs", "start", "-R", "acme/api", f"Task {number}")
         works.end(f"run_{number}", status, updated=60)
     works.board.put("run_8", "failed", created=8)
+    works.board.health = {"github": {"status": "down"}}
+    faulty("health")
     before = len(server.posts)
 
     result = faulty(*RETRY, "run_0", "run_1", "run_2", "run_8", "run_9")
 
+    assert "Code host github is down: what is retried now may fail again." in result.err
+    assert re.search(r"retried as +run_4", faulty("runs", "view", "run_0").out)
     problems = {row["run_id"]: row["problem"] for row in result.json()["rows"]}
     assert (result.code, result.json()["outcomes"]) == (2, {"sent": 1, "refused": 4})
     said = {"run_1": "completed", "run_2": "not ended", "run_8": "not sent from this machine", "run_9": "has no run"}
@@ -108,7 +110,7 @@ def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
     ids = failed(faulty, works, 4)
     works.refuse = {"Task 0": Respond(400, {"message": "no"}), "Task 2": Drop()}
 
-    stopped = faulty(*RETRY, *ids)
+    stopped = faulty(*RETRY, *ids, "--wait")
     works.refuse = {}
     resumed = faulty(*RETRY, *ids)
 
@@ -143,7 +145,7 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, work
 
 
 def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
-    """A continuation is another turn of the same run; a second call waits for what the first sent; time runs out."""
+    """A second call waits for what the first sent; time runs out; a signal leaves the rows beside the error."""
     failed(faulty, works, 2)
     works.end("run_0", "completed", updated=61)
     faulty("runs", "continue", "run_0", "Next")
@@ -161,103 +163,46 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server
     assert (done.code, outcomes(done)) == (2, {"run_0": "refused", "run_1": "sent_before"})
     assert done.json()["rows"][1]["run"]["status"] == "completed"
 
-
-def test_a_batch_that_was_stopped_does_not_wait(faulty: CommandLine, server: Server, works: Works) -> None:
-    """What stopped it is told at once; a refused token or a signal while it waits leaves the rows beside the error."""
-    failed(faulty, works, 2)
-    works.refuse = {"Task 1": Drop()}
-
-    stopped = faulty(*RETRY, "run_0", "run_1", "--wait")
-    refused = faulty.begin(*RETRY, "run_0", "--key", "other", "--wait")
-
-    assert (stopped.code, list(outcomes(stopped).values())) == (6, ["sent", "unknown"])
-    assert refused.stderr is not None
-    assert any("waiting for" in line for line in refused.stderr)
-    refused.send_signal(signal.SIGINT)
-    out, _ = refused.communicate(timeout=120)
-    assert (refused.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
+    process = faulty.begin(*RETRY, "run_1", "--key", "other", "--wait")
+    assert any("waiting for" in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert (process.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
     assert json.loads(out)["rows"][0]["outcome"] == "sent"
 
 
 def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
     faulty: CommandLine, server: Server, works: Works
 ) -> None:
-    """As the service tells it: a start, a further turn, or an agent with what it was given by name."""
-    first = {"number": 1, "instructions": "Fix it", "caller": "ann"}
-    given = {"depth": 2, "instructions": "Look"}
-    works.board.turns = {
-        "run_0": {"turns": [first]},
-        "run_1": {"turns": [first, {"number": 2, "instructions": "And the tests?", "caller": "bob"}]},
-        "run_2": {"agent": "audit", "turns": [{"number": 1, "instructions": "Look (2)", "inputs": given}]},
-        "run_3": {"turns": [{"number": 1, "instructions": "Asked by a stranger", "caller": "webhook"}]},
-        "run_4": {"turns": [{"number": 1}]},
-    }
-    for run_id in works.board.turns:
-        works.end(run_id, "failed", updated=60)
-
-    result = faulty("runs", "retry", "--json", "--dry-run", *works.board.turns)
-
-    rows = {row["run_id"]: row for row in result.json()["rows"]}
-    sent = {run_id: row["request"] and row["request"]["body"] for run_id, row in rows.items()}
-    assert [row["asked_by"] for row in rows.values()] == ["ann", "bob", None, "webhook", None]
-    assert (sent["run_0"]["instructions"], "run_id" in sent["run_0"]) == ("Fix it", False)
-    assert (sent["run_1"]["instructions"], sent["run_1"]["run_id"]) == ("And the tests?", "run_1")
-    assert sent["run_2"] == {"repository": "acme/api", "branch_name": sent["run_2"]["branch_name"], "inputs": given}
-    assert rows["run_2"]["request"]["url"].endswith("/external/agents/audit/runs")
-    assert sent["run_3"]["run_id"] == "run_3", "what an event may do stays as it is"
-    assert "does not have it either" in rows["run_4"]["problem"]
-
-
-def test_a_retry_of_a_start_that_carried_its_own_id_carries_its_own(
-    faulty: CommandLine, server: Server, works: Works
-) -> None:
-    """So it can be recognised with certainty, too."""
-    first = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "Go", "--json").json()["action_id"]
-    works.end("run_0", "failed", updated=60)
-
-    second = faulty(*RETRY, "run_0").json()["rows"][0]["action_id"]
-
-    assert [json.loads(body)["branch_name"] for body in server.posts] == [f"b/{first}", f"b/{second}"]
-
-
-def test_a_colleagues_later_turn_is_what_is_sent_again(faulty: CommandLine, server: Server, works: Works) -> None:
-    """Not what this machine sent before; a service that cannot be asked is reported, and nothing is sent."""
+    """As the service tells it, not what this machine sent before. If it cannot be asked, nothing is sent."""
     faulty("runs", "start", "-R", "acme/api", "Mine")
     for updated, status in enumerate(("completed", "working", "failed"), 60):
         works.end("run_0", status, updated=updated)
         faulty("runs", "list")
-    mine, theirs = {"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x"}
-    works.board.turns = {"run_0": {"turns": [mine, theirs]}}
-    retry = ("runs", "retry", "--json", "--dry-run", "run_0")
+    given = {"depth": 2, "instructions": "Look"}
+    mine, theirs = {"number": 1, "instructions": "Mine"}, {"number": 2, "instructions": "x", "caller": "ann"}
+    works.board.turns = {
+        "run_0": {"turns": [mine, theirs]},
+        "run_1": {"agent": "audit", "turns": [{"number": 1, "instructions": "Look (2)", "inputs": given}]},
+        "run_2": {"turns": [{"number": 1, "instructions": "Fix it", "caller": "bob"}]},
+        "run_3": {"turns": [{"number": 1, "instructions": "Asked by a stranger", "caller": "webhook"}]},
+        "run_4": {"turns": [{"number": 1}]},
+    }
+    for run_id in [*works.board.turns][1:]:
+        works.end(run_id, "failed", updated=60)
+    retry, answer = ("runs", "retry", "--json", "--dry-run"), works.board.answer
 
-    told = faulty(*retry).json()["rows"]
-    answer = works.board.answer
+    result = faulty(*retry, *works.board.turns)
     works.board.answer = lambda request: Drop() if "run_0" in request.path else answer(request)  # type: ignore[method-assign]
-    lost = faulty(*retry).json()["rows"]
+    (lost,) = faulty(*retry, "run_0").json()["rows"]
 
-    assert [row["request"]["body"]["instructions"] for row in told] == ["x"]
-    assert [row["outcome"] for row in lost] == ["refused"]
-    assert "could not be asked" in lost[0]["problem"]
-
-
-def test_a_retried_failure_is_dealt_with(tmp_path: Path) -> None:
-    """It says what it was retried as, and leaves the inbox; retrying while the code host is down warns.
-
-    A failure of the seconds before the first bad answer about a host belongs to its outage, with which it is one item.
-    """
-    with Lab(clock=utc_now, health={"github": {"status": "down"}}) as lab:
-        cli = Inside(tmp_path, lab.base_url)
-        cli("runs", "start", "-R", "acme/api", "Fix it.")
-        lab.move("run_00000", "failed")
-        cli("runs", "list")
-        cli("health")
-        before = cli("inbox", "--json").json()["items"]
-        retried = cli(*RETRY, "run_00000")
-        after = cli("inbox", "--json").json()["items"]
-        shown = cli("runs", "view", "run_00000")
-
-    (outage,) = before
-    assert re.fullmatch(r"github down since [\d:]{8}, 1 run failed", outage["title"])
-    assert "Code host github is down: what is retried now may fail again." in retried.err
-    assert [item["kind"] for item in after] == ["host"]
-    assert re.search(r"retried as +run_00001", shown.out), shown.out
+    rows = {row["run_id"]: row for row in result.json()["rows"]}
+    sent = {run_id: row["request"] and row["request"]["body"] for run_id, row in rows.items()}
+    assert [row["asked_by"] for row in rows.values()] == ["ann", None, "bob", "webhook", None]
+    assert (sent["run_0"]["instructions"], sent["run_0"]["run_id"]) == ("x", "run_0")
+    assert sent["run_1"] == {"repository": "acme/api", "branch_name": sent["run_1"]["branch_name"], "inputs": given}
+    assert rows["run_1"]["request"]["url"].endswith("/external/agents/audit/runs")
+    assert (sent["run_2"]["instructions"], "run_id" in sent["run_2"]) == ("Fix it", False)
+    assert sent["run_3"]["run_id"] == "run_3", "what an event may do stays as it is"
+    assert "does not have it either" in rows["run_4"]["problem"]
+    assert (lost["outcome"], "could not be asked" in lost["problem"]) == ("refused", True)

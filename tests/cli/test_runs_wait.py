@@ -8,40 +8,33 @@ from contextlib import closing
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.lab import EXECUTION, RUN, Lab, Received, Respond, Server, Step
+from tests.lab import EXECUTION, Lab, Received, Step
 
 
-@pytest.mark.parametrize(
-    ("statuses", "code", "kind"),
-    [
-        (["completed", "completed"], 0, None),
-        (["completed", "failed"], 1, None),
-        (["failed", "working"], 1, None),
-        (["queued"], 3, "waited_too_long"),
-    ],
-)
-def test_waiting_ends_as_the_runs_do(
-    boarded: CommandLine, board: Lab, statuses: list[str], code: int, kind: str | None
-) -> None:
+def test_waiting_ends_as_the_runs_do(boarded: CommandLine, board: Lab) -> None:
     """0 all completed, 1 one failed, 3 time ran out; a bare number is seconds."""
-    for number, status in enumerate(statuses):
+    for number, status in enumerate(("completed", "failed", "working", "queued")):
         board.put(f"run_{number}", status, created=number)
-    run_ids = list(board.runs)
+    for run_ids, code, kind in (
+        (["run_0"], 0, None),
+        (["run_0", "run_1"], 1, None),
+        (["run_1", "run_2"], 1, None),
+        (["run_3"], 3, "waited_too_long"),
+    ):
+        result = boarded("runs", "wait", *run_ids, "--timeout", "0.5", "--json")
+        document = result.json()
+        assert (result.code, [run["run_id"] for run in document["runs"]]) == (code, run_ids)
+        assert document.get("error", {}).get("kind") == kind
 
-    result = boarded("runs", "wait", *run_ids, "--timeout", "0.5", "--json")
 
-    document = result.json()
-    assert result.code == code
-    assert [run["run_id"] for run in document["runs"]] == run_ids
-    assert document.get("error", {}).get("kind") == kind
-
-
-def test_waiting_sees_a_run_end_and_outlasts_a_service_that_is_busy(boarded: CommandLine, board: Lab) -> None:
-    """The run goes on while a command waits; a 429 on the way is told, and waited out."""
-    board.put("run_1", "working", created=0)
-    board.limit = lambda: 0.0 if len(board.list_queries) > 2 else None
+def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boarded: CommandLine, board: Lab) -> None:
+    """A 429 on the way is told, and waited out; why a run stays queued is said once for each reason."""
+    board.put("run_1", "queued", created=0)
+    reason = "waiting for git.example since 01:02"
+    board.turns["run_1"] = {"turns": [{"number": 1, "state": "queued", "reason": reason}]}
     process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
-    assert process.stderr is not None
+    assert any("waiting for git.example" in line for line in iter(process.stderr.readline, ""))
+    board.limit = lambda: 0.0
     assert any("Slow down" in line for line in iter(process.stderr.readline, ""))
 
     board.put("run_1", "completed", created=0, updated=1)
@@ -49,22 +42,7 @@ def test_waiting_sees_a_run_end_and_outlasts_a_service_that_is_busy(boarded: Com
     out, err = process.communicate(timeout=120)
 
     assert (process.returncode, "completed" in out, "completed" in err) == (0, True, True)
-
-
-def test_a_run_that_stays_queued_says_what_it_waits_for(boarded: CommandLine, board: Lab) -> None:
-    """Once for each reason."""
-    board.put("run_1", "queued", created=0)
-    board.turns["run_1"] = {
-        "turns": [{"number": 1, "state": "queued", "reason": "waiting for git.example since 01:02"}]
-    }
-    process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m")
-    assert process.stderr is not None
-    assert any("waiting for git.example" in line for line in iter(process.stderr.readline, ""))
-
-    board.put("run_1", "completed", created=0, updated=1)
-    _, err = process.communicate(timeout=120)
-
-    assert (process.returncode, "waiting for git.example" in err) == (0, False)
+    assert "waiting for git.example" not in err
 
 
 @pytest.mark.parametrize("words", ["continue", "start"])
@@ -106,7 +84,6 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     board.put("run_1", "working", created=1)
     boarded("runs", "list")
     process = boarded.begin("runs", "wait", "run_1", "--timeout", "5m", "--json")
-    assert process.stderr is not None
     assert "working" in process.stderr.readline()
 
     if by == "ctrl+c":
@@ -122,41 +99,20 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     assert "Traceback" not in err
 
 
-def test_an_agents_run_is_waited_for_where_its_id_is_listed(faulty: CommandLine, server: Server) -> None:
-    """It appears later than the execution, and its end is the command's."""
-    listed = {**RUN, "run_id": "exe_1", "status": "failed"}
-    pages = [{"runs": runs, "page_size": 100, "next_token": None, "total_count": len(runs)} for runs in ([], [listed])]
-    reads: list[Received] = []
+def test_an_agents_run_is_waited_for_where_its_id_is_listed(boarded: CommandLine, board: Lab) -> None:
+    """It appears later than the execution, and its end is the command's; no other run is taken for its own."""
+    board.put("run_1", "working")
+    start = ("agents", "start", "nightly", "-R", "acme/api", "--wait")
 
-    def answer(request: Received) -> Respond:
-        if request.method == "POST":
-            return Respond(201, EXECUTION)
-        reads.append(request)
-        return Respond(200, pages[len(reads) > 3])
+    late = boarded(*start, "--timeout", "0.5", "--json", RUNWARDEN_DATA_DIR=str(boarded.home / "other"))
+    board.before(4, lambda: board.put("exe_1", "failed"))
+    result = boarded(*start, "--json")
+    shown = boarded(*start)
 
-    server.otherwise = answer
-
-    result = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait", "--json")
-    reads.clear()
-    shown = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait")
-
-    document = result.json()
-    assert (result.code, document["state"]) == (1, "confirmed")
-    assert (document["execution"], document["run"]) == (EXECUTION, listed)
-    assert [line.split() for line in shown.out.splitlines() if line.startswith(("status", "branch_name"))] == [
-        ["status", "failed"],
-        ["branch_name", RUN["branch_name"]],
-    ]
-
-
-def test_an_execution_without_a_listed_run_is_said_to_be_one(faulty: CommandLine, server: Server) -> None:
-    """Exit code 3; that it was accepted is certain, and no other run is taken for its own."""
-    page = {"runs": [RUN], "page_size": 100, "next_token": None, "total_count": 1}
-    server.otherwise = lambda request: Respond(201, EXECUTION) if request.method == "POST" else Respond(200, page)
-
-    result = faulty("agents", "start", "nightly", "-R", "acme/api", "--wait", "--timeout", "0.5", "--json")
-
-    document = result.json()
-    assert (result.code, document["state"], document["error"]["kind"]) == (3, "confirmed", "waited_too_long")
-    assert "no run with the id exe_1 is listed" in document["error"]["message"]
-    assert "run" not in document
+    document, error = result.json(), late.json()["error"]
+    assert (late.code, late.json()["state"], error["kind"]) == (3, "confirmed", "waited_too_long")
+    assert ("no run with the id exe_1 is listed" in error["message"], "run" in late.json()) == (True, False)
+    assert (result.code, document["state"], document["execution"]) == (1, "confirmed", EXECUTION)
+    assert (document["run"]["run_id"], document["run"]["status"]) == ("exe_1", "failed")
+    lines = dict(line.split(None, 1) for line in shown.out.splitlines() if line.startswith(("status", "branch_name")))
+    assert lines == {"status": "failed", "branch_name": board.runs["exe_1"]["branch_name"]}

@@ -1,18 +1,22 @@
-"""A write's exit code and document never contradict the ledger, whatever else fails."""
+"""A write's exit code and document never contradict the ledger, whatever else fails, streams included."""
 
 import os
+import shlex
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from subprocess import DEVNULL
+from unittest.mock import patch
 
 import pytest
 
 from storage import database
 from tests.cli.conftest import CommandLine
-from tests.lab import ORGANIZATION, RUN, Drop, Hang, Received, Respond, Server
+from tests.lab import ORGANIZATION, RUN, Drop, Hang, Lab, Received, Respond, Server
 from tests.program import CREATE, LONGEST_S, Program
 from tests.waiting import eventually
 
@@ -41,33 +45,18 @@ def locked(faulty: CommandLine, server: Server, name: str) -> Iterator[sqlite3.C
         yield connection
 
 
-@pytest.mark.parametrize("name", ["cache.sqlite3"])
-@pytest.mark.usefixtures("locked")
-def test_a_confirmed_write_is_reported_though_the_cache_is_locked(faulty: CommandLine) -> None:
-    """Exit code 0, the run, and a warning in the document and on stderr."""
-    result = faulty(*START)
-
-    document = result.json()
-    assert (result.code, document["state"], document["run"]["run_id"]) == (0, "confirmed", "run_1")
-    assert document["action_id"]
-    assert ["cache.sqlite3" in warning for warning in document["warnings"]] == [True]
-    assert "warning: The run is not in the cache" in result.err
-
-
-@pytest.mark.parametrize("name", ["cache.sqlite3"])
 @pytest.mark.parametrize(
-    ("command", "turns", "code"),
+    ("name", "command", "turns", "code"),
     [
-        (START, ["completed"], 0),
-        (("runs", "continue", "run_1", "Go on", "--json"), ["completed", "working", "failed"], 1),
+        ("cache.sqlite3", START, ["completed"], 0),
+        ("cache.sqlite3", ("runs", "continue", "run_1", "Go on", "--json"), ["completed", "working", "failed"], 1),
     ],
-    ids=["a start", "a further turn"],
 )
 def test_a_run_that_the_cache_could_not_take_is_waited_for(
     faulty: CommandLine, server: Server, locked: sqlite3.Connection, command: tuple[str, ...], turns: list[str],
     code: int,
 ) -> None:  # fmt: skip
-    """The service is asked, and its answer counts: the cache has nothing, or the end of the turn before."""
+    """The write is confirmed, with a warning. The service is asked, and its answer counts, not the turn before."""
     lock, turns, last = server.otherwise, [*turns], turns[-1]
 
     def answer(received: Received) -> Respond:
@@ -84,7 +73,11 @@ def test_a_run_that_the_cache_could_not_take_is_waited_for(
         faulty("runs", "list", "--limit", "1")
     result = faulty(*command, "--wait")
 
-    assert (result.code, result.json()["state"], result.json()["run"]["status"]) == (code, "confirmed", last)
+    document = result.json()
+    assert (result.code, document["state"], document["run"]["status"]) == (code, "confirmed", last)
+    assert document["action_id"]
+    assert ["cache.sqlite3" in warning for warning in document["warnings"]] == [True]
+    assert "warning: The run is not in the cache" in result.err
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite3"])
@@ -103,22 +96,6 @@ def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine
         in document["error"]["message"]
     )
     assert shown["state"] == "unknown"
-
-
-def test_a_close_that_fails_does_not_hide_the_result(
-    faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The write is done: what comes after it is a warning."""
-    server.script(Respond(201, ORGANIZATION))
-
-    async def close(_: object) -> None:
-        raise OSError("the disk is gone")
-
-    monkeypatch.setattr("app.engine.engine.Cache.close", close)
-    result = faulty(*CREATE)
-
-    assert (result.code, result.json()["state"]) == (0, "confirmed")
-    assert "the disk is gone" in result.json()["warnings"][0]
 
 
 def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: CommandLine, server: Server) -> None:
@@ -148,38 +125,22 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
     assert [action["state"] for action in faulty("actions", "list", "--json").json()["actions"]] == ["unknown"]
 
 
-@pytest.mark.parametrize(
-    ("place", "words"),
-    [("app.actions.command_writes.print_write", ["confirmed", "interrupted"]), ("app.cli.output.Output.record", [])],
-)
-def test_an_interruption_after_a_write_does_not_call_it_unsent(
-    faulty: CommandLine, server: Server, monkeypatch: pytest.MonkeyPatch, place: str, words: list[str]
-) -> None:
-    """Before the document is printed, the outcome comes with the error; during the printing nothing is added."""
-    server.script(Respond(201, ORGANIZATION))
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(place, interrupted)
-    result = faulty(*CREATE)
-
-    assert result.code == 130
-    assert [word for word in ("confirmed", "not_sent", "interrupted") if word in result.out] == words
+def test_what_fails_after_a_write_does_not_call_it_unsent(faulty: CommandLine, server: Server) -> None:
+    """A close that fails is a warning. Interrupted before its document is printed, the outcome comes with the error."""
+    server.otherwise = lambda _: Respond(201, ORGANIZATION)
+    known = ("confirmed", "not_sent", "interrupted", "the disk is gone")
+    for place, error, code, words in (
+        ("app.actions.command_writes.print_write", KeyboardInterrupt(), 130, ["confirmed", "interrupted"]),
+        ("app.cli.output.Output.record", KeyboardInterrupt(), 130, []),
+        ("app.engine.engine.Cache.close", OSError("the disk is gone"), 0, ["confirmed", "the disk is gone"]),
+    ):
+        with patch(place, side_effect=error):
+            result = faulty("orgs", "create", f"{len(server.posts)}@example.com", "--json")
+        assert (result.code, [word for word in known if word in result.out]) == (code, words), place
 
 
-def redirected(cli: CommandLine, stdout: str, stderr: str, *arguments: str) -> int:
-    """The exit code of a command one of whose streams is on a full disk, or was left by its reader."""
-    gone, writing = os.pipe()
-    os.close(gone)
-    with os.fdopen(writing, "wb") as unread, Path("/dev/full").open("wb") as full:
-        streams = {"gone": unread.fileno(), "full": full.fileno(), "": DEVNULL}
-        chosen = (DEVNULL, streams[stdout], streams[stderr])
-        return Program(arguments, cli.environment, cwd=cli.home, streams=chosen).wait(LONGEST_S)
-
-
-def test_the_ledger_is_read_though_the_cache_cannot_be_opened(faulty: CommandLine, server: Server) -> None:
-    """On a full disk the cache has no room for the files next to it; what was sent can be looked up."""
+def test_the_ledger_is_read_though_the_cache_cannot_be_used(faulty: CommandLine, server: Server) -> None:
+    """As on a full disk. A cache of another version is replaced, and told once on stderr."""
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
     (cache,) = (faulty.home / "data").rglob("cache.sqlite3")
@@ -188,6 +149,12 @@ def test_the_ledger_is_read_though_the_cache_cannot_be_opened(faulty: CommandLin
 
     found = [faulty(*command, "--json") for command in (("actions", "list"), ("actions", "export"), ("orgs", "list"))]
     assert [(each.code, action_id in each.out) for each in found] == [(0, True)] * 3
+    cache.rmdir()
+    with closing(sqlite3.connect(cache)) as connection:
+        connection.execute("CREATE TABLE runs (id INTEGER)")
+    first, again = (faulty("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="") for _ in range(2))
+    assert (first.code, again.code, first.json()["runs"], again.err) == (0, 0, [], "")
+    assert "made by another version" in first.err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -195,11 +162,9 @@ def test_the_ledger_is_read_though_the_cache_cannot_be_opened(faulty: CommandLin
     ("stdout", "stderr", "step", "code"),
     [
         ("gone", "", Respond(201, ORGANIZATION), 0),
-        ("gone", "", Drop(), 6),
         ("", "full", Respond(201, ORGANIZATION), 0),
         ("full", "full", Respond(201, ORGANIZATION), 74),
-        ("full", "full", Drop(), 6),
-        ("", "gone", Drop(), 6),
+        ("full", "gone", Drop(), 6),
     ],
 )
 def test_a_stream_that_cannot_be_written_does_not_change_a_writes_exit_code(
@@ -207,16 +172,14 @@ def test_a_stream_that_cannot_be_written_does_not_change_a_writes_exit_code(
 ) -> None:
     """A reader that has gone, or a full disk, neither keeps a write from being sent nor hides its outcome."""
     server.script(step)
+    gone, writing = os.pipe()
+    os.close(gone)
+    with os.fdopen(writing, "wb") as unread, Path("/dev/full").open("wb") as full:
+        ends = {"gone": unread.fileno(), "full": full.fileno(), "": DEVNULL}
+        streams = (DEVNULL, ends[stdout], ends[stderr])
+        ended = Program(CREATE[:-1], faulty.environment, cwd=faulty.home, streams=streams).wait(LONGEST_S)
 
-    assert (redirected(faulty, stdout, stderr, *CREATE[:-1]), len(server.posts)) == (code, 1)
-
-
-def test_a_reader_that_has_gone_does_not_change_an_imports_exit_code(faulty: CommandLine, server: Server) -> None:
-    """The exit code reports the batch."""
-    server.script(Drop())
-    (faulty.home / "list.csv").write_text("email\nada@example.com\n")
-
-    assert (redirected(faulty, "gone", "", "orgs", "import", "list.csv"), len(server.posts)) == (6, 1)
+    assert (ended, len(server.posts)) == (code, 1)
 
 
 @pytest.mark.parametrize("content", [b"no database " * 500, None])
@@ -244,15 +207,37 @@ def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
     assert len(server.posts) == 1
 
 
-def test_a_cache_of_another_version_is_replaced_and_told_once(lone: CommandLine) -> None:
-    """On stderr: the answer is as ever, even without a token."""
-    folder = Path(lone("config", "check", "--json").json()["data_folder"])
-    folder.mkdir(parents=True)
-    with closing(sqlite3.connect(folder / "cache.sqlite3")) as connection:
-        connection.execute("CREATE TABLE runs (id INTEGER)")
+def redirected(line: CommandLine, redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = shlex.join([sys.executable, "-m", "app", *arguments])
+    words = ["bash", "-c", f"{command} {redirection}"]
+    return subprocess.run(words, env=line.environment, cwd=line.home, capture_output=True, text=True, check=False)
 
-    first, again = (lone("runs", "list", "--cached", "--json", RUNWARDEN_TOKEN="") for _ in range(2))
 
-    assert (first.code, again.code, first.json()["runs"]) == (0, 0, [])
-    assert "made by another version" in first.err
-    assert again.err == ""
+def test_a_process_without_streams_does_what_it_is_asked_for(lone: CommandLine) -> None:
+    """A job started with its streams closed has the exit code of its work; what is meant for stdout is in no file."""
+    done = redirected(lone, "<&- >&- 2>&-", "runs", "list", "--cached", "--json")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    files = [path for path in (lone.home / "data").rglob("*.sqlite3") if path.stat().st_size]
+    assert files
+    assert all(path.read_bytes().startswith(b"SQLite format 3\0") for path in files)
+    assert lone("runs", "list", "--cached", "--json").json()["count"] == 0
+
+
+def test_a_reader_that_has_seen_enough_ends_a_long_output(boarded: CommandLine, board: Lab) -> None:
+    """More than a pipe holds: 141, as of any program that SIGPIPE ends, and nothing on stderr."""
+    for number in range(300):
+        board.put(f"run_{number}", "completed", created=number)
+
+    done = redirected(boarded, "| head -c 1 > /dev/null; echo ${PIPESTATUS[0]}", "runs", "list", "--all", "--json")
+
+    assert (done.stdout.strip(), done.stderr) == ("141", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_output_that_has_no_room_is_a_failure_of_its_own(lone: CommandLine) -> None:
+    """Neither success nor any other code of the contract: 74, with the reason, and no traceback."""
+    done = redirected(lone, ">/dev/full", "config", "check")
+
+    assert (done.returncode, "Traceback" in done.stderr) == (74, False)
+    assert "No space left on device" in done.stderr

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.cli.conftest import CommandLine, Inside
-from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Lab, Raw, Respond, Server
+from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Lab, Raw, Received, Respond, Server, Step
 from tests.program import CREATE
 from tests.service_process import RunningService
 
@@ -59,7 +59,6 @@ def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLi
     "words",
     [
         ("agents", "start", "nightly", "Fix", "it", "-R", "acme/api", "--input", "a=1", "b=x"),
-        ("agents", "start", "nightly", "-R", "acme/api", "--input", "a=1", "--input", "b=x", "instructions=Fix it"),
         ("runs", "start", "-R", "acme/api", "--agent", "nightly", "Fix it"),
     ],
 )
@@ -112,98 +111,46 @@ def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: Command
     [
         (Respond(429, {"message": "slow down"}, {"Retry-After": "3"}), 5, "rejected", "rate_limited"),
         (Respond(401, {"message": "who?"}), 4, "rejected", "not_authorized"),
-        (Respond(403, {"message": "no"}), 4, "rejected", "forbidden"),
         (Respond(404, {"message": "gone"}), 7, "rejected", "not_found"),
+        (Respond(409, {"message": "The run is at work.", "error_code": "run_active"}), 2, "rejected", "rejected"),
         (Respond(500, {"message": "half done"}), 6, "unknown", "server_failed"),
-        (Respond(201, b"{"), 6, "unknown", "unusable_answer"),
         (Respond(201, {}), 6, "unknown", "unusable_answer"),
-        (Respond(302, b"", {"Location": "/elsewhere"}), 6, "unknown", "unusable_answer"),
-        (Drop(), 6, "unknown", "unreachable"),
         (Raw(b"HTTP/1.1 201 Created\r\nContent-Length: 500\r\n\r\n{", "reset"), 6, "unknown", "unreachable"),
     ],
 )
 def test_each_answer_to_a_write_has_its_exit_code(
-    faulty: CommandLine, server: Server, step: Respond | Drop | Raw, code: int, state: str, kind: str
+    faulty: CommandLine, server: Server, step: Respond | Raw, code: int, state: str, kind: str
 ) -> None:
-    """And the document is there all the same."""
-    server.script(step)
+    """And the document is there all the same. It says where the write went; for people, stderr does."""
+    server.script(step, step)
 
     result = faulty(*CREATE)
+    shown = faulty("orgs", "create", "other@example.com")
 
     document = result.json()
     assert (result.code, document["state"], document["error"]["kind"]) == (code, state, kind)
-    assert document["organization"] is None
+    assert (document["organization"], document["base_url"], result.err) == (None, faulty.base_url, "")
     assert document["action_id"]
-    assert len(server.posts) == 1
-
-
-def test_a_second_organization_for_an_address_needs_another_key_and_a_knowing_yes(
-    faulty: CommandLine, server: Server
-) -> None:
-    """The same key sends once, and reports the same. However the address is written, a refusal says how to go on."""
-    server.script(Respond(201, ORGANIZATION), Respond(201, ORGANIZATION | {"organization_id": "org_2"}))
-    first, second = faulty(*CREATE, "--key", "k1"), faulty(*CREATE, "--idempotency-key", "k1")
-    other = faulty("orgs", "create", "else@example.com", "--key", "k1", "--json")
-
-    refused = faulty("orgs", "create", " NEW.admin@EXAMPLE.com ", "--json")
-    meant = faulty("orgs", "create", "NEW.admin@EXAMPLE.com", "--again", "--json")
-
-    assert (first.code, second.out) == (0, first.out)
-    assert (other.code, other.json()["error"]["kind"]) == (2, "already_asked")
-    error, action_id = refused.json()["error"], first.json()["action_id"]
-    assert (refused.code, error["kind"], error["action_id"]) == (2, "duplicate", action_id)
-    assert all(word in error["message"] for word in ("org_1", action_id, "Nothing was sent", "--again"))
-    assert (meant.code, meant.json()["organization"]["organization_id"], len(server.posts)) == (0, "org_2", 2)
-
-
-def test_simultaneous_creations_of_one_address_make_one_organization(faulty: CommandLine, server: Server) -> None:
-    """Each of the others says that it sent nothing, and why; one later sends nothing either."""
-    server.otherwise = lambda _: Respond(201, ORGANIZATION)
-    processes = [faulty.begin(*CREATE) for _ in range(3)]
-    documents = [json.loads(process.communicate(timeout=300)[0]) for process in processes]
-
-    assert [process.returncode for process in processes].count(0) == 1
-    assert [document["state"] for document in documents].count("confirmed") == 1
-    others = [document["error"]["kind"] for document in documents if document["state"] != "confirmed"]
-    assert set(others) <= {"blocked", "duplicate"}
-    assert faulty(*CREATE).json()["error"]["kind"] == "duplicate"
-    assert len(server.posts) == 1
-
-
-def test_a_writes_first_line_says_where_it_goes(faulty: CommandLine, server: Server) -> None:
-    """Stderr says it for people. In JSON it is a field of the document, and stderr stays empty."""
-    server.script(*[Respond(429, {"message": "slow"})] * 4)
-    for write in (CREATE[:-1], ("runs", "start", "-R", "acme/api", "Review")):
-        shown, document = faulty(*write), faulty(*write, "--json")
-        assert shown.err.splitlines()[0] == f"Writing to {faulty.base_url} (profile environment)."
-        assert (document.json()["base_url"], document.err) == (faulty.base_url, "")
-
-
-def test_a_started_run_is_told_however_the_waiting_for_its_end_goes_wrong(faulty: CommandLine, server: Server) -> None:
-    """It is at work: a script that lost its id could only start it a second time."""
-    server.script(Respond(201, RUN), Respond(401, {"message": "expired"}))
-
-    result = faulty("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
-
-    document = result.json()
-    assert (result.code, document["error"]["kind"]) == (4, "not_authorized")
-    assert (document["state"], document["run"]["run_id"]) == ("confirmed", "run_1")
-    assert document["action_id"]
+    assert shown.err.splitlines()[0] == f"Writing to {faulty.base_url} (profile environment)."
+    assert len(server.posts) == 2
 
 
 def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     faulty: CommandLine, server: Server, lone: CommandLine
 ) -> None:
-    """The bytes have left, so the outcome is unknown. Where nothing listens nothing is sent: it may be tried again."""
-    server.script(Hang())
+    """Where nothing listens nothing is sent. A started run is reported however the waiting for its end goes wrong."""
+    server.script(Respond(201, RUN), Respond(401, {"message": "expired"}), Hang())
+    started = faulty("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
     process = faulty.begin(*CREATE)
-    server.wait_for(1)
+    server.wait_for(3)
 
     process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=120)
     unsent = [lone(*CREATE, RUNWARDEN_DATA_DIR=str(lone.home / "other")) for _ in range(2)]
 
-    document = json.loads(out)
+    document, run = json.loads(out), started.json()
+    assert (started.code, run["error"]["kind"], run["state"]) == (4, "not_authorized", "confirmed")
+    assert (run["run"]["run_id"], bool(run["action_id"])) == ("run_1", True)
     assert (process.returncode, document["state"], document["error"]["kind"]) == (143, "unknown", "interrupted")
     assert faulty(*CREATE).code == 6
     assert [(each.code, each.json()["state"]) for each in unsent] == [(8, "not_sent")] * 2
@@ -225,39 +172,6 @@ def test_a_repository_without_a_known_run_is_pointed_out(real: CommandLine) -> N
     assert (bad.code, bad.json()["state"], bad.json()["project"]["success"]) == (1, "confirmed", False)
 
 
-def test_the_token_may_come_on_stdin(faulty: CommandLine, server: Server) -> None:
-    """Its first line; the instructions may follow it."""
-    server.script(Respond(201, RUN))
-
-    result = faulty(
-        *("--token-stdin", "runs", "start", "-R", "acme/api", "-", "--json"),
-        stdin="secret-token\nDo this,\nthen that.\n",
-        RUNWARDEN_TOKEN="",
-    )
-
-    assert result.code == 0
-    assert server.requests[0].headers["authorization"] == "Bearer secret-token"
-    assert json.loads(server.requests[0].body)["instructions"] == "Do this,\nthen that."
-    assert "secret-token" not in result.out + result.err
-
-
-def test_what_cannot_succeed_is_not_even_sent(faulty: CommandLine, server: Server) -> None:
-    """Exit code 2, naming the field. Which values cannot succeed, tests/unit/test_validate.py shows."""
-    for arguments, field in (
-        (["orgs", "create", "nobody"], "email"),
-        (["runs", "start", "-R", "acme/api", "--branch", "a..b", "go"], "branch_name"),
-        (["agents", "start", "..", "-R", "acme/api"], "name"),
-        (["agents", "start", "a", "-R", "acme/\u202eapi"], "repository"),
-        (["orgs", "create", "a@b.example", "--offer-code", "A\nB"], "offer_code"),
-        (["gitlab", "onboard", "acme/\x1b[31m"], "project_path"),
-        (["gitlab", "onboard", "9" * 30], "project_path"),
-    ):
-        result = faulty(*arguments, "--json")
-        assert (result.code, result.json()["error"]["kind"], result.json()["state"]) == (2, "invalid", "not_sent")
-        assert [problem["field"] for problem in result.json()["error"]["problems"]] == [field]
-    assert server.requests == []
-
-
 def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: Server) -> None:
     """Scripts read the same fields from every outcome, whatever kept the request from being sent."""
     server.script(Drop())
@@ -265,14 +179,11 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
     for arguments, code, kind, field in (
         (CREATE, 6, "organization.create", "organization"),
         (("orgs", "create", "nobody", "--json"), 2, "organization.create", "organization"),
-        ((*CREATE, "--read-only"), 2, "organization.create", "organization"),
         (("--read-only", "runs", "start", "-R", "acme/api", "go", "--json"), 2, "run.start", "run"),
         (("--read-only", "agents", "start", "x", "-R", "acme/api", "--json"), 2, "agent.start", "execution"),
         (("--read-only", "gitlab", "onboard", "acme/x", "--json"), 2, "gitlab.onboard", "project"),
-        (("runs", "start", "-R", "acme/api", "--timeout", "x", "go", "--json"), 2, "run.start", "run"),
         (("runs", "continue", "run_1", "--key", "", "go", "--json"), 2, "run.continue", "run"),
         (("agents", "start", "a", "-R", "acme/api", "more=1", "--json"), 2, "agent.start", "execution"),
-        (("orgs", "create", "--json"), 2, "organization.create", "organization"),
         (("gitlab", "onboard", "a/b", "--nonsense", "--json"), 2, "gitlab.onboard", "project"),
         (("gitlab", "onboard", "9" * 5000, "--key", " ", "--json"), 2, "gitlab.onboard", "project"),
     ):
@@ -282,46 +193,41 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
         assert (document["kind"], document["base_url"], document[field]) == (kind, None, None)
         assert document["warnings"] == []
         assert document["error"]["message"]
+        if document["error"]["kind"] == "invalid":
+            assert [problem["field"] for problem in document["error"]["problems"]] == ["email"]
         assert (document["error"]["kind"] == "read_only") == ("--read-only" in arguments)
     assert len(server.posts) == 1
 
 
 def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, server: Server) -> None:
-    """A bot sends it; of a run that has ended it is sent at once. The same one waits once."""
+    """A bot sends it once. A cancellation drops it, and says so before, unless the user keeps it."""
     board = Lab()
-    server.otherwise = lambda request: (
-        Respond(201, board.runs["run_1"]) if request.method == "POST" else board.answer(request)
-    )
     board.put("run_1", "working", created=1)
-    continued = ("runs", "continue", "run_1", "--when-ended", "--json", "Go on.")
+
+    def answer(request: Received) -> Step:
+        if request.method == "GET":
+            return board.answer(request)
+        return Respond(202 if request.path.endswith("/cancel") else 201, board.runs["run_1"])
+
+    server.otherwise = answer
+    continued = ("runs", "continue", "run_1", "--when-ended", "--json", "Go \x1b[31mon.\nThen test.")
+    cancel, keep = ("runs", "cancel", "run_1", "--json"), "--keep-continuation"
 
     waiting, again = faulty(*continued), faulty(*continued)
+    faulty(*cancel, keep, "--dry-run")
+    (dropped,) = faulty(*cancel, "--dry-run").json()["warnings"]
     assert (waiting.code, waiting.json()["state"], waiting.json()["waiting"]["run_id"]) == (0, "waiting", "run_1")
-    assert again.json() == waiting.json()
-    assert server.posts == []
-    board.put("run_1", "completed", created=1, updated=2)
+    assert (again.json(), server.posts) == (waiting.json(), [])
+    assert dropped.startswith("If the run is cancelled, its waiting continuation is dropped, too: “Go ␛[31mon.”. ")
+    assert faulty(*cancel, keep).json()["warnings"] == []
+    board.put("run_1", "cancelled", created=1, updated=2)
     faulty("watch", "--once")
     sent = faulty("actions", "list", "--json").json()["actions"]
     at_once = faulty(*continued).json()
 
-    assert [action["state"] for action in sent] == ["confirmed"]
-    assert (at_once["state"], len(server.posts)) == ("confirmed", 2)
+    assert [(action["kind"], action["state"]) for action in sent] == [
+        ("run.continue", "confirmed"),
+        ("run.cancel", "confirmed"),
+    ]
+    assert (at_once["state"], [b"Then test." in body for body in server.posts]) == ("confirmed", [False, True, True])
     assert faulty(*continued, "--wait").json()["error"]["kind"] == "usage"
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_cancel_names_the_continuation_that_waits(faulty: CommandLine, server: Server, *, kept: bool) -> None:
-    """It is dropped with the run unless the user keeps it; a dry run keeps nothing."""
-    board, accepted = Lab(), Respond(202, {"run_id": "run_1", "status": "failed"})
-    server.otherwise = lambda request: accepted if request.method == "POST" else board.answer(request)
-    board.put("run_1", "working", created=1)
-    faulty("runs", "continue", "run_1", "--when-ended", "Go \x1b[31mon.\nThen test.")
-    cancel, option = ("runs", "cancel", "run_1", "--json"), ("--keep-continuation",) * kept
-    faulty(*cancel, "--dry-run", "--keep-continuation")
-    warned = [each for dry in (["--dry-run"], []) for each in faulty(*cancel, *option, *dry).json()["warnings"]]
-    board.put("run_1", "cancelled", created=1, updated=2)
-    faulty("watch", "--once")
-
-    dropped = "its waiting continuation is dropped, too: “Go ␛[31mon.”. --keep-continuation sends it."
-    assert warned == ([] if kept else [f"If the run is cancelled, {dropped}"] * 2)
-    assert [b"Then test." in body for body in server.posts] == [False, *[True] * kept]

@@ -16,14 +16,12 @@ async def nothing() -> None:
 
 
 async def create(client: Client) -> ApiError:
-    """The error of one attempt to create an organization."""
     with pytest.raises(ApiError) as caught:
         await client.send(ORGANIZATION, before_first_byte=nothing)
     return caught.value
 
 
 async def read(client: Client) -> ApiError:
-    """The error of one look at the runs."""
     with pytest.raises(ApiError) as caught:
         await client.list_runs()
     return caught.value
@@ -31,6 +29,5 @@ async def read(client: Client) -> ApiError:
 
 @pytest.fixture
 async def client(server: Server) -> AsyncIterator[Client]:
-    """A client of that server, with a deadline that no answer needs."""
     async with Client(server.base_url, Token("token-for-tests"), deadline_s=60.0) as client:
         yield client

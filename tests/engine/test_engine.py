@@ -9,16 +9,9 @@ import pytest
 
 from app.actions.actions import InFlight
 from app.api.client import Client
+from app.engine import events as told
 from app.engine.engine import Engine
-from app.engine.events import (
-    ActionChanged,
-    CacheChangedElsewhere,
-    Event,
-    HealthChanged,
-    LinkChanged,
-    StateChangedElsewhere,
-    StorageFailed,
-)
+from app.engine.events import Event, LinkChanged
 from app.profiles import Profile, Settings, load
 from storage.cache.cache import Cache
 from storage.errors import DatabaseBusyError
@@ -110,71 +103,60 @@ async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, m
     assert closed == ["InFlight", "Client", "State", "Ledger", "Cache"]
 
 
-async def test_polling_fills_the_cache_and_rings(board: Lab, tmp_path: Path) -> None:
-    """Without a request, runs and health come by themselves."""
-    board.put("run_1", "working", created=0)
-    events: list[Event] = []
-    async with await Engine.open(*configured(board, tmp_path), actor="test", announce=events.append) as engine:
-        engine.start_polling()
-        await heard(events, lambda one: isinstance(one, LinkChanged) and one.state.subject == "runs", "the runs")
-        await heard(events, lambda one: isinstance(one, HealthChanged), "the health")
-
-        assert await engine.cache.count(RunFilter()) == 1
-        assert [platform.status for platform in await engine.cache.health()] == ["ok"]
-        assert engine.polling.is_poller
-
-
-@pytest.mark.parametrize(("place", "subject"), [("runs.RunSync", "runs"), ("polls.HealthSync", "health")])
 async def test_a_poll_that_breaks_is_a_failing_link(
-    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, subject: str
+    board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mistake of ours must not look like a quiet service."""
 
     async def breaks(_: object) -> None:
         raise OverflowError("date value out of range")
 
-    monkeypatch.setattr(f"app.sync.{place}.refresh", breaks)
+    monkeypatch.setattr("app.sync.runs.RunSync.refresh", breaks)
+    monkeypatch.setattr("app.sync.polls.HealthSync.refresh", breaks)
     events: list[Event] = []
     async with await Engine.open(*configured(board, tmp_path), actor="test", announce=events.append) as engine:
         engine.start_polling()
-        await heard(events, lambda one: isinstance(one, StorageFailed), "the failure")
-        link = next(each for each in await engine.cache.links() if each.subject == subject)
+        await until(lambda: sum(isinstance(one, told.StorageFailed) for one in events) >= 2, "both fail")
+        links = await engine.cache.links()
 
-    assert (link.is_failing, link.error_kind) == (True, "mishandled")
-    assert "OverflowError" in str(link.error_message)
+    assert [(link.is_failing, link.error_kind) for link in links] == [(True, "mishandled")] * 2
+    assert "OverflowError" in str(links[0].error_message)
 
 
 async def test_of_two_processes_one_polls_and_the_other_hears(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second engine on the same folder does not ask the service; each learns of the other's writes."""
+    """Runs and health come by themselves. The second engine does not ask; each learns of the other's writes."""
     board.put("run_1", "working", created=0)
     first: list[Event] = []
     second: list[Event] = []
     settings = configured(board, tmp_path)
     async with await Engine.open(*settings, actor="one", announce=first.append) as one:
         one.start_polling()
-        await heard(first, lambda one: isinstance(one, LinkChanged), "the first poll")
+        await heard(first, lambda one: isinstance(one, LinkChanged) and one.state.subject == "runs", "the runs")
+        await heard(first, lambda one: isinstance(one, told.HealthChanged), "the health")
+        assert await one.cache.count(RunFilter()) == 1
+        assert [platform.status for platform in await one.cache.health()] == ["ok"]
         monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
         async with await Engine.open(*settings, actor="two", announce=second.append) as two:
             two.start_polling()
             board.put("run_2", "working", created=1)
             one.polling.poll_soon("runs")
-            await heard(second, lambda one: isinstance(one, CacheChangedElsewhere), "news of the cache")
+            await heard(second, lambda one: isinstance(one, told.CacheChangedElsewhere), "news of the cache")
             first.clear()
             await two.cache.record_poll(PollOutcome("runs", two.clock()))
-            await heard(first, lambda one: isinstance(one, CacheChangedElsewhere), "news of the second one's cache")
+            await heard(first, lambda one: isinstance(one, told.CacheChangedElsewhere), "more news of the cache")
             await one.usable_state().begin_rule("nightly", "fingerprint", one.clock())
-            await heard(second, lambda one: isinstance(one, StateChangedElsewhere), "news of the state")
+            await heard(second, lambda one: isinstance(one, told.StateChangedElsewhere), "news of the state")
 
-            assert not two.polling.is_poller
+            assert (one.polling.is_poller, two.polling.is_poller) == (True, False)
             assert not any(isinstance(event, LinkChanged) for event in second)
 
 
-async def test_without_a_token_what_is_cached_can_be_read(
+async def test_what_is_cached_can_be_read_whatever_a_refresh_meets(
     board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A missing token is a state of the link, not the end of the program."""
+    """A missing token is a state of the link, not the end of the program. The first problem is returned."""
     board.put("run_1", "working", created=0)
     settings = configured(board, tmp_path)
     async with await Engine.open(*settings, actor="test") as engine:
@@ -182,22 +164,13 @@ async def test_without_a_token_what_is_cached_can_be_read(
     monkeypatch.delenv("RUNWARDEN_TOKEN", raising=False)
     async with await Engine.open(*settings, actor="test") as engine:
         problem = await engine.refresh()
-
         assert engine.token_problem is not None
-        assert problem is not None
-        assert problem.kind == "token"
-        assert await engine.cache.count(RunFilter()) == 1
-
-
-async def test_refresh_tries_both_and_returns_the_first_problem(board: Lab, tmp_path: Path) -> None:
-    """Runs that cannot be listed do not keep the health from being known."""
-    board.fail_from = 0
-    async with await Engine.open(*configured(board, tmp_path), actor="test") as engine:
+        assert (problem and problem.kind, await engine.cache.count(RunFilter())) == ("token", 1)
+    monkeypatch.setenv("RUNWARDEN_TOKEN", "test-token")
+    board.fail_from, board.health = 0, {"github": {"status": "down"}}
+    async with await Engine.open(*settings, actor="test") as engine:
         problem = await engine.refresh()
-
-        assert problem is not None
-        assert problem.kind == "rate_limited"
-        assert len(await engine.cache.health()) == 1
+        assert (problem.kind, [one.status for one in await engine.cache.health()]) == ("rate_limited", ["down"])
 
 
 @pytest.mark.parametrize("has_lease", [True, False])
@@ -218,8 +191,7 @@ async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_op
             lambda c: c.execute("UPDATE actions SET owner_json = json_set(owner_json, '$[0]', ?)", (2**22 + 1,))
         )
         engine.start_polling()
-        await heard(events, lambda one: one == ActionChanged(action.action_id), "the write is settled")
+        await heard(events, lambda one: one == told.ActionChanged(action.action_id), "the write is settled")
 
         settled = await ledger.action(action.action_id)
-        assert settled is not None
         assert (settled.state, settled.author.surface) == ("unknown", "console")

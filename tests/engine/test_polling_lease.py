@@ -53,11 +53,17 @@ async def opened(server: Server, folder: Path, token: str, events: list[Event], 
         return await Engine.open(settings, settings.profile(), actor="test", announce=events.append)
 
 
+def often(folder: Path, seconds: int = 1) -> Path:
+    """A configuration that polls so often."""
+    (folder / "config.toml").write_text(f"[poll]\nruns_s = {seconds}\nhealth_s = {seconds}\n")
+    return folder / "config.toml"
+
+
 @pytest.mark.parametrize("otherwise", [Respond(401), Drop()], ids=["401", "no link"])
 async def test_a_poller_that_cannot_poll_lets_another_one_poll(
     otherwise: Respond | Drop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one with a good token polls after a few seconds, and keeps the lease."""
+    """The one with a good token polls after a few seconds, and keeps the lease; alone again, the first one tries on."""
     refused: list[Event] = []
     acquire, in_vain = State.acquire_lease, list[str]()
 
@@ -68,7 +74,7 @@ async def test_a_poller_that_cannot_poll_lets_another_one_poll(
 
     monkeypatch.setattr(State, "acquire_lease", counted)
     with told_apart(otherwise) as server:
-        async with await opened(server, tmp_path, "expired", refused) as bad:
+        async with await opened(server, tmp_path, "expired", refused, often(tmp_path)) as bad:
             bad.start_polling()
             await until(lambda: count(refused, LinkChanged), "the first poll is refused")
             async with await opened(server, tmp_path, "good", []) as good:
@@ -78,18 +84,9 @@ async def test_a_poller_that_cannot_poll_lets_another_one_poll(
                 in_vain.clear()
                 await until(lambda: len(in_vain) >= 2, "the refused one stands aside no longer, and asks for the lease")
 
-                assert good.polling.is_poller
-                assert not bad.polling.is_poller
-
-
-async def test_a_single_poller_without_a_link_goes_on_trying(tmp_path: Path) -> None:
-    """It gives up the lease for others, and takes it back where there are none."""
-    config = tmp_path / "config.toml"
-    config.write_text("[poll]\nruns_s = 1\n")
-    with told_apart(Drop()) as server:
-        async with await opened(server, tmp_path, "expired", [], config) as bad:
-            bad.start_polling()
-            await until(lambda: [one.path for one in server.requests].count("/v1/external/runs") >= 2, "a second poll")
+                assert (good.polling.is_poller, bad.polling.is_poller) == (True, False)
+            asked = len(server.requests)
+            await until(lambda: bad.polling.is_poller and len(server.requests) > asked, "it polls again")
 
 
 async def test_a_manual_refresh_keeps_to_what_another_process_was_told(tmp_path: Path) -> None:
@@ -167,10 +164,8 @@ async def test_a_machine_that_slept_asks_once_and_soon(tmp_path: Path, monkeypat
     clock = SimpleNamespace(time=now_s, monotonic=time.monotonic)
     monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.05)
     monkeypatch.setattr("app.sync.schedule.time", clock)
-    config = tmp_path / "config.toml"
-    config.write_text("[poll]\nruns_s = 600\nhealth_s = 600\n")
     with told_apart(Respond(503)) as server:
-        async with await opened(server, tmp_path, "unlucky", events, config) as one:
+        async with await opened(server, tmp_path, "unlucky", events, often(tmp_path, 600)) as one:
             one.start_polling()
             await until(lambda: count(events, LinkChanged) >= 2, "both subjects are polled")
             asked = len(server.requests)

@@ -108,12 +108,10 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """The picture, line by line."""
         return [
             "".join(self.rows.get(y, {}).get(x, " ") for x in range(self.width)).rstrip() for y in range(self.height)
         ]
 
     @property
     def text(self) -> str:
-        """The picture."""
         return "\n".join(self.lines)

@@ -26,8 +26,6 @@ ESCAPE = "\x1b[27u"
 """As a terminal says it that tells its keys apart: a bare one joins the key that a busy machine reads with it."""
 ASLEEP = frozenset("SZTtX")
 """States of a thread, as the kernel names them, that does nothing; one without a turn on the processor is in R."""
-
-
 TOKEN: Final = "token-of-the-terminal"
 
 
@@ -65,17 +63,11 @@ class Terminal:
         self._set_size(size)
         self.attributes_before = termios.tcgetattr(self.slave)
         env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **env}
-        self.process = Program(
-            arguments,
-            env,
-            code=code,
-            cwd=cwd,
-            streams=[self.slave, self.slave, self.slave if errors is None else errors],
-        )
+        streams = [self.slave, self.slave, self.slave if errors is None else errors]
+        self.process = Program(arguments, env, code=code, cwd=cwd, streams=streams)
 
     @property
     def screen(self) -> Screen:
-        """What stands on it, drawn when it is looked at."""
         undrawn, self._undrawn = self._undrawn, b""
         self._screen.write(undrawn)
         return self._screen
@@ -94,15 +86,12 @@ class Terminal:
                 raise AssertionError(f"never so:\n{self.screen.text}\n{self.seen[-300:]!r}")
 
     def shows(self, *texts: str) -> None:
-        """Reads until all of this is on the screen."""
         self.read_until(lambda: all(text in self.screen.text for text in texts))
 
     def wrote(self, sequence: bytes, times: int = 1) -> None:
-        """Reads until a sequence was written so often."""
         self.read_until(lambda: self.seen.count(sequence) >= times)
 
     def type(self, keys: str) -> None:
-        """Presses keys, as a terminal sends them."""
         os.write(self.master, keys.encode())
 
     def press(self, *keys: str) -> None:
@@ -120,7 +109,6 @@ class Terminal:
         os.kill(self.process.pid, signal.SIGWINCH)
 
     def forget(self) -> None:
-        """From now on only what is painted again is on the picture."""
         self._screen = self.screen.blank(self.screen.width, self.screen.height)
 
     def state(self) -> str:
@@ -129,7 +117,6 @@ class Terminal:
 
     @property
     def attributes(self) -> object:
-        """The terminal's modes: echo, line editing, signals."""
         return termios.tcgetattr(self.slave)
 
     def end(self, deadline_s: float = DEADLINE_S) -> int:
@@ -153,7 +140,6 @@ class Terminal:
         return self.process.wait(DEADLINE_S)
 
     def close(self) -> None:
-        """Ends what is left of it."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()

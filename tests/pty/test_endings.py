@@ -5,7 +5,6 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,6 @@ from tests.waiting import eventually
 CRASH = """
 import sys
 from app.console.app import RunwardenApp
-from app.engine.engine import Engine
 from widgets.runs.table import RunTable
 from app.__main__ import main
 
@@ -31,7 +29,6 @@ async def broken_later(*arguments, **options):
 
 match sys.argv.pop():
     case "painting": RunTable.render_line = broken
-    case "the engine": Engine.open = broken_later
     case "leaving": RunwardenApp.action_quit = broken_later
 sys.exit(main())
 """
@@ -99,14 +96,6 @@ NOTHING = {"config": None, "RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": ""}
 Opened = Callable[..., Terminal]
 
 
-@pytest.fixture
-def newcomer(opened: Opened) -> Terminal:
-    """The first screen, with nothing configured."""
-    terminal = opened(**NOTHING)
-    terminal.shows("Welcome", "with the version at the end")
-    return terminal
-
-
 def assert_given_back(terminal: Terminal) -> None:
     """The screen, the mouse, the cursor, the pasting mode, echo and line editing are as they were."""
     for sequence in OVER:
@@ -115,7 +104,7 @@ def assert_given_back(terminal: Terminal) -> None:
     assert terminal.attributes == terminal.attributes_before
 
 
-@pytest.mark.parametrize("place", ["painting", "the engine", "leaving"])
+@pytest.mark.parametrize("place", ["painting", "leaving"])
 def test_a_crash_names_the_place_and_nothing_else(opened: Opened, place: str) -> None:
     """Status 1; the traceback is readable, without values of variables and without the token."""
     terminal = opened(place, program=CRASH)
@@ -132,29 +121,22 @@ def test_a_crash_names_the_place_and_nothing_else(opened: Opened, place: str) ->
     assert TOKEN.encode() not in terminal.seen
 
 
-@pytest.mark.parametrize(
-    ("number", "keys"),
-    [(signal.SIGTERM, "n"), (signal.SIGHUP, ":")],
-)
-def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened, number: signal.Signals, keys: str) -> None:
-    """A form or the palette: the status tells the signal."""
+def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened) -> None:
     terminal = opened()
     terminal.shows("complete")
-    before = len(terminal.seen)
-    terminal.type(keys)
-    terminal.read_until(lambda: len(terminal.seen) > before + 200)
-    terminal.process.send_signal(number)
+    terminal.type("n")
+    terminal.shows("What should the agent do")
+    terminal.process.send_signal(signal.SIGTERM)
 
-    assert terminal.end() == 128 + number
+    assert terminal.end() == 128 + signal.SIGTERM
     assert_given_back(terminal)
 
 
 def test_a_console_in_a_browser_ends_with_its_server(board: Lab, tmp_path: Path) -> None:
     """A console without its server would poll on unseen, even if the server was killed."""
     own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "RUNWARDEN_CONFIG": "", "TEXTUAL_DRIVER": WEB_DRIVER}
-    server = Program(
-        (), environment(tmp_path, board.base_url, **own), code=BROWSER_SERVER, streams=(DEVNULL, PIPE, DEVNULL)
-    )
+    given = environment(tmp_path, board.base_url, **own)
+    server = Program((), given, code=BROWSER_SERVER, streams=(DEVNULL, PIPE, DEVNULL))
     assert server.stdout is not None
     console = int(server.stdout.readline())
     server.kill()
@@ -169,15 +151,16 @@ def test_a_console_in_a_browser_ends_with_its_server(board: Lab, tmp_path: Path)
 
 
 def is_over(pid: int) -> bool:
-    """Whether a process has ended, collected or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
 
 
-def test_a_signal_ends_the_first_screen_in_order(newcomer: Terminal) -> None:
+def test_a_signal_ends_the_first_screen_in_order(opened: Opened) -> None:
     """Nothing configured, nothing answered: the status tells the signal, and nothing is written."""
+    newcomer = opened(**NOTHING)
+    newcomer.shows("Welcome", "with the version at the end")
     newcomer.process.send_signal(signal.SIGINT)
 
     assert newcomer.end() == 128 + signal.SIGINT
@@ -202,20 +185,12 @@ def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
     assert b"sesame-sesame" not in terminal.seen
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"),
-    [
-        (NOTHING, "with the version at the end"),
-        ({"program": HANGING}, "complete"),
-        ({"program": LINGERING}, "complete"),
-    ],
-    ids=["first screen", "hanging", "a thread that never ends"],
-)
-def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened, given: dict[str, Any], shown: str) -> None:
+@pytest.mark.parametrize("program", [HANGING, LINGERING], ids=["hanging", "a thread that never ends"])
+def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened, program: str) -> None:
     """A lost line's terminal sends no SIGHUP; and where the console hangs, a signal alone would do nothing."""
-    terminal = opened(**given)
-    terminal.shows(shown)
-    if given.get("program") == HANGING:
+    terminal = opened(program=program)
+    terminal.shows("complete")
+    if program == HANGING:
         terminal.type("?")
         terminal.wrote(b"hanging")
 
@@ -239,3 +214,4 @@ def test_a_console_that_is_continued_while_it_closes_ends_all_the_same(opened: O
     terminal.process.send_signal(signal.SIGHUP)
 
     assert terminal.end() == 128 + signal.SIGHUP
+    assert_given_back(terminal)

@@ -43,7 +43,6 @@ SIZE = (140, 40)
 
 @pytest.fixture(scope="module")
 def board() -> Iterator[Lab]:
-    """A service with a day's runs, for all of these starts."""
     with Lab() as board:
         a_day(board)
         yield board
@@ -82,13 +81,11 @@ def again(board: Lab, home: Path) -> Iterator[Opened]:
 def opened_in(
     home: Path, board: Lab, *, config: str = "[notify]\non = []\n", program: str | None = None, **env: Any
 ) -> Terminal:
-    """Opens the program; a toast would lie over the rows."""
     (home / "config.toml").write_text(config)
     return Terminal((), environment(home, board.base_url, **env), SIZE, code=program)
 
 
 def first_frame(console: Terminal) -> str:
-    """What stood on the screen before the toolkit's first word."""
     _, before, _ = console.seen.split(ENTER, 2)
     screen = Screen(console.screen.width, console.screen.height)
     screen.write(before)
@@ -107,15 +104,11 @@ def test_it_is_the_screen_that_was_painted_last(again: Opened) -> None:
     assert len(shown) > 5
     for number, row in shown.items():
         # Ages and durations move on, even past midnight.
-        place = slice(row.index("acme/"), row.index("acme/") + 30)
-
-        console.read_until(
-            lambda number=number, row=row, place=place: console.screen.lines[number][place] == row[place]
-        )
+        at = slice(row.index("acme/"), row.index("acme/") + 30)
+        console.read_until(lambda number=number, row=row, at=at: console.screen.lines[number][at] == row[at])
 
 
 def test_a_console_that_is_killed_leaves_one_too(opened: Opened, tmp_path: Path) -> None:
-    """Frames are kept while it runs."""
     killed = opened()
     killed.shows("complete", "fix/login-timeout")
     killed.read_until(lambda: any((tmp_path / "data" / "frames").glob("*x30")))
@@ -127,11 +120,9 @@ def test_a_console_that_is_killed_leaves_one_too(opened: Opened, tmp_path: Path)
     assert "fix/login-timeout" in first_frame(again)
 
 
-@pytest.mark.parametrize("starts", [0, 2])
-def test_a_key_typed_while_the_console_opens_is_answered(again: Opened, starts: int) -> None:
+def test_a_key_typed_while_the_console_opens_is_answered(again: Opened) -> None:
     """By the list of keys here; without an echo over the first frame."""
     console = again()
-    console.wrote(ENTER, times=starts)
     console.type("?")
     console.shows("On this screen")
     console.type("q")

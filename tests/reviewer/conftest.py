@@ -31,11 +31,9 @@ class Done:
 
     @property
     def rules(self) -> set[tuple[str, str]]:
-        """Paths and rules of the findings."""
         return {(one["path"], one["rule"]) for one in self.findings}
 
     def section(self, title: str) -> str:
-        """The text under a heading of the second level."""
         return self.review.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
@@ -64,13 +62,11 @@ class Repository:
         self.git("commit", "-q", "--allow-empty", "-m", "change")
 
     def turn(self, instructions: str = "Review this.", number: int = 1, *arguments: str, **task: Any) -> Done:
-        """Run the reviewer on the checkout."""
         names = {"agent": "reviewer", "branch": "agent/work", "default_branch": "main"}
         document = {"run_id": "run_01TEST", "turn": number, "instructions": instructions, "inputs": {}} | names
         return self.start(json.dumps(document | task).encode(), *arguments)
 
     def start(self, task: bytes, *arguments: str, result: str = "") -> Done:
-        """Run the reviewer on any bytes."""
         written = Path(result or self.folder.parent / "result.json")
         written.unlink(missing_ok=True)
         log, errors = StringIO(), StringIO()
@@ -95,7 +91,6 @@ class Repository:
 
 @pytest.fixture(scope="session")
 def tidy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tidy project with a default branch, and a fresh branch checked out."""
     made = Repository(tmp_path_factory.mktemp("tidy") / "checkout")
     made.commit({"README.md": "# Api\n", "src/api.py": API})
     made.git("update-ref", DEFAULT_BRANCH, "HEAD")
@@ -105,5 +100,4 @@ def tidy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def branch(tidy: Path, tmp_path: Path) -> Repository:
-    """A copy of it, to be worked in."""
     return Repository(Path(shutil.copytree(tidy, tmp_path / "checkout", symlinks=True)))

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -29,6 +29,7 @@ MARKUP = st.sampled_from(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(st.one_of(MARKUP, st.text(max_size=8)), max_size=8).map("".join))
 def test_foreign_text_is_only_text(text: str) -> None:
     """A path is one code span, and a title holds text and nothing else, on one printable line."""
@@ -43,11 +44,8 @@ def test_foreign_text_is_only_text(text: str) -> None:
 def reviewer(branch: Repository, *flags: str) -> subprocess.CompletedProcess[bytes]:
     """Run the reviewer as the service does: as a process."""
     command = [sys.executable, *flags, "-m", "service.reviewer"]
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(ROOT),
-        "RUNWARDEN_RESULT": str(branch.folder.parent / "result.json"),
-    }
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+    environment["RUNWARDEN_RESULT"] = str(branch.folder.parent / "result.json")
     task = json.dumps(GOOD).encode()
     return subprocess.run(command, cwd=branch.folder, env=environment, input=task, capture_output=True, check=False)
 
@@ -120,28 +118,19 @@ def test_a_read_only_git_directory_elsewhere_is_enough(branch: Repository, tmp_p
     assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
 
 
-@pytest.mark.parametrize(
-    ("task", "said"),
-    [
-        *((task, "a JSON object") for task in (b"", b"\xff", b"[" * 100_000, b"[1]")),
-        *(
-            (json.dumps(GOOD | {key: value}).encode(), key)
-            for key, value in (
-                *(("run_id", value) for value in ("../x", "a\n", None)),
-                *(("turn", value) for value in (0, True, "1")),
-                ("instructions", 1),
-                ("branch", 1),
-                *(("default_branch", value) for value in ("a\0b", "x" * 500_000)),
-                *(("inputs", value) for value in ({"focus": "beauty"}, {"paths": {"a": 1}}, {"colour": "red"})),
-            )
-        ),
-    ],
-    ids=range(17),
-)
-def test_a_bad_task_names_its_field(task: bytes, said: str) -> None:
-    """Whatever is wrong with it."""
-    with pytest.raises(TaskError, match=said):
-        read_task(task, [])
+def test_a_bad_task_names_its_field() -> None:
+    bad: dict[str, tuple[object, ...]] = {
+        "run_id": ("../x", "a\n", None),
+        "turn": (0, True, "1"),
+        "instructions": (1,),
+        "branch": (1,),
+        "default_branch": ("a\0b", "x" * 500_000),
+        "inputs": ({"focus": "beauty"}, {"paths": {"a": 1}}, {"colour": "red"}),
+    }
+    tasks = [(json.dumps(GOOD | {key: value}).encode(), key) for key, values in bad.items() for value in values]
+    for task, said in [*tasks, *((task, "a JSON object") for task in (b"", b"\xff", b"[" * 100_000, b"[1]"))]:
+        with pytest.raises(TaskError, match=said):
+            read_task(task, [])
 
 
 def test_what_cannot_be_read_or_written_ends_with_a_line_on_standard_error(branch: Repository, tmp_path: Path) -> None:

@@ -23,21 +23,24 @@ def test_an_odd_gitmodules_fails_no_review(branch: Repository) -> None:
     assert "compared with main" in done.log
 
 
-@pytest.mark.parametrize("what", ["link", "file", "folder at its name"])
+@pytest.mark.parametrize("what", ["link", "folder at its name"])
 def test_what_stands_in_the_reviews_place_stays_and_the_review_is_in_the_log(
     branch: Repository, tmp_path: Path, what: str
 ) -> None:
-    """Summary and findings reach the service all the same; nothing is written through a link, or in place of it."""
-    place, outside = branch.folder / "reviews", tmp_path / "outside"
+    """Summary and findings reach the service all the same; nothing is written through a link, or in place of it.
+
+    What is in the findings' place is replaced: nothing of that folder is ever committed.
+    """
+    reviews, findings, outside = branch.folder / "reviews", branch.folder / ".runwarden", tmp_path / "outside"
     outside.mkdir()
-    match what:
-        case "link":
-            place.symlink_to(outside)
-        case "file":
-            place.write_text("mine\n")
-        case _:
-            (place / "run_01TEST.md").mkdir(parents=True)
-            (place / "run_01TEST.md/kept").write_text("mine\n")
+    (outside / "findings.json").write_text("precious")
+    if what == "link":
+        reviews.symlink_to(outside)
+        findings.symlink_to(outside)
+    else:
+        (reviews / "run_01TEST.md").mkdir(parents=True)
+        (reviews / "run_01TEST.md/kept").write_text("mine\n")
+        (findings / "findings.json").mkdir(parents=True)
     branch.commit({"a.py": "import os\n"})
 
     done = branch.turn()
@@ -49,27 +52,7 @@ def test_what_stands_in_the_reviews_place_stays_and_the_review_is_in_the_log(
     assert done.result["summary"].startswith("Can be merged, with remarks: 1 minor")
     assert "reviews/" not in done.result["commit_message"]
     assert branch.git("status", "--porcelain", "--", "reviews") == ""
-    assert list(outside.iterdir()) == []
-
-
-@pytest.mark.parametrize("what", ["link", "folder at its name"])
-def test_what_stands_in_the_findings_place_is_replaced(branch: Repository, tmp_path: Path, what: str) -> None:
-    """Nothing of that folder is ever committed, so the findings are written whatever the repository holds there."""
-    place, outside = branch.folder / ".runwarden", tmp_path / "outside"
-    outside.mkdir()
-    (outside / "findings.json").write_text("precious")
-    match what:
-        case "link":
-            place.symlink_to(outside)
-        case _:
-            (place / "findings.json").mkdir(parents=True)
-    branch.commit({"a.py": "import os\n"})
-
-    done = branch.turn()
-
-    assert (done.status, done.errors) == (0, "")
-    assert done.rules == {("a.py", "F401")}
-    assert (outside / "findings.json").read_text() == "precious"
+    assert {one.name: one.read_text() for one in outside.iterdir()} == {"findings.json": "precious"}
 
 
 def test_a_file_that_became_something_else_is_not_read(branch: Repository, tmp_path: Path) -> None:

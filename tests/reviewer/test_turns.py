@@ -103,7 +103,6 @@ def test_inputs_leave_out_and_instructions_put_first(branch: Any) -> None:
 
 
 def test_the_review_says_what_it_compared(branch: Any) -> None:
-    """The branch's changes, or the whole tree, and why."""
     branch.commit({"new.py": "X = 1\n"})
     known, none, unknown = (Checkout(branch.folder, name) for name in ("main", None, "trunk"))
 

@@ -1,14 +1,23 @@
-"""Fire times: schedules over gaps and folds of the clock, intervals, jitter, and schedules that cannot be meant."""
+"""Fire times, days and quiet hours: over every change of the clock, and schedules that cannot be meant."""
 
 import random
-from datetime import UTC, datetime, timedelta
-from itertools import islice
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock
+from itertools import islice, pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from app.automations.fire_times import check_schedule, fire_times, interval_times
 from app.automations.occurrences import LOOK_BACK, due
-from app.automations.rule import DoNotify, OnInterval, OnSchedule, Rule
+from app.automations.policy import is_quiet
+from app.automations.rule import DoNotify, OnInterval, OnSchedule, QuietHours, Rule
+from app.engine.times import INSTANT, local_moment, parse_period
+from app.insights.screen import SPANS
+from app.runs.query import parse
+from app.runs.screen_pickers import limits_of
 from tests.clock_changes import ZONES, changes
 
 
@@ -28,38 +37,28 @@ def test_jitter_moves_each_time_later_and_always_by_the_same() -> None:
     assert next(times) == anchor + timedelta(days=3, hours=6)
 
 
-@pytest.mark.parametrize(
-    ("cron", "zone", "words"),
-    [
-        ("0 3 * *", "UTC", "five fields"),
-        ("0 3 1 * mon", "UTC", "two automations"),
-        ("0 25 * * *", "UTC", "hour"),
-        ("0 0 31 2 *", "UTC", "day"),
-        ("@daily", "UTC", "five fields"),
-        ("* * * * * *", "UTC", "five fields"),
-        ("0 3 * * *", "Europe/Berln", "time zone"),
-        ("0 3 * * *", "../../etc/passwd", "time zone"),
-    ],
-)
-def test_a_schedule_that_cannot_be_meant_is_refused(cron: str, zone: str, words: str) -> None:
-    """With what is wrong and what to write."""
-    with pytest.raises(ValueError, match=words):
-        check_schedule(OnSchedule(cron, zone), datetime(2026, 5, 1, tzinfo=UTC))
-
-
-@pytest.mark.parametrize(("cron", "minutes"), [("*/5 * * * *", 6), ("0,50 * * * *", 11)])
-def test_a_jitter_by_which_times_would_overtake_each_other_is_refused(cron: str, minutes: int) -> None:
-    """One that is as long as the shortest time between two of them is not."""
+def test_a_schedule_that_cannot_be_meant_is_refused() -> None:
+    """With what is wrong and what to write; nor may jitter be longer than the shortest time between two of them."""
     at = datetime(2026, 5, 1, tzinfo=UTC)
-    check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes - 1)), at)
-    with pytest.raises(ValueError, match="the jitter is longer than"):
+    for cron, zone, minutes, words in (
+        ("0 3 1 * mon", "UTC", 0, "two automations"),
+        ("0 25 * * *", "UTC", 0, "hour"),
+        ("0 0 31 2 *", "UTC", 0, "day"),
+        ("* * * * * *", "UTC", 0, "five fields"),
+        ("0 3 * * *", "../../etc/passwd", 0, "time zone"),
+        ("*/5 * * * *", "UTC", 6, "the jitter is longer than"),
+        ("0,50 * * * *", "UTC", 11, "the jitter is longer than"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            check_schedule(OnSchedule(cron, zone, timedelta(minutes=minutes)), at)
+    for cron, minutes in (("*/5 * * * *", 5), ("0,50 * * * *", 10)):
         check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes)), at)
 
 
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", ZONES[::2])
 def test_no_change_of_the_clock_makes_a_schedule_invalid(zone: str) -> None:
     """Checked in every third hour of the day around it; its times only go forward."""
-    schedules = [OnSchedule(cron, zone) for cron in ("*/30 * * * *", "0 * * * *", "15,45 1-3 * * *", "30 2 * * *")]
+    schedules = [OnSchedule(cron, zone) for cron in ("*/30 * * * *", "15,45 1-3 * * *")]
     for change in changes(zone):
         for on in schedules:
             for hours in (*range(-26, -3, 3), *range(-3, 4)):
@@ -68,25 +67,21 @@ def test_no_change_of_the_clock_makes_a_schedule_invalid(zone: str) -> None:
             assert times == sorted(set(times))
 
 
-@pytest.mark.parametrize(
-    ("cron", "zone", "after", "times"),
-    [
+def test_a_fixed_time_comes_once_a_local_day() -> None:
+    """At the end of a gap that skips it, the first time in a fold; steps of minutes come in both hours of a fold."""
+    for cron, zone, after, times in (
         ("30 2 * * *", "Europe/Berlin", "2026-03-28 12:00", ["2026-03-29 01:00", "2026-03-30 00:30"]),
         ("30 2 * * *", "Europe/Berlin", "2026-10-24 12:00", ["2026-10-25 00:30", "2026-10-26 01:30"]),
         ("*/30 2 * * *", "Europe/Berlin", "2026-10-25 00:00", ["2026-10-25 00:30", "2026-10-25 01:00"]),
         ("15 2 * * *", "Australia/Lord_Howe", "2026-10-03 01:00", ["2026-10-03 15:30", "2026-10-04 15:15"]),
         ("0 12 * * *", "Pacific/Apia", "2011-12-29 23:00", ["2011-12-30 10:00", "2011-12-30 22:00"]),
         ("0 0 29 2 *", "UTC", "2026-01-01 00:00", ["2028-02-29 00:00", "2032-02-29 00:00"]),
-    ],
-)
-def test_a_fixed_time_comes_once_a_local_day(cron: str, zone: str, after: str, times: list[str]) -> None:
-    """At the end of a gap that skips it, the first time in a fold; steps of minutes come in both hours of a fold."""
-    found = fire_times(OnSchedule(cron, zone), "r", datetime.fromisoformat(f"{after}+00:00"))
-
-    assert [f"{at:%Y-%m-%d %H:%M}" for at in islice(found, 2)] == times
+    ):
+        found = fire_times(OnSchedule(cron, zone), "r", datetime.fromisoformat(f"{after}+00:00"))
+        assert [f"{at:%Y-%m-%d %H:%M}" for at in islice(found, 2)] == times, cron
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_each_time_is_decided_on_once_however_the_clock_jumps(seed: int) -> None:
     """Suspended for days, set back, looked at late: never twice, never early, the newest, and none uncounted."""
     dice, since = random.Random(seed), datetime(2026, 3, 28, tzinfo=UTC)
@@ -102,3 +97,59 @@ def test_each_time_is_decided_on_once_however_the_clock_jumps(seed: int) -> None
         assert come == passed
         assert not set(decided) & set(come[-1:])
         decided += come[-1:]
+
+
+@pytest.fixture(params=ZONES[::2])
+def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ZoneInfo]:
+    """This machine's zone."""
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield ZoneInfo(request.param)
+    monkeypatch.undo()
+    time.tzset()
+
+
+def first_of(day: date, zone: ZoneInfo) -> datetime:
+    """The first quarter of an hour that is on a local day, found without arithmetic on local time."""
+    at = datetime.combine(day, clock(), UTC) - timedelta(hours=15)
+    while at.astimezone(zone).date() < day:
+        at += timedelta(minutes=15)
+    return at
+
+
+def test_a_picked_day_and_a_day_of_the_chart_have_all_hours_of_the_local_day(there: ZoneInfo) -> None:
+    """Also where the day begins in a gap."""
+    for change in changes(there.key):
+        middle = change.astimezone(there).date()
+        days = [middle + timedelta(days=n) for n in range(-2, 3)]
+        starts = [first_of(day, there) for day in days]
+        for day, (start, end) in zip(days, pairwise(starts), strict=False):
+            since, until = limits_of(day)
+            found = parse(f"since:{since} until:{until}", start).filter
+            assert (found.since, found.until) == (start, end - INSTANT), day
+        edges = SPANS[1].edges(starts[3] + timedelta(hours=12))
+        assert list(edges[-5:-1]) == starts[:4]
+
+
+def test_a_duration_before_now_is_one_of_real_time(there: ZoneInfo) -> None:
+    """Whatever the local clock does; a date is a day of UTC."""
+    for change in changes(there.key):
+        for now in (change + timedelta(hours=n) for n in range(-2, 26)):
+            assert parse_period("1d", now.astimezone())[0] == now - timedelta(days=1)
+            start, end = parse_period(f"{now:%Y-%m-%d}", now.astimezone())
+            assert end - start == timedelta(days=1) - INSTANT
+
+
+@pytest.mark.parametrize("end", [clock(0, 30), clock(2, 30)])
+def test_quiet_hours_end_where_the_local_clock_first_reaches_their_end(there: ZoneInfo, end: clock) -> None:
+    """At the end of a gap that skips it; on an ordinary night at its time."""
+    rule = Rule("r", OnInterval(timedelta(hours=1)), DoNotify("default"), quiet=QuietHours(clock(22), end))
+    for change in changes(there.key):
+        for night in range(-2, 2):
+            evening = change.astimezone(there).date() + timedelta(days=night)
+            at = local_moment(evening, clock(22))
+            assert is_quiet(rule, at)
+            assert not is_quiet(rule, at - timedelta(minutes=15))
+            while is_quiet(rule, at):
+                at += timedelta(minutes=15)
+            assert at == local_moment(evening + timedelta(days=1), end)

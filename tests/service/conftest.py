@@ -215,30 +215,33 @@ class Laboratory:
         return dict(answer.json())
 
 
-@pytest.fixture(scope="session")
-def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One service for all tests of a worker process that are not about its start, its end or its settings."""
-    # What stands in its environment is for the test of what agents see of it.
-    environment = {"SECRET": "s3cr3t", "LENT": "lent", "ANTHROPIC_API_KEY": "sk-x"}
-    # Many tests leave runs behind, which the next one's run need not wait for.
-    settings = f"{UNBOXED}concurrency = 4\n[limits]\nrequests_per_minute = 1000000\n"
-    folder = tmp_path_factory.mktemp("service")
-    service = service_process.start_service(folder, settings=settings, environment=environment)
-    Api(service).add_agent(folder, "worker", OBEYS, "--env", "SECRET")
+@contextlib.contextmanager
+def served(paths: pytest.TempPathFactory, name: str, settings: str, **options: Any) -> Iterator[Any]:
+    """A service for all tests of a worker process that are not about its start, its end or its settings."""
+    service = service_process.start_service(paths.mktemp(name), settings=settings, **options)
     yield service
     assert service.stop() == 0
 
 
 @pytest.fixture(scope="session")
+def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One whose agents work without a sandbox."""
+    # What stands in its environment is for the test of what agents see of it.
+    environment = {"SECRET": "s3cr3t", "LENT": "lent", "ANTHROPIC_API_KEY": "sk-x"}
+    # Many tests leave runs behind, which the next one's run need not wait for.
+    settings = f"{UNBOXED}concurrency = 4\n[limits]\nrequests_per_minute = 1000000\n"
+    with served(tmp_path_factory, "service", settings, environment=environment) as service:
+        Api(service).add_agent(service.data_dir.parent, "worker", OBEYS, "--env", "SECRET")
+        yield service
+
+
+@pytest.fixture(scope="session")
 def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A client of a service that accepts runs and executes none: for tests of the API alone."""
+    """A client of one that accepts runs and executes none: for tests of the API alone."""
     settings = "[limits]\nrequests_per_minute = 1000000\nactive_runs = 100000\n"
-    folder = tmp_path_factory.mktemp("idle")
     environment = {"RUNWARDEN_OPERATOR_TOKEN": OPERATOR}
-    arguments = ["--no-worker"]
-    service = service_process.start_service(folder, settings=settings, arguments=arguments, environment=environment)
-    yield Api(service)
-    assert service.stop() == 0
+    with served(tmp_path_factory, "idle", settings, arguments=["--no-worker"], environment=environment) as service:
+        yield Api(service)
 
 
 @pytest.fixture
@@ -250,12 +253,10 @@ def database_of_idle(idle: Api) -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service with one slot, which soon asks a code host again that was down."""
+    """One with one slot, which soon asks a code host again that was down."""
     settings = f"{UNBOXED}concurrency = 1\nlook_s = 0.1\n[limits]\nrequests_per_minute = 1000000\n"
-    settings += "[forge]\nretry_s = 0.1\n"
-    service = service_process.start_service(tmp_path_factory.mktemp("patient"), settings=settings)
-    yield service
-    assert service.stop() == 0
+    with served(tmp_path_factory, "patient", f"{settings}[forge]\nretry_s = 0.1\n") as service:
+        yield service
 
 
 @pytest.fixture(scope="session")
@@ -302,28 +303,21 @@ def own(tenant: Callable[..., Api], tmp_path: Path) -> Callable[..., tuple[Api, 
 
 @pytest.fixture(scope="session")
 def equipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A service in whose sandbox agents work, with a page, metrics, and variables to lend.
-
-    One for all tests of a worker process that are not about its start, its end or its settings.
-    """
-    settings = 'concurrency = 3\n[page]\nurl = "https://runs.acme.example"\n[forge]\nretry_s = 0.1\n'
+    """One in whose sandbox agents work, with a page, metrics, and variables to lend."""
+    settings = '[execution]\nconcurrency = 3\n[page]\nurl = "https://runs.acme.example"\n[forge]\nretry_s = 0.1\n'
     settings += f'[gitlab]\nwebhook_url = "{WEBHOOK}"\nwebhook_secret_env = "HOOK_SECRET_HERE"\n'
     environment = {"RUNWARDEN_OPERATOR_TOKEN": OPERATOR, "RUNWARDEN_METRICS_TOKEN": METRICS_TOKEN}
     environment |= {"GITLAB_TOKEN_HERE": "bot-token", "HOOK_SECRET_HERE": "hush"}
     environment |= {"LENT": "lent-value", "MODEL_KEY": MODEL_KEY, "FORGE_TOKEN": FORGE_TOKEN}
-    folder = tmp_path_factory.mktemp("equipped")
-    service = service_process.start_service(folder, settings=f"[execution]\n{settings}", environment=environment)
-    yield service
-    assert service.stop() == 0
+    with served(tmp_path_factory, "equipped", settings, environment=environment) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
 def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
     """A service with its lab open, for the tests of a module; reset it after use."""
-    folder = tmp_path_factory.mktemp("laboratory")
-    service = service_process.start_service(folder, settings=UNBOXED, arguments=["--lab"])
-    yield Laboratory(service)
-    assert service.stop() == 0
+    with served(tmp_path_factory, "laboratory", UNBOXED, arguments=["--lab"]) as service:
+        yield Laboratory(service)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -167,13 +166,6 @@ def check(made: Deployment, caller: Caller, receiver: Receiver) -> int:
     return repeated
 
 
-def flawed(receiver: Receiver, rng: random.Random, request: Received) -> Step:
-    """Take an event, but say of every fifth that it was not taken, or do not take it."""
-    is_flawed = rng.random() < 0.2
-    answer = Respond(503) if is_flawed and rng.random() < 0.5 else receiver.answer(request)
-    return Respond(503) if is_flawed else answer
-
-
 LONG = (pytest.mark.campaign, pytest.mark.timeout(3600))
 
 
@@ -189,7 +181,15 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(tmp_path: Path, runs: in
     setup["agents"].append({"name": "dawdler", "argv": ["{python}", str(tmp_path / "dawdler.py")]})
     with Receiver() as receiver, deployment(folder, settings=SETTINGS, setup=setup) as made:
         receiver.secret = made.admin("events", "endpoints", "add", receiver.origin, "--org", "acme")["secret"]
-        receiver.otherwise = partial(flawed, receiver, random.Random(kills))
+        draw = random.Random(kills)
+
+        def flawed(request: Received) -> Step:
+            """Of every fifth event: say that it was not taken, or do not take it."""
+            is_flawed = draw.random() < 0.2
+            answer = Respond(503) if is_flawed and draw.random() < 0.5 else receiver.answer(request)
+            return Respond(503) if is_flawed else answer
+
+        receiver.otherwise = flawed
         # A kill takes the API with it. The address is its own: while it is dead, no other connection takes the port.
         address = ("--host", "127.77.0.1", "--port", str(free_port()))
         api = made.begin("serve", *address, "--workers", str(min(4, runs // 3)))

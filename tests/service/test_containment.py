@@ -419,16 +419,3 @@ def test_only_the_turn_that_took_more_than_its_share_is_to_blame(free: list[Usag
     assert str(hungry.fault()).startswith("disk: it added 0 MiB, and 0 MiB are left")
     shared.leave(hungry)
     assert str(late.fault()).startswith("disk: it added")
-
-
-def test_inodes_are_shared_like_space(free: list[Usage], tmp_path: Path) -> None:
-    """The turn that made more files than its share is to blame once few are left."""
-    shared = SharedDisk(AgentLimits(disk_reserve_bytes=0, disk_reserve_files=100), slots=3)
-    turn = shared.join(tmp_path)
-    turn.note(Usage(0, 50))
-    free.append(Usage(1000, 99))
-    assert turn.fault() is None
-
-    turn.note(Usage(0, 351))
-    said = "disk: it added 301 files, and 99 more files can be made, 100 are kept free (disk_reserve_files)"
-    assert turn.fault() == said

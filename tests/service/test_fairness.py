@@ -193,13 +193,9 @@ class Waiting:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def now(self) -> int:
-        with self.database.read() as connection:
-            return int(now_in(connection, lambda: NOW))
-
     def worker(self, slots: int, sandbox: str = "none (a test)") -> None:
-        at = self.now()
         with self.database.write() as connection:
+            at = int(now_in(connection, lambda: NOW))
             workers.beat(connection, Worker("w", "host", sandbox, 1, slots, at, at), lambda: at)
 
     def begin(self, slug: str = "acme", **given: Any) -> Run:

@@ -73,24 +73,23 @@ def test_a_turn_that_ran_out_of_time_is_finished_by_the_next(own: Own, tmp_path:
     assert "Turn 1 was not finished: what it changed is in the checkout" in second["log"]
 
 
-@pytest.mark.parametrize("start_from", ["branch", ""])
-def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path], start_from: str) -> None:
+def test_a_caller_says_what_a_turn_begins_with(at_work: tuple[Api, Path]) -> None:
     """By default with what was kept, whatever the failure was; either way the agent is told what stands."""
     api, bare = at_work
-    run_id = api.work("write done.txt ok")["run_id"]
-    failed = api.go_on(run_id, "write half.txt half; delete done.txt; fail")
-    last = api.go_on(run_id, "write more.txt more", start_from)
-    pushed = git("ls-tree", "--name-only", last["branch"], cwd=bare).split()
-    report = told(last)
+    dropped = "Turn 2 was not finished, and its changes were dropped: the checkout is as the branch is."
+    for start_from, files, begun, from_turn in (
+        ("", ["half.txt"], ("from", "patch"), 2),
+        ("branch", ["done.txt"], ("text", dropped), None),
+    ):
+        run_id = api.work("write done.txt ok")["run_id"]
+        failed = api.go_on(run_id, "write half.txt half; delete done.txt; fail")
+        last = api.go_on(run_id, "write more.txt more", start_from)
+        pushed = git("ls-tree", "--name-only", last["branch"], cwd=bare).split()
 
-    assert (failed["failure_kind"], failed["commit"], failed["files"]) == (None, None, 2)
-    if start_from != "branch":
-        assert (report["files"], last["from_turn"], report["begun"]["from"]) == (["half.txt"], 2, "patch")
-        assert pushed == ["half.txt", "keys.txt", "more.txt"]
-    else:
-        dropped = "Turn 2 was not finished, and its changes were dropped: the checkout is as the branch is."
-        assert (report["files"], last["from_turn"], report["begun"]["text"]) == (["done.txt"], None, dropped)
-        assert pushed == ["done.txt", "keys.txt", "more.txt"]
+        assert (failed["failure_kind"], failed["commit"], failed["files"]) == (None, None, 2)
+        assert (told(last)["files"], last["from_turn"]) == (files, from_turn)
+        assert begun in told(last)["begun"].items()
+        assert pushed == [*files, "keys.txt", "more.txt"]
 
 
 def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path]) -> None:

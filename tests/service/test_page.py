@@ -14,24 +14,23 @@ from typing import Any
 
 import httpx
 import pytest
+import sqlalchemy as sa
 
-from service.clock import now_micros
+from service.clock import SECOND_MICROS, now_micros
 from service.page.text import markdown, terminal
 from service.settings import DataFolder
-from service.store import invitations, postings, runs, tokens, turn_files, turns
+from service.store import invitations, postings, runs, sessions, tokens, turn_files, turns
 from service.store.database import Database
 from service.store.postings import Posted
 from service.store.turns import TurnOutcome
 from tests.lab import Respond
 from tests.service.conftest import (
-    API,
     BARE,
     BOTH,
     NOW,
     OPERATOR,
     UNBOXED,
     Api,
-    Laboratory,
     Make,
     Own,
     http_client,
@@ -39,7 +38,7 @@ from tests.service.conftest import (
     organization,
 )
 from tests.service.receiver import Receiver
-from tests.service_process import make_repository, refused_start, start_service
+from tests.service_process import make_repository, start_service
 from tests.waiting import eventually, present
 
 SCRIPT = "<script>alert(1)</script>"
@@ -122,6 +121,14 @@ def ended(tenant: Make, tmp_path_factory: pytest.TempPathFactory) -> tuple[Api, 
     run_id = mine.start("something")
     mine.ended(run_id)
     return mine, f"/runs/{run_id}"
+
+
+@contextlib.contextmanager
+def stored(api: Api) -> Iterator[sa.Connection]:
+    """Write to the database of a service."""
+    url = DataFolder(api.service.data_dir).database_url
+    with contextlib.closing(Database(url)) as database, database.write() as connection:
+        yield connection
 
 
 def invited(api: Api, address: str) -> tuple[dict[str, Any], str]:
@@ -210,19 +217,15 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     mine.ended(run.rpartition("/")[2])
     for path in ("", "/changes", "/log", "/changes?turn=1"):
         shown = browser.get(run + path)
-        assert shown.status_code == 200
         assert SCRIPT in text_of(shown)
-        assert SCRIPT not in shown.text
-        assert 'href="javascript' not in shown.text
+        assert not [one for one in (SCRIPT, 'href="javascript') if one in shown.text]
     assert "diff --git" in browser.get(f"{run}/changes.patch").text
     assert "scribe at work on turn 1" in browser.get(f"{run}/log/1").text
 
-    gate = tmp_path / "gate"
     assert browser.post(f"{run}/reply", instructions=" ").status_code == 400
-    assert browser.post(f"{run}/reply", instructions=f"wait {gate}").headers["location"] == run
+    assert browser.post(f"{run}/reply", instructions=f"wait {tmp_path / 'gate'}").headers["location"] == run
     mine.reaches(run.rpartition("/")[2], "working")
-    page = browser.get(run)
-    assert "Cancel this run" in text_of(page)
+    assert "Cancel this run" in text_of(browser.get(run))
     refused = browser.post(f"{run}/reply", instructions="too early")
     assert refused.status_code == 409
     assert "too early" in text_of(refused)
@@ -230,6 +233,29 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
     assert browser.post(f"{run}/cancel").status_code in {303, 409}
     assert "⊘ cancelled" in text_of(browser.get("/runs?status=failed"))
+
+
+def test_a_line_of_the_list_says_who_asked_what_was_found_and_where_it_is(tenant: Make, browse: Any) -> None:
+    """With links to branch, commit and pull request on the code host; a repository on another port has none."""
+    mine = tenant()
+    owner, url, commit = mine.organization["id"], "https://git.example/acme/api", "c" * 40
+    with stored(mine) as connection:
+        asked = {"agent": "fixer", "caller": "dora", "branch": "agent/a b", "url": f"{url}.git"}
+        run = runs.accept(connection, order(owner, **asked), now_micros())
+        runs.accept(connection, order(owner, url="https://git.example:8443/acme/api.git"), now_micros())
+        turns.claim(connection, run.id, 1, "w", now_micros())
+        report = {"findings": [{"severity": one} for one in ("blocker", "blocker", "note")]}
+        turn_files.put(connection, (run.id, 1), 1, turn_files.FINDINGS, json.dumps(report).encode())
+        turns.end(connection, run.id, 1, TurnOutcome("completed", commit_sha=commit), now_micros())
+        postings.want(connection, (run.id, 1), "pull_request", {"commit": commit}, now_micros())
+        posting = postings.of_run(connection, run.id)[-1]
+        postings.mark_posted(connection, posting, Posted(f"{url}/pull/7"), now_micros())
+    found = browse(mine).get("/runs")
+
+    assert "fixer · dora" in text_of(found)
+    assert "2 blocker, 1 note" in text_of(found)
+    links = re.findall(r'href="(https://git[^"]+)"', found.text)
+    assert links == [f"{url}/commit/{commit}", f"{url}/pull/7", f"{url}/tree/agent/a%20b"]
 
 
 def test_what_a_program_prints_in_colours_is_shown_in_colours() -> None:
@@ -241,59 +267,34 @@ def test_what_a_program_prints_in_colours_is_shown_in_colours() -> None:
     assert terminal(f"\x1b[{'3' * 5000}mplain") == "plain"
 
 
-def test_the_list_says_who_asked_what_was_found_and_where_it_is(tenant: Make, browse: Any) -> None:
-    """With links to branch, commit and pull request on the code host; a repository on another port has none."""
-    mine = tenant()
-    owner, finding = mine.organization["id"], {"severity": "blocker"}
-    url, commit = DataFolder(mine.service.data_dir).database_url, "c" * 40
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
-        asked = {"agent": "fixer", "caller": "dora", "branch": "agent/a b", "url": "https://git.example/acme/api.git"}
-        run = runs.accept(connection, order(owner, **asked), now_micros())
-        runs.accept(connection, order(owner, url="https://git.example:8443/acme/api.git"), now_micros())
-        turns.claim(connection, run.id, 1, "w", now_micros())
-        report = json.dumps({"findings": [finding, finding, {"severity": "note"}]}).encode()
-        turn_files.put(connection, (run.id, 1), 1, turn_files.FINDINGS, report)
-        turns.end(connection, run.id, 1, TurnOutcome("completed", commit_sha=commit), now_micros())
-        postings.want(connection, (run.id, 1), "pull_request", {"commit": commit}, now_micros())
-        posting = postings.of_run(connection, run.id)[-1]
-        postings.mark_posted(connection, posting, Posted("https://git.example/acme/api/pull/7"), now_micros())
-    found = browse(mine).get("/runs")
-
-    assert "fixer · dora" in text_of(found)
-    assert "2 blocker, 1 note" in text_of(found)
-    links = re.findall(r'href="(https://git[^"]+)"', found.text)
-    site = "https://git.example/acme/api"
-    assert links == [f"{site}/commit/{commit}", f"{site}/pull/7", f"{site}/tree/agent/a%20b"]
-
-
 def test_the_list_takes_the_filters_of_the_api(tenant: Make, browse: Any) -> None:
     """Page by page; days count whole; a filter that cannot be used is named, and stays in its field."""
     mine = tenant()
     owner = mine.organization["id"]
-    url = DataFolder(mine.service.data_dir).database_url
-    with contextlib.closing(Database(url)) as database, database.write() as connection:
+    with stored(mine) as connection:
         ids = [runs.accept(connection, order(owner), now_micros()).id for _ in range(27)]
         turns.cancel_all(connection, owner, "over", now_micros())
     browser = browse(mine)
     first = browser.get("/runs?status=failed&repository=acme/api&date_from=2020-01-01&date_to=2099-12-31")
-    assert "27 runs" in text_of(first)
     older = present(re.search(r'rel="next" href="([^"]+)"', first.text))
     second = browser.get(html.unescape(older[1]))
-    assert sorted(re.findall(r"/runs/(run_\w+)", first.text + second.text)) == sorted(ids)
     wrong = browser.get("/runs?date_from=yesterday&repository=a")
-    assert wrong.status_code == 400
-    assert 'value="yesterday"' in wrong.text
+
+    assert "27 runs" in text_of(first)
+    assert sorted(re.findall(r"/runs/(run_\w+)", first.text + second.text)) == sorted(ids)
+    assert (wrong.status_code, 'value="yesterday"' in wrong.text) == (400, True)
     assert "No run matches" in text_of(browser.get("/runs?status=queued"))
 
 
-def crawl(browser: Browser) -> tuple[list[str], set[str]]:
-    """Return every address that an organization's pages lead to, and where their forms go."""
-    found, forms = ["/runs"], set[str]()
-    for path in found:
-        text = browser.get(path).text
-        links = map(html.unescape, re.findall(r'(?:href|data-log)="(/[^"#]+)', text))
-        found += [one for one in dict.fromkeys(links) if one not in found and not one.startswith("/assets/")]
-        forms |= set(re.findall(r'method="post" action="([^"]+)"', text))
+def crawl(browser: Browser) -> tuple[dict[str, int], set[str]]:
+    """Return every address that an organization's pages lead to, with its status, and where their forms go."""
+    found, forms = {"/": 0}, set[str]()
+    while path := next((one for one, status in found.items() if not status), ""):
+        answer = browser.get(path)
+        found[path] = answer.status_code
+        links = [*re.findall(r'href="(/[^"#]+)', answer.text), answer.headers.get("location", path)]
+        found |= {one: 0 for one in map(html.unescape, links) if one not in found and not one.startswith("/assets/")}
+        forms |= set(re.findall(r'method="post" action="([^"]+)"', answer.text))
     return found, forms
 
 
@@ -316,9 +317,10 @@ def test_no_session_reaches_another_organization(own: Own, tenant: Any, browse: 
     acts = {one.rpartition("/")[2] for one in theirs}
     assert acts >= {"reply", "revoke", "remove", "replay", "rotate"}
     assert any(endpoint in one for one in theirs)
-    for path in (*paths, f"{run}/log", f"{run}/log/1", f"/runs/new?like={run_id}"):
+    more = f"{run}/log/1/more?offset=0&line=1"
+    for path in (*paths, f"{run}/log", f"{run}/log/1", more, f"/runs/new?like={run_id}"):
         shown, is_theirs = stranger.get(path), any(mark in path for mark in marks)
-        assert shown.status_code == (404 if is_theirs else 200), path
+        assert shown.status_code == (404 if is_theirs else paths.get(path, 200)), path
         # What the address itself says may be answered again.
         assert not [one for one in marks if one in shown.text and one not in path], path
     for path in (*theirs, f"{run}/cancel"):
@@ -353,51 +355,6 @@ def test_tokens_are_made_shown_once_and_revoked(tenant: Make, browse: Any, share
     assert client.get("/external/runs").status_code == 401
     # Its own token was among them.
     assert browser.get("/runs").status_code == 303
-
-
-def test_endpoints_are_told_of_events_and_events_replayed(own: Own, browse: Any, api: Api) -> None:
-    """A secret is shown once; an address that may not be sent to is named, and stays in its field."""
-    mine, _ = own()
-    browser = browse(mine)
-    private, chosen = f"https://127.0.0.1/?{SCRIPT}", {"type-run.ended": "on"}
-    refused = browser.post("/settings/events/endpoints", url=private, **chosen)
-    assert refused.status_code == 400
-    assert "127.0.0.1 has no public address" in text_of(refused)
-    assert f'value="{html.escape(private)}"' in refused.text
-    nothing = browser.post("/settings/events/endpoints", url="https://9.9.9.9/")
-    assert "Choose at least one type of event" in text_of(nothing)
-
-    with Receiver() as receiver:
-        slug = mine.organization["slug"]
-        added = ("events", "endpoints", "add", f"{receiver.origin}/{SCRIPT}", "--org", slug)
-        receiver.secret = api.service.admin(*added, "--allow-private", "127.0.0.1", "--type", "run.ended")["secret"]
-        receiver.script(Respond(503))
-        run_id = mine.start("nothing")
-        for words in ("it answered 503", "✓ delivered"):
-            eventually(lambda: words in text_of(browser.get("/settings/events")), f"the page shows {words}")  # noqa: B023 # called before the next
-        shown = browser.get("/settings/events")
-        assert SCRIPT in text_of(shown)
-        assert SCRIPT not in shown.text
-        assert receiver.secret not in shown.text
-        replay = present(re.search(r"/settings/events/(evt_\w+)/replay", shown.text))
-        assert browser.post(replay[0]).headers["location"] == "/settings/events"
-        assert receiver.wait_for(3)[-1].headers["webhook-id"] == replay[1]
-        assert receiver.told("run.ended")[0]["run_id"] == run_id
-
-    endpoint = present(re.search(r"/settings/events/endpoints/(ep_\w+)/remove", shown.text))
-    newer = browser.post(endpoint[0].replace("/remove", "/rotate"))
-    secret = re.search(r'value="(whsec_[^"]+)" readonly', newer.text)
-    assert secret is not None
-    assert "as well" in text_of(newer)
-    assert html.unescape(secret[1]) != receiver.secret
-    browser.post(endpoint[0])
-    assert "Deliveries" not in text_of(browser.get("/settings/events"))
-    made = browser.post("/settings/events/endpoints", url="https://9.9.9.9/hook", **chosen)
-    secret = re.search(r'value="(whsec_[^"]+)" readonly', made.text)
-    assert secret is not None
-    listed = browser.get("/settings/events")
-    assert "https://9.9.9.9/hook run.ended" in text_of(listed)
-    assert html.unescape(secret[1]) not in html.unescape(listed.text)
 
 
 def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
@@ -438,14 +395,6 @@ def test_every_page_forbids_foreign_and_inline_code(ended: tuple[Api, str], brow
             assert BARE.get(str(browser.http.base_url).rstrip("/") + asset).status_code == 200
 
 
-def test_the_page_can_be_turned_off(start: Make) -> None:
-    """Its paths are then nothing, in the API's form."""
-    api = start(settings="[page]\nenabled = false\n")
-    answer = BARE.get(api.service.base_url.removesuffix("/v1") + "/sign-in")
-    assert answer.status_code == 404
-    assert answer.json()["error_code"] == "not_found"
-
-
 def test_a_large_change_is_shown_in_pages_of_their_own(own: Own, browse: Any) -> None:
     """Each is under 50 KB, however large the change is; a finding leads to its line, wherever that is.
 
@@ -464,10 +413,8 @@ def test_a_large_change_is_shown_in_pages_of_their_own(own: Own, browse: Any) ->
     mine.ended(run.rpartition("/")[2])
     browser = browse(mine)
 
-    first = browser.get(f"{run}/changes")
-    seen, onward = "", re.search(r'href="(/runs/[^"]+start=\d+)"', first.text)
-    assert onward is not None
-    for path in (f"{run}/changes", html.unescape(onward[1]), f"{run}/changes?file=1", f"{run}/changes?file=7"):
+    seen, onward = "", re.search(r'href="(/runs/[^"]+start=\d+)"', browser.get(f"{run}/changes").text)
+    for path in (f"{run}/changes", html.unescape(present(onward)[1]), *(f"{run}/changes?file={n}" for n in (1, 7))):
         shown = browser.get(path)
         assert shown.status_code == 200
         assert len(shown.content) < 50_000, path
@@ -552,84 +499,39 @@ def test_a_stranger_locks_nobody_out(limited: Any) -> None:
     assert Browser(api.service.base_url).post("/invitation", code=code).status_code == 200
 
 
-def test_a_token_that_opens_no_page_is_refused_at_the_door(tenant: Make, browse: Any, shared_service: Any) -> None:
-    """One that may read nothing there, and one of an inactive organization; another one signs in on the same page."""
-    mine = tenant(tokens=[{"alias": "creates", "scopes": ["organizations:create"]}])
-    browser = browse()
-    refused = browser.sign_in(mine.token)
-    assert refused.status_code == 403
-    assert "needs the scope runs:read" in text_of(refused)
-    assert "set-cookie" not in refused.headers
-
-    other = tenant()
-    left = browse(other)
-    shared_service.admin("org", "deactivate", other.organization["slug"])
-    for shown in (browser.sign_in(other.token), left.get("/runs"), left.get("/")):
-        assert shown.status_code == 403
-        assert "is not active" in text_of(shown)
-    assert 'href="/sign-in"' in left.get("/runs").text
-    assert left.get("/sign-in").status_code == 200
-    assert left.sign_in(tenant().token).status_code == 303
-    assert left.get("/runs").status_code == 200
-
-
-def test_a_session_ends_with_what_opened_it(tenant: Any, browse: Any, shared_service: Any) -> None:
-    """Its token, its organization, and the person's leave; it is a new one at each sign-in."""
-    revoked, deleted = tenant(), tenant()
-    browsers = browse(revoked), browse(deleted)
-    shared_service.admin("token", "revoke", revoked.organization["tokens"][0]["id"])
-    shared_service.admin("org", "delete", "--yes", deleted.organization["slug"])
-    for one in browsers:
-        assert one.get("/runs").headers["location"] == "/sign-in?next=%2Fruns"
-
-    mine = tenant()
-    browser = browse()
-    browser.http.headers["Cookie"] = "__Host-runwarden_session=chosen-by-another"
-    browser.sign_in(mine.token)
-    first = browser.http.headers["Cookie"]
-    assert "chosen-by-another" not in first
-    browser.sign_in(mine.token)
-    assert browser.http.headers["Cookie"] != first
-    used = browser.http.headers["Cookie"]
-    assert browser.post("/sign-out").headers["location"] == "/sign-in"
-    browser.http.headers["Cookie"] = used
-    assert browser.get("/runs").status_code == 303
-
-
-def test_a_session_ends_without_use_and_after_a_week(lab: Laboratory) -> None:
+def test_a_session_ends_without_use_and_after_a_week(database: Database) -> None:
     """Twelve hours after its last use, and seven days after it was opened, however much it is used."""
-    hour = 3600
-    token = lab.api.service.admin("token", "create", "--org", "acme", "--scope", "admin", "--duration", "30d")["value"]
 
-    def at(offset_h: float) -> int:
-        lab.put("/clock", {"offset_s": int(offset_h * hour)})
-        return browser.get("/runs").status_code
+    def is_open(*hours: float) -> list[bool]:
+        """Use a new session at these times."""
+        value, found = sessions.begin(connection, NOW), list[bool]()
+        for at in (NOW + round(one * 3600 * SECOND_MICROS) for one in hours):
+            session = sessions.by_value(connection, value, at)
+            found.append(session is not None)
+            if session is not None:
+                sessions.note_use(connection, session, at)
+        return found
 
-    browser = Browser(lab.service.base_url)
-    browser.sign_in(token)
-    assert [at(11.9), at(23.7), at(35.8)] == [200, 200, 303]
-    lab.put("/clock", {"offset_s": 0})
-    browser.sign_in(token)
-    assert {at(hours) for hours in range(0, 7 * 24, 11)} == {200}
-    assert at(7 * 24 + 0.1) == 303
+    with database.write() as connection:
+        assert is_open(11.9, 23.7, 35.8) == [True, True, False]
+        assert is_open(*range(0, 7 * 24, 11), 7 * 24 + 0.1) == [True] * 16 + [False]
 
 
-def test_an_operators_session_ends_with_the_operators_token(start: Make) -> None:
-    """Another token in its variable ends it; a token that is no secret starts no service."""
-    api = start(environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR})
-    browser = Browser(api.service.base_url)
-    browser.sign_in(OPERATOR)
-    assert browser.get("/operator").status_code == 200
-    for token, status in (("rwo_" + "p" * 40, 303), (OPERATOR, 200)):
-        api.service.stop()
-        api.service.environment = {"RUNWARDEN_OPERATOR_TOKEN": token}
-        api.service.restart()
-        assert browser.get("/operator").status_code == status
-        assert Browser(api.service.base_url).sign_in("").status_code == 401
-    api.service.stop()
-    refused = refused_start(api.service.data_dir, RUNWARDEN_OPERATOR_TOKEN="guess")
-    assert refused.returncode != 0
-    assert "RUNWARDEN_OPERATOR_TOKEN" in refused.stderr
+def test_an_operators_session_lasts_by_its_use_and_ends_with_the_operators_token(
+    idle: Api, database_of_idle: Database
+) -> None:
+    """Another token in its variable, or none, does not find it."""
+    with database_of_idle.write() as connection:
+        value = sessions.begin(connection, now_micros() - 11 * 3600 * SECOND_MICROS, secret=OPERATOR)
+    browser = Browser(idle.service.base_url)
+    browser.cookies["__Host-runwarden_session"] = value
+    browser.get("/api")
+    status, later = browser.get("/operator").status_code, now_micros() + 2 * 3600 * SECOND_MICROS
+    with database_of_idle.read() as connection:
+        found = [sessions.by_value(connection, value, later, one) is not None for one in (OPERATOR, f"{OPERATOR}x", "")]
+
+    assert (status, found) == (200, [True, False, False])
+    assert Browser(idle.service.base_url).sign_in("").status_code == 401
 
 
 def test_the_log_holds_no_secret(site: Api) -> None:
@@ -694,10 +596,68 @@ def test_what_an_agent_leaves_is_shown_as_it_is(own: Own, browse: Any) -> None:
     assert "the last line" in text_of(browser.get(f"{run}/log"))
 
 
-def test_a_run_without_readable_words_has_a_name(tenant: Make, browse: Any) -> None:
-    """Its link in the list and its heading are its id."""
-    mine = tenant(repositories=[{"name": "api", "platform": "github", "path": "acme/api", "url": "/srv/none.git"}])
-    run_id = mine.post("/external/runs", {"instructions": "\x1c", "repository": API}).json()["run_id"]
-    browser = browse(mine)
-    assert re.search(rf">\s*{run_id}</a>", browser.get("/runs").text)
-    assert re.search(rf"<h1>\s*{run_id}\s*</h1>", browser.get(f"/runs/{run_id}").text)
+def test_a_session_ends_with_what_opened_it_and_opens_no_page_of_an_inactive_organization(
+    tenant: Any, browse: Any, api: Api
+) -> None:
+    """Its token, its organization, and the person's leave; it is a new one at each sign-in."""
+    revoked, deleted, inactive = tenant(), tenant(), tenant()
+    browsers, left = (browse(revoked), browse(deleted)), browse(inactive)
+    api.service.admin("token", "revoke", revoked.organization["tokens"][0]["id"])
+    api.service.admin("org", "delete", "--yes", deleted.organization["slug"])
+    api.service.admin("org", "deactivate", inactive.organization["slug"])
+    for one in browsers:
+        assert one.get("/runs").headers["location"] == "/sign-in?next=%2Fruns"
+    for shown in (browse().sign_in(inactive.token), left.get("/runs"), left.get("/")):
+        assert (shown.status_code, "is not active" in text_of(shown)) == (403, True)
+    assert 'href="/sign-in"' in shown.text
+    assert left.get("/sign-in").status_code == 200
+    assert left.sign_in(tenant().token).status_code == 303
+    assert left.get("/runs").status_code == 200
+
+    token, browser, cookies = tenant().token, browse(), ["__Host-runwarden_session=chosen-by-another"]
+    for _ in range(2):
+        browser.http.headers["Cookie"] = cookies[-1]
+        browser.sign_in(token)
+        cookies.append(browser.http.headers["Cookie"])
+    assert len({*cookies}) == 3
+    assert browser.post("/sign-out").headers["location"] == "/sign-in"
+    browser.http.headers["Cookie"] = cookies[-1]
+    assert browser.get("/runs").status_code == 303
+
+
+def test_endpoints_are_shown_their_secret_once_and_events_replayed(own: Own, browse: Any, api: Api) -> None:
+    """An address that may not be sent to is named, and stays in its field."""
+    mine, _ = own()
+    browser, form, chosen = browse(mine), "/settings/events/endpoints", {"type-run.ended": "on"}
+    private = f"https://127.0.0.1/?{SCRIPT}"
+    refused = browser.post(form, url=private, **chosen)
+    assert refused.status_code == 400
+    assert "127.0.0.1 has no public address" in text_of(refused)
+    assert f'value="{html.escape(private)}"' in refused.text
+    assert "Choose at least one type of event" in text_of(browser.post(form, url="https://9.9.9.9/"))
+
+    with Receiver() as receiver:
+        url = f"{receiver.origin}/{SCRIPT}"
+        added = ("events", "endpoints", "add", url, "--org", mine.organization["slug"], "--type", "run.ended")
+        receiver.secret = api.service.admin(*added, "--allow-private", "127.0.0.1")["secret"]
+        receiver.script(Respond(503))
+        mine.start("nothing")
+        for words in ("it answered 503", "✓ delivered"):
+            eventually(lambda: words in text_of(browser.get("/settings/events")), f"the page shows {words}")  # noqa: B023 # called before the next
+        shown = browser.get("/settings/events")
+        assert SCRIPT in text_of(shown)
+        assert not [one for one in (SCRIPT, receiver.secret) if one in shown.text]
+        replay = present(re.search(r"/settings/events/(evt_\w+)/replay", shown.text))
+        assert browser.post(replay[0]).headers["location"] == "/settings/events"
+        assert receiver.wait_for(3)[-1].headers["webhook-id"] == replay[1]
+
+    endpoint = present(re.search(rf"{form}/(ep_\w+)/remove", shown.text))
+    newer = browser.post(endpoint[0].replace("/remove", "/rotate"))
+    assert "as well" in text_of(newer)
+    browser.post(endpoint[0])
+    assert "Deliveries" not in text_of(browser.get("/settings/events"))
+    made = browser.post(form, url="https://9.9.9.9/hook", **chosen)
+    secrets = [present(re.search(r'value="(whsec_[^"]+)" readonly', one.text))[1] for one in (newer, made)]
+    listed = browser.get("/settings/events")
+    assert "https://9.9.9.9/hook run.ended" in text_of(listed)
+    assert not [one for one in secrets if html.unescape(one) in f"{receiver.secret} {html.unescape(listed.text)}"]

@@ -3,9 +3,6 @@
 One service and at most two browsers serve all of these tests.
 """
 
-import email
-import email.policy
-import json
 import re
 import shutil
 import subprocess
@@ -16,15 +13,14 @@ from typing import Any, Final
 import pytest
 
 from tests import service_process
-from tests.lab import free_port
 from tests.program import ROOT
-from tests.service.conftest import UNBOXED, Api
+from tests.service.conftest import OPERATOR, UNBOXED, Api, Own
+from tests.service.test_page import invited
 from tests.service_process import git, make_repository
-from tests.waiting import eventually, present
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.campaign
 AXE: Final = ROOT / ".venv/.npm/node_modules/axe-core/axe.min.js"
-OPERATOR: Final = "rwo_" + "o" * 40
 MOST_TABS: Final = 400
 TAB, ENTER, CONTROL = "\ue004", "\ue007", "\ue009"
 FOCUSED: Final = """
@@ -150,12 +146,10 @@ class Person:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A service whose mails lead to its page, with an operator's view."""
-    port = free_port()
+    """A service with an operator's view."""
     service = service_process.start_service(
         tmp_path_factory.mktemp("site"),
-        settings=f'{UNBOXED}concurrency = 2\n[page]\nurl = "http://127.0.0.1:{port}"\n',
-        arguments=["--port", str(port)],
+        settings=f"{UNBOXED}concurrency = 2\n",
         environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR},
     )
     yield Api(service)
@@ -192,24 +186,6 @@ def sit_down(site: Api, browsers: list[Person]) -> Iterator[Callable[[], Person]
     assert [one for person in used for one in person.complaints()] == []
 
 
-def customer(api: Api, folder: Path, name: str) -> Api:
-    """Create an organization with a token and a repository NAME/api, and return a client of it."""
-    bare = make_repository(folder / name / "api", {"README.md": "# api\n"})
-    entry = {"name": name, "tokens": [{"alias": f"token of {name}", "scopes": ["admin"]}]}
-    entry |= {"repositories": [{"name": "api", "platform": "github", "path": f"{name}/api", "url": str(bare)}]}
-    (folder / f"{name}.json").write_text(json.dumps({"organizations": [entry]}), "utf-8")
-    return Api(api.service, api.service.admin("apply", str(folder / f"{name}.json"))["organizations"][0])
-
-
-def invited(api: Api, address: str) -> tuple[str, str]:
-    """Create an organization by the API; return its slug and the link in the mail to its administrator."""
-    made = api.post("/external/organizations", {"email": address}).json()
-    raw = (api.service.outbox / f"{made['organization_id']}.eml").read_bytes()
-    mail: Any = email.message_from_bytes(raw, policy=email.policy.default)
-    link = present(re.search(r"http://\S+/invitation\?code=\S+", mail.get_body(("plain",)).get_content()))
-    return made["organization_slug"], link[0]
-
-
 def curl(shown: str) -> int:
     """Run the command that the page shows and return the status of the answer."""
     options = "--silent --output /dev/null --write-out '%{http_code}'"
@@ -219,10 +195,10 @@ def curl(shown: str) -> int:
 def test_an_invitation_leads_by_keyboard_to_a_commit_and_a_revoked_token(
     site: Api, sit_down: Callable[[], Person], tmp_path: Path
 ) -> None:
-    """Mail, link, code, token, a run that is followed to its commit, a reply, and the token's end."""
-    slug, link = invited(site, "jane@customer.example")
+    """Code, token, a run that is followed to its commit, a reply, and the token's end."""
+    made, code = invited(site, "jane@customer.example")
     jane = sit_down()
-    jane.open(link)
+    jane.open(f"/invitation?code={code}")
     assert "jane@customer.example" in jane.text
     jane.press("main button")
     shown = jane.attribute("pre", "innerText")
@@ -230,8 +206,8 @@ def test_an_invitation_leads_by_keyboard_to_a_commit_and_a_revoked_token(
 
     gate = tmp_path / "gate"
     bare = make_repository(tmp_path / "customer" / "shop", {"README.md": "# shop\n"})
-    repository = ["--org", slug, "--platform", "github", "--path", "customer/shop", "--url", str(bare)]
-    site.service.admin("repository", "add", "shop", *repository)
+    owned = ("--org", made["organization_slug"], "--platform", "github")
+    site.service.admin("repository", "add", "shop", *owned, "--path", "customer/shop", "--url", str(bare))
     jane.press("main a[href='/runs']")
     jane.press("main a[href='/runs/new']")
     jane.type("#repository", "customer/shop")
@@ -300,7 +276,7 @@ def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person]
     site.service.admin("agent", "add", "plain", "--argv", f"{{python}} {tmp_path / 'hostile.py'}", *owned)
     site.service.admin("org", "create", MARKS[:100])
     invited(site, "waiting@customer.example")
-    _, link = invited(site, "june@customer.example")
+    link = f"/invitation?code={invited(site, 'june@customer.example')[1]}"
     person = sit_down()
     found: dict[str, list[str]] = {}
 
@@ -361,16 +337,18 @@ def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person]
     assert not found, "\n".join(f"{name}: {one}"[:500] for name, faults in found.items() for one in faults)
 
 
-def test_a_refused_reply_is_not_sent_by_itself(site: Api, sit_down: Callable[[], Person], tmp_path: Path) -> None:
+def test_a_refused_reply_is_not_sent_by_itself(
+    site: Api, sit_down: Callable[[], Person], own: Own, tmp_path: Path
+) -> None:
     """A reply that came while another turn works stays on its page and is not sent when that turn ends."""
-    api, gate = customer(site, tmp_path, "hasty"), tmp_path / "gate"
-    run_id = api.start("something", "hasty/api")
+    (api, _), gate = own(on=site.service), tmp_path / "gate"
+    run_id = api.start("something")
     api.ended(run_id)
     person = sit_down()
     person.open(f"/runs/{run_id}")
     person.sign_in(api.token)
     person.type("#instructions", "these are my words")
-    api.follow(run_id, f"wait {gate}", "hasty/api")
+    api.follow(run_id, f"wait {gate}")
     api.reaches(run_id, "working")
     person.press(".reply button:not([name])")
     assert "these are my words" in person.text

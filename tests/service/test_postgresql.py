@@ -12,9 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from click.testing import CliRunner
 from dbos import DBOSClient
 
 from service.agents.options import AgentOptions
+from service.cli import main
 from service.clock import now_micros
 from service.egress.budget import Spending
 from service.store import workers
@@ -25,7 +27,7 @@ from tests.service.conftest import Api
 from tests.service.database_link import DatabaseLink
 from tests.service.deployment import Deployment, deployment
 from tests.service.postgres import Cluster
-from tests.service_process import Node, git, refused_start
+from tests.service_process import Node, git
 from tests.waiting import COLD_START_S, eventually
 
 # An hour, so that a worker which is only slow is never taken for dead.
@@ -59,14 +61,36 @@ def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
     return git("log", "--format=%s", f"main..{run['branch_name']}", cwd=made.repositories["acme/api"]).splitlines()
 
 
+@hasty
+def test_a_killed_worker_s_turn_goes_to_another_unless_it_was_cancelled(many: Deployment, tmp_path: Path) -> None:
+    """Kill -9: its agent ends with it, its turn is taken over after its time to live, and there is one commit."""
+    client, worker, run_id, gate = begun(many, tmp_path)
+    cancelled = client.start(f"wait {gate}")
+    eventually(lambda: "sandbox:" in log_of(many, cancelled, "victim"), "its agent starts, too")
+    worker.kill()
+    assert client.post(f"/external/runs/{cancelled}/cancel", {}).status_code == 202
+    assert client.follow(cancelled, "write it").status_code == 201
+    eventually(lambda: not [left for left in many.leftovers() if "scribe" in left], "the agents are gone")
+    gate.touch()
+    many.begin("worker", machine="heir")
+    client.reaches(run_id, "completed")
+    client.reaches(cancelled, "completed")
+
+    assert len(commits(many, client.run(run_id))) == 1
+    assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
+    first, second = client.turns(cancelled)
+    assert (first["outcome"], second["outcome"]) == ("cancelled", "completed")
+    assert "attempt 2" not in log_of(many, cancelled, "heir")
+    many.begin("worker", machine="victim")
+    eventually(lambda: many.leftovers() == [], "the victim's machine is tidy again")
+
+
 def test_no_text_in_a_path_or_query_is_a_fault_of_the_service(many: Deployment) -> None:
     """NUL, what is not UTF-8, and halves of a surrogate pair: PostgreSQL takes fewer texts than SQLite."""
-    client = many.client(many.nodes[0])
+    client, body = many.client(many.nodes[0]), {"repository": "acme/api"}
     for text in ("%00", "%ff%fe", "%ed%a0%80"):
-        answers = [
-            client.post(f"/external/{path}", {"repository": "acme/api"})
-            for path in (f"runs/run_{text}/cancel", f"agents/{text}/runs", f"invitations/inv_{text}/resend")
-        ]
+        paths = (f"runs/run_{text}/cancel", f"agents/{text}/runs", f"invitations/inv_{text}/resend")
+        answers = [client.post(f"/external/{path}", body) for path in paths]
         answers += [client.get(f"/external/runs?{name}={text}") for name in ("status", "repository")]
 
         assert [one.text for one in answers if one.status_code >= 500] == [], text
@@ -84,22 +108,6 @@ def begun(many: Deployment, tmp_path: Path) -> tuple[Api, Node, str, Path]:
 
 def log_of(many: Deployment, run_id: str, machine: str) -> str:
     return str(many.admin("run", run_id, "--log", machine=machine)["turns"][0]["log"])
-
-
-@hasty
-def test_a_killed_worker_s_turn_goes_to_another(many: Deployment, tmp_path: Path) -> None:
-    """Kill -9: its agent ends with it, its turn is taken over after its time to live, and there is one commit."""
-    client, worker, run_id, gate = begun(many, tmp_path)
-    worker.kill()
-    eventually(lambda: not [left for left in many.leftovers() if "scribe" in left], "the agent is gone")
-    gate.touch()
-    many.begin("worker", machine="heir")
-    client.reaches(run_id, "completed")
-
-    assert len(commits(many, client.run(run_id))) == 1
-    assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
-    many.begin("worker", machine="victim")
-    eventually(lambda: many.leftovers() == [], "the victim's machine is tidy again")
 
 
 @hasty
@@ -174,36 +182,32 @@ def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Pat
     assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
 
 
-def test_a_silent_network_ends_a_call_and_not_the_work(postgres: Cluster, postgres_url: str) -> None:
-    """What is lost for good on the way fails after a time, and what waits for the database goes on when it is back."""
-    with DatabaseLink(postgres.port) as link:
-        url = postgres_url.replace(f":{postgres.port}/", f":{link.port}/")
-        with closing(connector(sa.make_url(url))()) as connection:
-            connection.answer_s = 0.2
-            link.become("loses")
-            with pytest.raises(psycopg.OperationalError, match="did not answer"):
-                connection.execute("SELECT 1")
-
-            assert connection.closed
-        link.become("carries")
-        with closing(Database(url)) as database, database.read() as again:
-            assert round_trip_s(again) > 0
-
-
-def test_usage_is_recorded_once_the_database_is_back(
+def test_a_silent_network_ends_a_call_and_not_the_work(
     postgres: Cluster, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What an agent used of its model while the database was away does not fail its turn."""
-    link = DatabaseLink(postgres.port)
-    url = postgres_url.replace(f":{postgres.port}/", f":{link.port}/")
+    """What is lost for good on the way fails after a time, and what waits for the database goes on when it is back.
+
+    So does what an agent used of its model while the database was away: it is recorded, and its turn does not fail.
+    """
     turn: Any = SimpleNamespace(run_id="run_1", number=1)
     agent: Any = SimpleNamespace(key="a", options=AgentOptions())
+    link = DatabaseLink(postgres.port)
+    url = postgres_url.replace(f":{postgres.port}/", f":{link.port}/")
     with closing(Database(url)) as database, ThreadPoolExecutor(1) as pool:
-        meter = TurnMeter(database, turn, agent, now_micros)
-        spent = pool.submit(meter.spent)
+        spent = pool.submit(TurnMeter(database, turn, agent, now_micros).spent)
         eventually(lambda: "waits for the database" in caplog.text, "it waits")
         with link:
             assert spent.result(60) == Spending()
+            with closing(connector(sa.make_url(url))()) as connection:
+                connection.answer_s = 0.2
+                link.become("loses")
+                with pytest.raises(psycopg.OperationalError, match="did not answer"):
+                    connection.execute("SELECT 1")
+
+                assert connection.closed
+            link.become("carries")
+            with database.read() as again:
+                assert round_trip_s(again) > 0
 
 
 def test_a_session_that_the_server_ended_counts_as_an_absence(postgres_url: str) -> None:
@@ -277,14 +281,8 @@ def test_a_start_waits_for_a_database_that_is_away(postgres: Cluster, postgres_u
 
 def test_a_database_that_cannot_be_used_is_explained(postgres: Cluster, tmp_path: Path) -> None:
     """Status 2, how to fix it, and never the password."""
-    nobody = "postgresql://nobody:s3cret@"
-    for name, url, message in (
-        ("serve", f"{nobody}127.0.0.1:{postgres.port}/none", "cannot be used"),
-        ("status", f"{nobody}host:port/none", "must read postgresql://"),
-        ("status", "mysql://localhost/x", "not a supported database"),
-    ):
-        done = refused_start(tmp_path, name, "--database", url)
+    nobody = f"postgresql://nobody:s3cret@127.0.0.1:{postgres.port}/none"
+    for url, message in ((nobody, "cannot be used"), ("mysql://u:s3cret@h/x", "not a supported database")):
+        done = CliRunner().invoke(main, ["status", "--database", url, "--data-dir", str(tmp_path)])
 
-        assert done.returncode == 2, done.stderr
-        assert message in done.stderr
-        assert "s3cret" not in done.stderr + done.stdout
+        assert (done.exit_code, message in done.stderr, "s3cret" in done.output) == (2, True, False), done.output

@@ -10,13 +10,12 @@ import pytest
 
 from service.settings import DataFolder
 from service.store import turns
-from tests.service.conftest import Api, Make, Own
+from tests.service.conftest import API, Api, Make, Own
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import git, put_hook
 from tests.waiting import eventually
 
 SETTINGS: Final = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s = 0.1\n'
-HASTY: Final = SETTINGS.replace("3600", "3")
 TURN_FIELDS: Final = {
     *("number", "instructions", "caller", "state", "started_at", "ended_at", "outcome", "reason", "commit", "summary"),
     *("failure_kind", "from_turn", "question", "choices", "offer", "files", "additions", "deletions", "usage"),
@@ -48,11 +47,17 @@ def done(tenant: Make, shared_service: Any) -> tuple[Api, str]:
 
 
 def test_a_run_tells_its_turns(done: tuple[Api, str]) -> None:
-    """As it is in the list, with each instruction, who gave it, and what came of it."""
+    """As it is in the list, with each instruction, who gave it, and what came of it.
+
+    And with what its agent was given by name, so that it can be asked the same again; null for what names no agent.
+    """
     api, run_id = done
     found = api.get(f"/external/runs/{run_id}").json()
     told = found.pop("turns")
     first, second, third = told
+    given = {"depth": 2, "instructions": "write three"}
+    plain = api.post("/external/runs", {"instructions": "look", "repository": API}).json()["run_id"]
+    inputs = [[turn["inputs"] for turn in api.turns(one)] for one in (run_id, api.begin("scribe", **given), plain)]
 
     url = api.service.base_url.removesuffix("/v1") + f"/runs/{run_id}"
     assert found == api.run(run_id) | {"agent": "scribe", "postings": [], "url": url}
@@ -65,6 +70,7 @@ def test_a_run_tells_its_turns(done: tuple[Api, str]) -> None:
     assert first["additions"] > 0
     assert first["started_at"] < first["ended_at"] < second["started_at"]
     assert (third["commit"], third["files"], third["reason"]) == (None, None, turns.NOTHING_CHANGED)
+    assert inputs == [[{"instructions": "write one"}, None, None], [given], [None]]
 
 
 def test_diffs_apply_and_name_their_commits(done: tuple[Api, str], tmp_path: Path) -> None:
@@ -90,18 +96,6 @@ def test_diffs_apply_and_name_their_commits(done: tuple[Api, str], tmp_path: Pat
     assert whole.text.rstrip("\n") == git("diff", *options, cwd=repository)
 
 
-def test_a_turn_tells_what_its_agent_was_given_by_name(done: tuple[Api, str]) -> None:
-    """So that it can be asked the same again; null for a plain run and for a further turn, which name no agent."""
-    api, named = done
-    given = {"depth": 2, "instructions": "write three"}
-    asked = api.begin("scribe", **given)
-    repository = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
-    plain = api.post("/external/runs", {"instructions": "look", "repository": repository}).json()["run_id"]
-    inputs = [[turn["inputs"] for turn in api.turns(run_id)] for run_id in (named, asked, plain)]
-
-    assert inputs == [[{"instructions": "write one"}, None, None], [given], [None]]
-
-
 def said(answer: Any) -> tuple[int, str]:
     return answer.status_code, answer.json()["error_code"]
 
@@ -120,7 +114,8 @@ def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
     for offset, start in ((0, 0), (5, 5), (-7, size - 7), (size + 9, size), (-size - 9, 0)):
         piece = api.get(log_path(run_id), params={"offset": offset})
         assert (piece.content, position(piece)) == (whole.content[start:], (start, size, size, "true"))
-    for query in ("offset=x", "offset=1&offset=2", "wait=31", "wait=-1", "offset=9999999999999999999"):
+    offsets = ("offset=x", "offset=1&offset=2", "offset=9999999999999999999")
+    for query in (*offsets, "wait=31", "wait=-1", "form=xml", "form=steps&before=-1", "before=x"):
         assert said(api.get(f"{log_path(run_id)}?{query}")) == (400, "invalid_query"), query
     for number in ("0", "4", "x", "-1", "9" * 30, "%00"):
         for what in ("log", "diff"):
@@ -157,11 +152,8 @@ def test_a_log_is_told_as_steps_where_its_program_is_known(api: Api, tmp_path: P
     assert (position(told), position(tail)[1:]) == ((0, size, size, "true"), (size, size, "true"))
     assert [step["kind"] for step in steps] == [*["log"] * 3, "said", "edited", "printed", "log", "log"]
     assert [step["text"] for step in steps[3:6]] == ["All ? done.", "a (add)", "\ufffd no event"]
-    assert (steps[-1]["text"], steps[-1]["at"][:2]) == ("completed", "20")
     assert earlier.json()["steps"] + tail.json()["steps"] == steps
     assert [step["text"] for step in tail.json()["steps"]] == ["completed"]
-    for query in ("form=xml", "form=steps&before=-1", "before=x"):
-        assert said(api.get(f"{log_path(run_id)}?{query}")) == (400, "invalid_query"), query
 
 
 def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenant: Make) -> None:
@@ -184,29 +176,25 @@ def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenan
     assert "mine now" not in str(api.service.admin("run", run_id))
 
 
-def test_a_large_change_that_was_not_pushed_can_be_read(own: Own, tmp_path: Path) -> None:
-    """The patch is its only copy: it is returned where a pushed one names git as the way."""
+def test_a_diff_that_was_not_pushed_can_be_read_and_one_that_is_gone_or_too_large_says_so(
+    own: Own, tmp_path: Path
+) -> None:
+    """The patch may be the only copy, however large; of a pushed one 410 and 413 name git as the way to it."""
     api, _ = own()
     api.add_agent(tmp_path, "large", "open('large.txt', 'w').write('0123456789abcde\\n' * 600_000); exit(3)")
-    run_id = api.begin("large", instructions="go")
-    api.ended(run_id)
-    answer = api.get(f"/external/runs/{run_id}/turns/1/diff")
-
-    assert (answer.status_code, len(answer.content) > 9 << 20) == (200, True)
-    assert answer.content == DataFolder(api.service.data_dir).turn_diff(run_id, 1).read_bytes()
-
-
-def test_what_was_pruned_or_is_too_large_says_so(api: Api) -> None:
-    """410 and 413 name git as the way to a diff; the turn itself stays."""
-    run_id = api.start("write it")
+    only, run_id = api.begin("large", instructions="go"), api.start("write it")
+    api.ended(only)
     api.ended(run_id)
     folder = DataFolder(api.service.data_dir)
+    answer = api.get(f"/external/runs/{only}/turns/1/diff")
     folder.turn_diff(run_id, 1).write_bytes(b"+" * (8 << 20) + b"\n")
     large = api.get(f"/external/runs/{run_id}/diff")
     for file in (folder.turn_diff(run_id, 1), folder.turn_log(run_id, 1)):
         file.unlink()
     gone = [api.get(f"/external/runs/{run_id}/{path}").status_code for path in ("turns/1/log", "turns/1/diff", "diff")]
 
+    assert (answer.status_code, len(answer.content) > 9 << 20) == (200, True)
+    assert answer.content == folder.turn_diff(only, 1).read_bytes()
     assert (said(large), "git show" in large.json()["message"]) == ((413, "diff_too_large"), True)
     assert gone == [410] * 3
     assert api.turns(run_id)[0]["commit"]
@@ -285,32 +273,11 @@ def test_cancelling_ends_a_turn_wherever_it_works(either: tuple[Deployment, Api]
     assert said(late) == (409, "run_not_active")
 
 
-def test_a_cancelled_turn_is_not_taken_up_again_after_kill_9(postgres_url: str, tmp_path: Path) -> None:
-    """Its worker dies before it hears of it; the heir finds the turn ended, and begins with the next."""
-    with deployment(tmp_path / "deployment", postgres_url, settings=HASTY) as made:
-        api = made.client(made.api())
-        worker = made.begin("worker", machine="victim")
-        gate = tmp_path / "gate"
-        run_id = api.start(f"wait {gate}")
-        eventually(lambda: b"at work on turn 1" in api.get(log_path(run_id)).content, "the agent works")
-        worker.kill()
-        assert api.post(f"/external/runs/{run_id}/cancel", {}).status_code == 202
-        assert api.follow(run_id, "write it").status_code == 201
-        made.begin("worker", machine="heir")
-        api.ended(run_id)
-        first, second = api.turns(run_id)
-        log = api.get(log_path(run_id)).content
-
-    assert (first["outcome"], second["outcome"]) == ("cancelled", "completed")
-    assert b"attempt 2" not in log
-
-
 def test_a_push_that_was_under_way_is_told_of(own: Own, tmp_path: Path) -> None:
     """The repository takes its time with a push; what was cancelled then stays so, and shows what landed."""
     api, repository = own()
-    put_hook(
-        repository, "pre-receive", f"touch {tmp_path}/pushing; while [ ! -e {tmp_path}/gate ]; do sleep 0.02; done"
-    )
+    waits = f"touch {tmp_path}/pushing; while [ ! -e {tmp_path}/gate ]; do sleep 0.02; done"
+    put_hook(repository, "pre-receive", waits)
     run_id = api.start("write it")
     eventually((tmp_path / "pushing").exists, "the push is under way")
     assert api.post(f"/external/runs/{run_id}/cancel", {}).status_code == 202
@@ -339,18 +306,3 @@ def test_the_reason_of_a_failure_is_in_plain_words(own: Own, tmp_path: Path) -> 
     assert refused.startswith("the push was refused: ")
     assert "not today" in refused
     assert str(api.service.data_dir) not in nowhere + refused
-
-
-def test_a_service_that_goes_down_answers_who_waits(start: Make, tmp_path: Path) -> None:
-    """At once, with what there is, instead of holding the end up."""
-    api = start(settings=SETTINGS)
-    run_id = api.start(f"wait {tmp_path / 'never'}")
-    eventually(lambda: b"at work on turn 1" in api.get(log_path(run_id)).content, "the agent works")
-    size = position(api.get(log_path(run_id)))[2]
-    ask = Api(api.service, api.organization).get
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(ask, log_path(run_id), params={"offset": size, "wait": 30})
-        eventually(lambda: api.get("/external/runs").status_code == 200, "the service answers others")
-
-        assert api.service.stop() == 0
-        assert waiting.result().status_code == 200

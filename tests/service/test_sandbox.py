@@ -237,10 +237,14 @@ def test_a_missing_bubblewrap_is_named_with_the_distributions_command(
         monkeypatch.setattr(platform, "freedesktop_os_release", lambda name=name: {"ID": name})
         assert str(find(ExecutionSettings())) == f"missing: bubblewrap is not installed; {advice}"
 
-    command, view = ["/bin/true"], SandboxView(tmp_path)
+    argv, view = ["/bin/true"], SandboxView(tmp_path)
     with pytest.raises(NoSandboxError, match="bubblewrap is not installed"):
-        find(ExecutionSettings()).wrap(command, Workspace(tmp_path), tmp_path, view)
-    assert find(ExecutionSettings(sandbox="none")).wrap(command, Workspace(tmp_path), tmp_path, view) == command
+        find(ExecutionSettings()).wrap(argv, Workspace(tmp_path), tmp_path, view)
+    assert find(ExecutionSettings(sandbox="none")).wrap(argv, Workspace(tmp_path), tmp_path, view) == argv
+    # Status 1, as for anything that the agent needs and this machine has not.
+    command(tmp_path / "data", "org", "create", "Acme Inc.")
+    done = CliRunner().invoke(main, ["agent", "check", "reviewer", "--data-dir", str(tmp_path / "data")])
+    assert (done.exit_code, done.stdout.partition(";")[0]) == (1, "reviewer: bubblewrap is not installed")
 
 
 def test_a_bubblewrap_that_does_not_work_is_named_with_its_cause(programs: Path, tmp_path: Path) -> None:
@@ -270,12 +274,3 @@ def test_the_apparmor_profile_allows_bubblewrap_its_user_namespaces() -> None:
     """The sentence names the file, and the file names bubblewrap's program."""
     assert "profile bwrap /usr/bin/bwrap flags=(unconfined) {" in PROFILE.read_text("utf-8")
     assert "  userns,\n" in PROFILE.read_text("utf-8")
-
-
-def test_a_check_of_an_agent_names_the_missing_sandbox(programs: Path, tmp_path: Path) -> None:
-    """Status 1, as for anything that the agent needs and this machine has not."""
-    command(tmp_path, "org", "create", "Acme Inc.")
-    done = CliRunner().invoke(main, ["agent", "check", "reviewer", "--data-dir", str(tmp_path)])
-
-    assert done.exit_code == 1
-    assert done.stdout.startswith("reviewer: bubblewrap is not installed; ")

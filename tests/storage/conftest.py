@@ -134,14 +134,12 @@ def race(work: str, count: int, *arguments: str) -> list[str]:
     code, streams = RACER.format(work=indent(work, "    ")), (PIPE, PIPE, sys.__stderr__.fileno())
     processes = [Program((str(n), *arguments), os.environ, code=code, streams=streams) for n in range(count)]
     for process in processes:
-        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     # All stay until the last one has answered: what a process that has ended left behind may be taken over.
-    answers = [process.stdout.readline().strip() for process in processes if process.stdout is not None]
+    answers = [process.stdout.readline().strip() for process in processes]
     for process in processes:
         process.communicate()
     assert [process.returncode for process in processes] == [0] * count

@@ -1,28 +1,31 @@
-"""What one of many processes gets: a lease until it is not renewed, and an alert for good."""
+"""What processes share: a lease until it is not renewed, an alert for good, and the request budget."""
 
 import ast
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from app.api.budget import Budget, Priority
+from app.api.errors import RateLimitedError
+from storage.cache.cache import Cache
+from storage.records.activity import BudgetState
 from storage.records.alert import Alert, Message, Plan
 from storage.state import State
 from tests.storage.conftest import NOON, race
 
-LEASE = """
-async with await State.open(Path(path)) as state:
-    await start()
-    print(await state.acquire_lease("poller", number, 60))
-"""
-ALERTS = """
+AT_ONCE = """
 from storage.records.alert import Alert
 def alert(key):
     return Alert("failed:x", "", "default", "error", "t", {}, key=key, body="", at=datetime.now(UTC))
+alerts = [alert(f"key-{n}") for n in range(20)]
 async with await State.open(Path(path)) as state:
     await start()
-    print(sorted(await state.claim_alerts([alert(f"key-{n}") for n in range(20)], datetime.now(UTC), apart=False)))
+    is_holder = await state.acquire_lease("poller", number, 60)
+    print((is_holder, sorted(await state.claim_alerts(alerts, datetime.now(UTC), apart=False))))
 """
 
 
@@ -33,8 +36,7 @@ async def lease(tmp_path: Path, clock: Callable[[], datetime]) -> AsyncIterator[
 
 
 STORIES = {
-    "one at a time": [("ann", True), ("bob", False), ("ann", True)],
-    "it runs out": [("ann", True), 29, ("bob", False), 1, ("bob", True), ("ann", False)],
+    "it runs out": [("ann", True), ("ann", True), 29, ("bob", False), 1, ("bob", True), ("ann", False)],
     "renewed from now, not from the end of the old term": [("ann", True), 20, ("ann", True), 20, ("bob", False)],
     "only the holder releases": [("ann", True), ("bob", "leaves"), ("bob", False), ("ann", "leaves"), ("bob", True)],
     "a clock a little behind takes nothing": [("ann", True), -2, ("bob", False)],
@@ -59,11 +61,6 @@ async def test_one_holds_it_until_the_term_ends(
     assert await lease.acquire_lease("backfill", "eve", 30)
 
 
-def test_processes_that_claim_at_once_get_one_lease(tmp_path: Path) -> None:
-    """Exactly one of them."""
-    assert sorted(race(LEASE, 4, str(tmp_path / "state.sqlite3"))) == ["False"] * 3 + ["True"]
-
-
 def alert(key: str, *after: str) -> Alert:
     """A host's trouble, or its end."""
     return Alert("host:github", "", "default", "error", "t", {}, key=key, body="", at=NOON, after=after)
@@ -77,23 +74,55 @@ async def test_an_alert_is_told_by_one_process(lease: State) -> None:
     assert [each.key for each in await lease.waiting_alerts()] == ["of a bot"]
 
     assert await lease.claim_alerts([alert("over 2", "of a bot")], NOON, apart=False) == set()
+    # A plan whose alert a console told in the meantime is made again: nothing is told twice.
+    message = Message("default", ":host", "new", "error", "t", "", ("host:github",))
+    assert not await lease.apply_plan(Plan((message,), {"a": "told"}), NOON, 0)
+    assert await lease.due_deliveries(NOON) == ()
     assert await lease.claim_alerts([alert("a")], NOON, apart=True) == {"a"}
     assert await lease.reported_alerts(["a", "of a bot", "d"], apart=False) == {"a"}
     assert await lease.claim_alerts([alert("a")], NOON + timedelta(days=91), apart=False) == {"a"}
 
 
-async def test_a_plan_whose_alert_a_console_told_is_made_again(lease: State) -> None:
-    """Nothing is told twice."""
-    await lease.enter_alerts([alert("a")], NOON)
-    assert await lease.claim_alerts([alert("a")], NOON, apart=False) == {"a"}
+def test_of_many_processes_one_holds_the_lease_and_one_tells(tmp_path: Path) -> None:
+    """Four at the same moment: exactly one has it, and every alert is told exactly once."""
+    answers = [ast.literal_eval(answer) for answer in race(AT_ONCE, 4, str(tmp_path / "state.sqlite3"))]
 
-    message = Message("default", ":host", "new", "error", "t", "", ("host:github",))
-    assert not await lease.apply_plan(Plan((message,), {"a": "told"}), NOON, 0)
-    assert await lease.due_deliveries(NOON) == ()
+    assert sorted(is_holder for is_holder, _ in answers) == [False, False, False, True]
+    assert sorted(key for _, told in answers for key in told) == sorted(f"key-{n}" for n in range(20))
 
 
-def test_of_many_processes_one_tells(tmp_path: Path) -> None:
-    """Four at the same moment: every alert is told exactly once."""
-    answers = [ast.literal_eval(answer) for answer in race(ALERTS, 4, str(tmp_path / "state.sqlite3"))]
+COUNT = """
+from msgspec.structs import replace
+async with await Cache.open(Path(path)) as cache:
+    await start()
+    for _ in range(20):
+        await cache.change_budget(lambda state: replace(state, failures=state.failures + 1))
+    print("done")
+"""
 
-    assert sorted(key for answer in answers for key in answer) == sorted(f"key-{n}" for n in range(20))
+
+async def test_what_one_process_learned_every_other_knows(cache: Cache, cache_path: Path) -> None:
+    """Where nothing changes, nobody is woken. A cache that cannot be used leaves each process its own pause."""
+    async with await Cache.open(cache_path) as other:
+        await cache.change_budget(lambda state: replace(state, paused_at_s=1.0, paused_until_s=61.5))
+        assert await other.budget() == BudgetState(paused_at_s=1.0, paused_until_s=61.5)
+        before = await other.data_version()
+        await cache.change_budget(lambda state: state)
+        assert await other.data_version() == before
+    budget, refused = Budget(cache), RateLimitedError("slow down", retry_after_s=60.0)
+    await cache.close()
+    with pytest.raises(RateLimitedError):
+        async with budget.turn(Priority.WRITE):
+            raise refused
+    assert (await budget.wait(Priority.ASKED)).reason == "rate_limit"
+
+
+def test_processes_that_change_it_at_once_lose_nothing(cache_path: Path) -> None:
+    """Each change is one step."""
+    assert race(COUNT, 4, str(cache_path)) == ["done"] * 4
+
+    async def held() -> float:
+        async with await Cache.open(cache_path) as cache:
+            return (await cache.budget()).failures
+
+    assert asyncio.run(held()) == 80

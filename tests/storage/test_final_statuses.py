@@ -32,16 +32,10 @@ async def runs(cache: Cache) -> SimpleNamespace:
     return SimpleNamespace(archived=sorted(ids, reverse=True), done=done.run_id, working=working.run_id)
 
 
-async def test_before_anything_is_learnt_a_run_of_an_unknown_status_goes_on(
-    cache: Cache, runs: SimpleNamespace
-) -> None:
-    """It is longer under way than what ended."""
+async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: SimpleNamespace) -> None:
+    """Filters, numbers, order, rows and details agree. Before, a run of an unknown status goes on."""
     assert await seen(cache, RunFilter()) == [runs.working, *runs.archived, runs.done]
     assert await seen(cache, RunFilter(ended=True)) == [runs.done]
-
-
-async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: SimpleNamespace) -> None:
-    """Filters, numbers, order, rows and details agree; runs that come later are the same."""
     await cache.mark_final("archived")
     await cache.mark_final("archived")
     later = make_run(70, "archived", created_at=NOON, updated_at=NOON + 2 * MINUTE)
@@ -55,6 +49,12 @@ async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: Sim
     details = await cache.details([row.run_id for row in rows])
     assert {run_id for run_id, detail in details.items() if not detail.is_final} == {runs.working}
     assert [run.run_id for run in await cache.active_runs()] == [runs.working]
+    # A change to it is an end.
+    here = await cache.following.watermark()
+    ended = make_run(60, "archived", created_at=NOON, updated_at=NOON + 62 * MINUTE)
+    await cache.store_runs((ended,), asked_at=NOON + 63 * MINUTE)
+    (change,) = (await cache.following.changes(here, since=NOON)).changes
+    assert (change.run_id, change.new, change.is_final) == (runs.working, "archived", True)
 
 
 async def test_figures_know_of_other_ends(cache: Cache, runs: SimpleNamespace) -> None:
@@ -71,17 +71,6 @@ async def test_figures_know_of_other_ends(cache: Cache, runs: SimpleNamespace) -
     assert numbers(before) == (1, 0, 0, 13, 14)
     assert numbers(after) == numbers(figures) == (1, 0, 12, 1, 14)
     assert (figures.p50_s, figures.p95_s, figures.timed) == (60.0, 3600.0, 13)
-
-
-async def test_a_change_to_a_learnt_status_is_an_end(cache: Cache, runs: SimpleNamespace) -> None:
-    """Told as one."""
-    await cache.mark_final("archived")
-    here = await cache.following.watermark()
-    ended = make_run(60, "archived", created_at=NOON, updated_at=NOON + 62 * MINUTE)
-    await cache.store_runs((ended,), asked_at=NOON + 63 * MINUTE)
-    (change,) = (await cache.following.changes(here, since=NOON)).changes
-
-    assert (change.run_id, change.new, change.is_final) == (runs.working, "archived", True)
 
 
 async def test_some_statuses_are_final_by_their_name(cache: Cache) -> None:

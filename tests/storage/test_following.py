@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from storage.cache.cache import Cache
 from storage.cache.following import PIN_CAP, PIN_KEPT
-from storage.records.following import RunDurations, Watermark
+from storage.records.following import RunDurations
 from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
@@ -12,7 +12,7 @@ HOUR = timedelta(hours=1)
 
 
 async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) -> None:
-    """Median and 95th percentile of what its repository's finished runs took."""
+    """A pin goes a day after its run's end; and there are never more than so many."""
     took = [make_run(n, "completed", created_at=NOON - HOUR, updated_at=NOON - HOUR + n * MINUTE) for n in range(1, 21)]
     await cache.store_runs([*took, make_run(60)], asked_at=NOON + 3 * MINUTE)
 
@@ -20,27 +20,19 @@ async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) ->
 
     (pinned,) = await cache.following.pins()
     assert pinned.durations == RunDurations(600.0, 1140.0, 20)
-    assert pinned.row is not None
     assert pinned.row.last_seen_at == NOON + 3 * MINUTE
     assert (pinned.row.status, pinned.row.repository) == ("working", "acme/api")
-
-
-async def test_what_ended_long_ago_makes_room(cache: Cache) -> None:
-    """A pin goes a day after its run's end; and there are never more than so many."""
-    await cache.store_runs([make_run(1, "failed"), make_run(2)], asked_at=NOON)
-    await cache.following.pin("run_0001", at=NOON)
-    await cache.following.pin("run_0002", at=NOON)
-
+    await cache.store_runs([make_run(61, "failed")], asked_at=NOON)
+    await cache.following.pin("run_0061", at=NOON)
     await cache.following.pin("run_0003", at=NOON + PIN_KEPT + MINUTE)
-    assert {p.run_id for p in await cache.following.pins()} == {"run_0002", "run_0003"}
-
+    assert {pin.run_id for pin in await cache.following.pins()} == {"run_0060", "run_0003"}
     for number in range(PIN_CAP):
         await cache.following.pin(f"run_x{number}", at=NOON + PIN_KEPT + HOUR)
     assert len(await cache.following.pins()) == PIN_CAP
 
 
 async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
-    """From the mark on; a run first seen in its state counts as a move from nothing."""
+    """From the mark on; a run first seen in its state counts as a move from nothing. What came before is no news."""
     await cache.store_runs([make_run(1), make_run(2)], asked_at=NOON)
     await cache.following.pin("run_0002", at=NOON)
     mark = await cache.following.watermark()
@@ -56,12 +48,6 @@ async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
         ("run_0003", None, "failed", False),
     ]
     assert found.changes[2].active_since == NOON + MINUTE
-    assert (await cache.following.changes(found.watermark, since=NOON)).changes == ()
-
-
-async def test_history_is_no_news(cache: Cache) -> None:
-    """Runs that came to be as they are before `since` are new to the cache only."""
-    old = [make_run(n, "failed", created_at=NOON - 9 * HOUR, updated_at=NOON - 8 * HOUR) for n in range(50)]
+    old = [make_run(n, "failed", created_at=NOON - 9 * HOUR, updated_at=NOON - 8 * HOUR) for n in range(50, 90)]
     await cache.store_runs(old, asked_at=NOON)
-
-    assert (await cache.following.changes(Watermark(), since=NOON)).changes == ()
+    assert (await cache.following.changes(found.watermark, since=NOON)).changes == ()

@@ -47,8 +47,8 @@ def drawn(window: RunWindow) -> list[str]:
     ]
 
 
-def test_the_worst_group_comes_first_with_its_numbers(database: Connections) -> None:
-    """By failed runs, then stuck and active ones; folded, each is one row, and all runs are counted."""
+def test_the_worst_group_comes_first_with_its_numbers(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By failed runs, then stuck and active ones. More groups than are told apart are one line."""
     folded = ask(database, Grouping("repository"))
 
     assert [head.name for _, head in folded.heads][:3] == ["acme/web", "acme/*", "acme/api"]
@@ -57,6 +57,12 @@ def test_the_worst_group_comes_first_with_its_numbers(database: Connections) -> 
     ]  # fmt: skip
     assert (folded.total, folded.runs, folded.rows) == (4, 40, ())
     assert ask(database, Grouping("repository"), condition=RunFilter(statuses=("failed",))).runs == 3
+    monkeypatch.setattr(windows, "MOST_GROUPS", 2)
+    last = ask(database, Grouping("repository", is_folded=False)).heads[-1][1]
+    assert (last.others, last.runs, last.rows) == (2, 18, 0)
+    for text, by in (("repository", Grouping("repository")), ("branch unfolded", Grouping("branch", is_folded=False))):
+        assert (Grouping.read(text), str(by)) == (by, text)
+    assert Grouping.read("") is Grouping.read("colour") is None
 
 
 @pytest.mark.parametrize("by", ["repository", "branch"])
@@ -97,26 +103,3 @@ def test_a_grouped_window_moves_with_its_anchor(database: Connections) -> None:
     assert ask(database, Grouping("repository"), cursor_id="run_014").cursor_index is None
     unchanged = ask(database, grouping, at, 4, cursor_id="run_014", cursor_index=at, is_fresh=False)
     assert (unchanged.shift, unchanged.cursor_index) == (0, at)
-
-
-def test_more_groups_than_are_told_apart_are_one_line(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says how many they are, and has no runs to unfold."""
-    monkeypatch.setattr(windows, "MOST_GROUPS", 2)
-    last = ask(database, Grouping("repository", is_folded=False)).heads[-1][1]
-
-    assert (last.others, last.runs, last.rows) == (2, 18, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "grouping"),
-    [
-        ("repository", Grouping("repository")),
-        ("branch unfolded", Grouping("branch", is_folded=False)),
-        ("", None),
-        ("colour", None),
-    ],
-)
-def test_a_grouping_is_read_as_it_is_written(text: str, grouping: Grouping | None) -> None:
-    """What is not known is no grouping."""
-    assert Grouping.read(text) == grouping
-    assert grouping is None or str(grouping) == text

@@ -1,16 +1,13 @@
-"""Figures of many runs, against the same figures counted run by run."""
+"""Figures of many runs, and how long runs took: their turns count, and the time between them does not."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from storage.cache.cache import Cache
+from storage.records import Run, RunFilter, RunSort, WorkTime
 from tests.storage.conftest import NOON, make_run
-
-
-def edges_of(start: datetime, step: timedelta, count: int) -> tuple[datetime, ...]:
-    """So many stretches, one after the other."""
-    return tuple(start + step * number for number in range(count + 1))
+from tests.waiting import present
 
 
 async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Cache) -> None:
@@ -20,35 +17,15 @@ async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Ca
         await cache.store_runs([make_run(number, status, created_at=NOON)], asked_at=NOON)
     await cache.store_runs([make_run(9, "failed", created_at=NOON + timedelta(hours=1))], asked_at=NOON)
 
-    first, second = await cache.outcomes(edges_of(NOON, timedelta(hours=1), 2))
+    first, second = await cache.outcomes([NOON + timedelta(hours=n) for n in range(3)])
 
     assert (first.completed, first.failed, first.unfinished, first.total) == (2, 1, 2, 5)
     assert (second.completed, second.failed, second.unfinished) == (0, 1, 0)
     assert (first.start, first.end, second.end) == (NOON, second.start, NOON + timedelta(hours=2))
 
 
-async def test_repositories_come_with_the_busiest_first_and_only_what_is_recent(cache: Cache) -> None:
-    """A repository whose runs are all older is left out, and so are the older runs of the others."""
-    old = NOON - timedelta(days=1)
-    runs = [
-        make_run(1, "completed", repository="acme/quiet"),
-        make_run(2, "completed", repository="acme/busy"),
-        make_run(3, "working", repository="acme/busy"),
-        make_run(4, "failed", repository="acme/busy", created_at=old),
-        make_run(5, "failed", repository="acme/gone", created_at=old),
-    ]
-    await cache.store_runs(runs, asked_at=NOON)
-
-    figures = await cache.repository_figures(NOON)
-
-    assert [(each.repository, each.total, each.failed) for each in figures] == [
-        ("acme/busy", 2, 0),
-        ("acme/quiet", 1, 0),
-    ]
-
-
 async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> None:
-    """By the nearest rank; what has not finished has no duration."""
+    """By the nearest rank. The busiest repository comes first; runs that are older are left out."""
     took = (60, 10, 20, 30, 40, 50)
     runs = [
         make_run(seconds, "completed" if seconds != 20 else "failed", updated_at=NOON + timedelta(seconds=seconds))
@@ -56,8 +33,57 @@ async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> Non
     ]
     await cache.store_runs([*runs, make_run(99, "working")], asked_at=NOON)
 
-    (figures,) = await cache.repository_figures(NOON)
+    old, hour = NOON - timedelta(days=1), timedelta(hours=1)
+    others = [make_run(81, "completed", repository="acme/quiet"), make_run(82, "failed", created_at=old)]
+    others += [make_run(n, "failed", created_at=old, repository="acme/gone") for n in range(83, 93)]
+    await cache.store_runs(others, asked_at=NOON + hour)
 
+    figures, quiet = await cache.repository_figures(NOON)
+
+    assert (figures.repository, figures.total, quiet.repository, quiet.total) == ("acme/api", 7, "acme/quiet", 1)
     assert (figures.p50_s, figures.p95_s, figures.timed) == (30.0, 60.0, 6)
     assert (figures.completed, figures.failed, figures.unfinished) == (5, 1, 1)
     assert figures.success == pytest.approx(5 / 6)
+
+
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+
+
+async def seen(cache: Cache, *runs: Run) -> None:
+    """The service shows these runs at the time of the newest change in them."""
+    await cache.store_runs(runs, asked_at=max(run.updated_at for run in runs if run.updated_at))
+
+
+async def took(cache: Cache, run_id: str = "run_0001") -> WorkTime:
+    """As its line in the table and its detail agree on."""
+    detail = present(await cache.detail(run_id))
+    rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=9)
+    assert [detail.took] == [row.took for row in rows if row.run_id == run_id]
+    return detail.took
+
+
+async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
+    """In no figure. A turn that was not seen adds nothing: how long it worked is not known."""
+    await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
+    assert await took(cache) == WorkTime(seconds=600)
+
+    await seen(cache, make_run(1, "working", updated_at=NOON + DAY))
+    going = await took(cache)
+    assert going.until(NOON + DAY + 2 * MINUTE) == 12 * 60
+
+    await seen(cache, make_run(1, "completed", updated_at=NOON + DAY + 5 * MINUTE))
+    assert await took(cache) == WorkTime(seconds=900)
+    detail = present(await cache.detail("run_0001"))
+    assert detail.turns == 2
+
+    await seen(cache, make_run(2))
+    await cache.following.pin("run_0002", NOON)
+    (pinned,) = await cache.following.pins()
+    (figures,) = await cache.repository_figures(NOON - DAY)
+    durations = present(pinned.durations)
+    assert durations.median_s == durations.p95_s == figures.p50_s == figures.p95_s == 900
+
+    await seen(cache, make_run(3, "completed", updated_at=NOON + 10 * MINUTE))
+    await seen(cache, make_run(3, "failed", updated_at=NOON + DAY))
+    assert await took(cache, "run_0003") == WorkTime(seconds=600)

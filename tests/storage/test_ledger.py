@@ -1,4 +1,4 @@
-"""The ledger's methods: the state that each leads to, and what it leaves behind; the rest is proven by the model."""
+"""The ledger's methods: what each leaves behind, and finding actions; the rest is proven by the model."""
 
 import runpy
 from collections.abc import Awaitable, Callable
@@ -10,104 +10,64 @@ from unittest.mock import patch
 import pytest
 
 from storage import database
-from storage.ledger import (
-    Ledger,
-    NoSuchActionError,
-)
-from storage.records import Action, ActionFailure, Author
+from storage.ledger import AmbiguousActionError, Ledger, NoSuchActionError, new_action_id
+from storage.records import Action, ActionFailure, ActionFilter, Author
 from tests.storage.conftest import NOON
 
 Prepare = Callable[..., Awaitable[Action]]
 
 
-async def test_an_error_is_kept_until_it_is_overcome(ledger: Ledger, prepare: Prepare) -> None:
-    """An unknown outcome says why; once a person knows that it was created there is no error any more."""
-    action_id = (await prepare()).action_id
-    await ledger.sending(action_id)
-    error = ActionFailure("server_failed", "half done", http_status=500, error_code="E1")
-
-    unknown = await ledger.unknown(action_id, error)
-    assert unknown.error == error
-    assert unknown.is_open
-
-    created = await ledger.resolve_created(action_id, "org_9")
-    assert (created.error, created.result_id, created.resolution) == (None, "org_9", "created")
+ANN, BOB = Author("ann", "laptop", "console"), Author("bob", "desk", "command")
+NO_ANSWER = ActionFailure("timed_out", "No answer within 20 s.", http_status=500, error_code="E1")
 
 
 async def test_every_step_stays_on_record(ledger_path: Path) -> None:
-    """Who, from where, when and what; a resolution and its undoing too, and no entry is ever changed."""
-    ann = Author("ann", "laptop", "console")
-    async with await Ledger.open(ledger_path, author=ann, clock=lambda: NOON) as ledger:
-        action = await ledger.prepare(
-            action_id=None,
-            kind="organization.create",
-            subject="s",
-            key="k",
-            path="/",
-            body_json="{}",
-            actor="console:ann",
-            base_url="https://api.test/v1",
-        )
-        await ledger.sending(action.action_id)
-        await ledger.unknown(action.action_id, ActionFailure("timed_out", "No answer within 20 s."))
-        await ledger.resolve_created(action.action_id, "org_2")
-        await ledger.unresolve(action.action_id)
-        steps = await ledger.audit(action.action_id)
-
-        assert (action.base_url, action.author) == ("https://api.test/v1", ann)
-        assert {(step.at, step.action_id, step.author) for step in steps} == {(NOON, action.action_id, ann)}
-        assert [(step.transition, step.detail) for step in steps] == [
-            ("prepared", "https://api.test/v1"),
-            ("sending", None),
-            ("unknown", "timed_out"),
-            ("resolved_created", "org_2"),
-            ("resolution_undone", "created"),
-        ]
+    """Who, from where, when and what. A resolution has its own person, machine and time."""
+    facts = {"action_id": None, "kind": "organization.create", "subject": "s", "key": "k", "path": "/"}
+    facts |= {"body_json": "{}", "actor": "console:ann", "base_url": "https://api.test/v1"}
+    async with await Ledger.open(ledger_path, author=ANN, clock=lambda: NOON) as ledger:
+        action = await ledger.prepare(**facts)
+        number = action.action_id
+        await ledger.sending(number)
+        unknown = await ledger.unknown(number, NO_ANSWER)
+    later = NOON + timedelta(minutes=8)
+    async with await Ledger.open(ledger_path, author=BOB, clock=lambda: later) as ledger:
+        resolved = await ledger.resolve_not_created(number)
+        undone = await ledger.unresolve(number)
+        created = await ledger.resolve_created(number, "org_2")
+        steps = await ledger.audit(number)
         for change in ("UPDATE audit SET user = 'eve'", "DELETE FROM audit"):
             with pytest.raises(IntegrityError, match="only ever added to"):
                 await ledger.writer.run(lambda connection, sql=change: connection.execute(sql))
 
-
-async def test_a_resolution_has_its_own_person_machine_and_time(ledger_path: Path) -> None:
-    """Not those of the one who sent it, nor of the moment when its outcome became unknown."""
-    action = {"action_id": None, "kind": "run.start", "subject": "", "key": "k", "path": "/", "body_json": "{}"}
-    async with await Ledger.open(ledger_path, author=Author("ann", "laptop", "console"), clock=lambda: NOON) as ledger:
-        number = (await ledger.prepare(**action, actor="console:ann")).action_id
-        await ledger.sending(number)
-        unknown = await ledger.unknown(number, ActionFailure("timed_out", "No answer within 20 s."))
-
-    bob, later = Author("bob", "desk", "command"), NOON + timedelta(minutes=8)
-    async with await Ledger.open(ledger_path, author=bob, clock=lambda: later) as ledger:
-        resolved = await ledger.resolve_not_created(number)
-        undone = await ledger.unresolve(number)
-        again = await ledger.resolve_created(number, "run_1")
-
+    assert (action.base_url, action.author) == ("https://api.test/v1", ANN)
+    assert (unknown.error, undone.error, unknown.is_open) == (NO_ANSWER, NO_ANSWER, True)
+    assert (created.error, created.result_id, created.resolution) == (None, "org_2", "created")
     assert (unknown.resolved_at, unknown.resolved_by) == (undone.resolved_at, undone.resolved_by) == (None, Author())
-    assert (resolved.settled_at, resolved.resolved_at, resolved.resolved_by) == (NOON, later, bob)
-    assert (again.resolved_at, again.resolved_by.name, again.author.name) == (later, "bob@desk", "ann@laptop")
-
-
-async def test_an_action_that_is_not_there(ledger: Ledger) -> None:
-    """Moving it is refused by name; asking for it is answered with nothing."""
-    with pytest.raises(NoSuchActionError, match="act_none"):
-        await ledger.sending("act_none")
-
-    assert await ledger.action("act_none") is None
+    assert (resolved.settled_at, resolved.resolved_at, resolved.resolved_by) == (NOON, later, BOB)
+    assert (created.resolved_at, created.resolved_by.name, created.author.name) == (later, "bob@desk", "ann@laptop")
+    assert {step.action_id for step in steps} == {number}
+    assert [(step.transition, step.detail, step.at, step.author) for step in steps] == [
+        ("prepared", "https://api.test/v1", NOON, ANN),
+        ("sending", None, NOON, ANN),
+        ("unknown", "timed_out", NOON, ANN),
+        ("resolved_not_created", None, later, BOB),
+        ("resolution_undone", "not_created", later, BOB),
+        ("resolved_created", "org_2", later, BOB),
+    ]
 
 
 async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare: Prepare) -> None:
-    """Lone surrogates, as a shell's arguments may have, become question marks."""
+    """Lone surrogates, as a shell's arguments may have, become question marks. What is not there is named."""
+    with pytest.raises(NoSuchActionError, match="act_none"):
+        await ledger.sending("act_none")
     action = await prepare("k\ud800", subject="s\udcff", actor="cli:\udc80")
     await ledger.sending(action.action_id)
-
     unknown = await ledger.unknown(action.action_id, ActionFailure("timed_out", "m\ud800"))
 
-    assert (unknown.key, unknown.subject, unknown.actor, unknown.error) == (
-        "k?",
-        "s?",
-        "cli:?",
-        ActionFailure("timed_out", "m?"),
-    )
+    assert await ledger.action("act_none") is None
+    assert (unknown.key, unknown.subject, unknown.actor) == ("k?", "s?", "cli:?")
+    assert unknown.error == ActionFailure("timed_out", "m?")
 
 
 async def test_the_ledger_is_on_the_disk_before_it_answers(tmp_path: Path) -> None:
@@ -118,6 +78,48 @@ async def test_the_ledger_is_on_the_disk_before_it_answers(tmp_path: Path) -> No
             pragmas = await ledger.writer.run(
                 lambda c: tuple(c.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous"))
             )
-    extra = 3
 
-    assert pragmas == ("delete", extra)
+    assert pragmas == ("delete", 3), "3: EXTRA"
+
+
+async def test_actions_are_found_by_a_prefix_and_listed_newest_first(ledger: Ledger, prepare: Prepare) -> None:
+    """In any case, with or without `act_`; nothing in it is a wildcard. By kind and state, and no more than asked."""
+    kinds = ("run.start", "agent.start")
+    ids = ["act_01AAAA", "act_01AABB", "act_01BBBB", "act_01BBBC"]
+    made = [await prepare(each, action_id=each, subject="", kind=kinds[n % 2]) for n, each in enumerate(ids)]
+    await ledger.sending(ids[3])
+
+    assert await ledger.action("act_01AAA") == await ledger.action("01aaa") == made[0]
+    assert await ledger.action("act_01%") is None
+    with pytest.raises(AmbiguousActionError, match="give more of it"):
+        await ledger.action("act_01")
+    assert [a.action_id for a in await ledger.actions()] == ids[::-1]
+    assert [a.action_id for a in await ledger.actions(ActionFilter(["run.start"]))] == [ids[2], ids[0]]
+    assert [a.action_id for a in await ledger.actions(ActionFilter(states={"sending"}))] == [ids[3]]
+    assert [a.action_id for a in await ledger.actions(limit=1)] == [ids[3]]
+
+
+def test_ids_sort_by_time_and_differ() -> None:
+    """Within a millisecond by chance, never twice the same."""
+    earlier, later = ({new_action_id(NOON + timedelta(milliseconds=n)) for _ in range(500)} for n in (0, 1))
+
+    assert len(earlier | later) == 1000
+    assert max(earlier) < min(later)
+    assert all(id_.startswith("act_") and len(id_) == 30 for id_ in earlier)
+
+
+async def test_a_runs_conversation_and_every_organization(ledger: Ledger, prepare: Prepare) -> None:
+    """What made it and everything meant for it, oldest first; organizations newest first."""
+    start = await prepare("1", subject="", kind="run.start")
+    await ledger.sending(start.action_id)
+    start = await ledger.confirm(start.action_id, result_id="run_1", response_json="{}")
+    turn = await prepare("2", subject="run_1", kind="run.continue")
+    await prepare("3", subject="run_2", kind="run.continue")
+    other = await prepare("4", subject="", kind="agent.start")
+    await ledger.sending(other.action_id)
+    other = await ledger.confirm(other.action_id, result_id="run_4", response_json="{}")
+    organizations = [await prepare(str(n), subject=f"{n}@acme.test") for n in (5, 6)]
+
+    assert await ledger.for_run("run_1") == (start, turn)
+    assert await ledger.for_run("run_4") == (other,)
+    assert await ledger.organizations() == tuple(reversed(organizations))

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
 from storage import claims, database
 from storage.claims import Owner
@@ -72,6 +72,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.model: dict[str, Entry] = {}
         self.dead: set[int] = set()
+        self.number = 0
         self.patched = patch.object(claims, "is_dead", lambda owner: owner.pid in self.dead)
         self.patched.start()
         self.connection = self.connect()
@@ -84,10 +85,6 @@ class LedgerMachine(RuleBasedStateMachine):
         self.patched.stop()
         self.folder.cleanup()
 
-    @initialize()
-    def begin(self) -> None:
-        self.number = 0
-
     def refusal(self, key: str, subject: str, *, again: bool, besides: str = "") -> type[LedgerRefusedError] | None:
         others = [entry for action_id, entry in self.model.items() if action_id != besides]
         if any(entry.key == key and entry.state not in UNUSED_STATES for entry in others):
@@ -97,21 +94,19 @@ class LedgerMachine(RuleBasedStateMachine):
             return SubjectBlockedError
         return AlreadyDoneError if not again and any(entry.state == "confirmed" for entry in same) else None
 
-    def enter(self, action_id: str, key: str, subject: str, process: int, *, again: bool) -> bool:
-        expected = self.refusal(key, subject, again=again)
-        refused = refusal_of(lambda: self.entered(action_id, key, subject, process, again=again))
-        assert refused is expected
-        if refused is not None:
-            return False
-        self.model[action_id] = Entry(key, subject, process)
-        return True
-
     def entered(
         self, action_id: str, key: str, subject: str, process: int, *, again: bool, supersedes: str | None = None
     ) -> Action:
         facts = (action_id, "organization.create", subject, key, "/", "{}", "cli:ann", "prepared", NOON)
         entry = Action(*facts, author=ANN)
         return transitions.enter(self.connection, entry, Owner(process, "?", "?", "?"), supersedes, again=again)
+
+    def begun(self, process: int) -> str:
+        """The id of what a live process asks for; a dead one's number is given to a new one."""
+        self.adopt()
+        self.dead.discard(process)
+        self.number += 1
+        return f"act_{self.number}"
 
     @rule(
         target=ids,
@@ -121,13 +116,15 @@ class LedgerMachine(RuleBasedStateMachine):
         again=st.booleans(),
     )
     def prepare(self, key: str, subject: str, process: int, *, again: bool) -> object:
-        """A live process asks; a dead one's number is given to a new one."""
-        self.adopt()
-        self.dead.discard(process)
-        self.number += 1
-        action_id = f"act_{self.number}"
+        action_id = self.begun(process)
         key = key if self.number % 3 else action_id
-        return action_id if self.enter(action_id, key, subject, process, again=again) else multiple()
+        expected = self.refusal(key, subject, again=again)
+        refused = refusal_of(lambda: self.entered(action_id, key, subject, process, again=again))
+        assert refused is expected
+        if refused is not None:
+            return multiple()
+        self.model[action_id] = Entry(key, subject, process)
+        return action_id
 
     @rule(action_id=ids, transition=st.sampled_from(PROGRAM + PERSON))
     def move(self, action_id: str, transition: Transition) -> None:
@@ -142,11 +139,10 @@ class LedgerMachine(RuleBasedStateMachine):
             )
         assert refusal_of(lambda: self.apply(action_id, transition)) is expected
 
-    def apply(self, action_id: str, transition: Transition, by: str | None = None) -> Action:
+    def apply(self, action_id: str, transition: Transition) -> Action:
         outcome = TransitionOutcome(
-            error=ERROR if transition.target in {"rejected", "unknown", "not_sent"} and not by else None,
+            error=ERROR if transition.target in {"rejected", "unknown", "not_sent"} else None,
             result_id=f"org_of_{action_id}" if transition.target == "confirmed" else None,
-            superseded_by=by,
         )
         action = transitions.apply(self.connection, action_id, StateChange(transition, ANN, NOON, outcome))
         self.record(action_id, transition)
@@ -168,11 +164,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(target=ids, action_id=ids, process=st.integers(1, 3))
     def send_again(self, action_id: str, process: int) -> object:
         """A person's knowing second send: a new action in the old one's place, or nothing."""
-        entry = self.model[action_id]
-        self.number += 1
-        successor = f"act_{self.number}"
-        self.adopt()
-        self.dead.discard(process)
+        successor = self.begun(process)
         entry = self.model[action_id]
         facts = (successor, successor, entry.subject, process)
         refused = refusal_of(lambda: self.entered(*facts, again=True, supersedes=action_id))
@@ -208,10 +200,6 @@ class LedgerMachine(RuleBasedStateMachine):
         """Everything is on the disk."""
         self.connection.close()
         self.connection = self.connect()
-
-    @rule(action_id=consumes(ids))
-    def forget(self, action_id: str) -> None:
-        """Nothing more is done to it, and it stays."""
 
     @invariant()
     def is_as_modelled(self) -> None:

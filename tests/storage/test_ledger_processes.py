@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -18,7 +16,7 @@ from storage.records import Action
 from tests.program import ROOT
 from tests.storage.conftest import race
 
-StartSender = Callable[..., Popen[str]]
+Prepare = Callable[..., Awaitable[Action]]
 
 CLAIM = """
 key, subject = more
@@ -55,22 +53,6 @@ asyncio.run(main())
 """
 
 
-@pytest.fixture
-def start_sender() -> Iterator[Callable[..., Popen[str]]]:
-    """Starts a process of ours, not a fork of another one, that stands still after entering these actions."""
-    with ExitStack() as stack:
-
-        def start(path: Path, *states: str) -> Popen[str]:
-            argv = [sys.executable, "-c", SENDER, str(path), *states]
-            sender = stack.enter_context(Popen(argv, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True))
-            stack.callback(sender.kill)
-            assert sender.stdout is not None
-            assert sender.stdout.readline() == "there\n"
-            return sender
-
-        yield start
-
-
 @pytest.mark.parametrize(
     ("key", "subject", "refusal"),
     [("one key", "", "KeyTakenError"), ("key NUMBER", "ann@acme.test", "SubjectBlockedError")],
@@ -84,42 +66,31 @@ def test_of_many_claims_exactly_one_is_prepared(ledger_path: Path, key: str, sub
     assert sorted(answers) == sorted([f"{refusal} {winners[0]}"] * 3 + [f"prepared {winners[0]}"])
 
 
-@pytest.mark.parametrize("reaped", [True, False])
-async def test_a_killed_senders_actions_are_settled(
-    ledger: Ledger, ledger_path: Path, start_sender: StartSender, *, reaped: bool
-) -> None:
-    """Kill -9: what was prepared was not sent, what was being sent is unknown and blocks; even as a zombie."""
-    sender = start_sender(ledger_path, "prepared", "sending")
-    sender.send_signal(signal.SIGKILL)
-    await asyncio.to_thread(os.waitid, os.P_PID, sender.pid, os.WEXITED | (0 if reaped else os.WNOWAIT))
+def sending_process(path: Path) -> Popen[str]:
+    """A process of ours, not a fork of another one, that stands still after entering two actions."""
+    argv = [sys.executable, "-c", SENDER, str(path), "prepared", "sending"]
+    return Popen(argv, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True)
 
-    prepared, sending = await ledger.adopt_orphans()
+
+async def test_a_killed_senders_actions_are_settled(ledger: Ledger, ledger_path: Path, prepare: Prepare) -> None:
+    """Prepared is not sent, sending is unknown and blocks; even as a zombie. A living owner alone settles them."""
+    await prepare("ours", subject="ours")
+    with sending_process(ledger_path) as sender:
+        assert sender.stdout.readline() == "there\n"
+        assert await ledger.adopt_orphans() == ()
+        sender.kill()
+        await asyncio.to_thread(os.waitid, os.P_PID, sender.pid, os.WEXITED | os.WNOWAIT)
+        prepared, sending = await ledger.adopt_orphans()
 
     assert (prepared.subject, prepared.state) == ("prepared", "not_sent")
     assert (sending.subject, sending.state) == ("sending", "unknown")
-    assert sending.error is not None
     assert sending.error.kind == "crashed"
     assert sending.is_open
     assert await ledger.adopt_orphans() == ()
+    assert {action.state for action in await ledger.actions()} == {"prepared", "not_sent", "unknown"}
 
 
-async def test_a_living_senders_actions_are_its_own(
-    ledger: Ledger, ledger_path: Path, start_sender: StartSender, prepare: Callable[..., Awaitable[Action]]
-) -> None:
-    """Another process's, or ours: their owner alone settles them, until it has died before our eyes."""
-    sender = start_sender(ledger_path, "prepared", "sending")
-    await prepare("ours", subject="ours")
-
-    assert await ledger.adopt_orphans() == ()
-    assert {action.state for action in await ledger.actions()} == {"prepared", "sending"}
-    sender.kill()
-    sender.wait()
-    assert [action.state for action in await ledger.adopt_orphans()] == ["not_sent", "unknown"]
-
-
-async def test_a_dead_senders_action_blocks_as_unknown(
-    ledger: Ledger, prepare: Callable[..., Awaitable[Action]]
-) -> None:
+async def test_a_dead_senders_action_blocks_as_unknown(ledger: Ledger, prepare: Prepare) -> None:
     """Who asks next is told to find out, not to wait for a process that no longer exists."""
     await ledger.sending((await prepare("1")).action_id)
     await ledger.writer.run(
@@ -144,7 +115,7 @@ async def test_a_dead_senders_action_blocks_as_unknown(
 )
 async def test_a_number_given_again_is_not_the_owner(
     ledger: Ledger,
-    prepare: Callable[..., Awaitable[Action]],
+    prepare: Prepare,
     forward: Callable[[float], None],
     place: int,
     value: str | int,
@@ -166,6 +137,7 @@ def test_without_proc_a_process_is_the_same_in_every_language_and_time_zone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Elsewhere than on Linux, ps is asked; where it cannot be, a process is not taken for dead."""
+    assert is_dead(this_process()) is False
     monkeypatch.setattr(claims, "PROC", tmp_path)
     monkeypatch.setenv("TZ", "Pacific/Auckland")
     ourselves = this_process()
@@ -174,6 +146,7 @@ def test_without_proc_a_process_is_the_same_in_every_language_and_time_zone(
 
     assert ourselves.started != claims.NOT_TOLD
     assert is_dead(ourselves) is False
+    assert is_dead(Owner(ourselves.pid, "?", "?", "?")) is False
     with Popen(["true"]) as ended:
         ended.wait()
     assert is_dead(Owner(ended.pid, ourselves.started, ourselves.boot, ourselves.namespace)) is True
@@ -181,11 +154,3 @@ def test_without_proc_a_process_is_the_same_in_every_language_and_time_zone(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert is_dead(ourselves) is False
-
-
-def test_we_are_alive() -> None:
-    """A process finds itself; one that the system tells nothing about is taken for what its number says."""
-    ourselves = this_process()
-
-    assert is_dead(ourselves) is False
-    assert is_dead(Owner(ourselves.pid, "?", "?", "?")) is False

@@ -4,7 +4,6 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -46,67 +45,44 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
         yield caches
 
 
-async def everything(two: Two, condition: RunFilter, sort: RunSort) -> list[str]:
-    """The ids of all rows, as one window has them."""
-    found = await MergedCaches(two).window(WindowRequest(condition, sort, 0, 1_000))
-    if sort.column in {"repository", "branch"}:
-        names = [getattr(row, "branch_name" if sort.column == "branch" else "repository") for row in found.rows]
-        assert names == sorted(names, reverse=sort.descending)
-    return [row.run_id for row in found.rows]
-
-
-@pytest.mark.parametrize("column", [field.name for field in SORTABLE])
-async def test_each_window_is_a_part_of_one_order(two: Two, column: str) -> None:
+@pytest.mark.parametrize(("number", "column"), enumerate(field.name for field in SORTABLE))
+async def test_each_window_is_a_part_of_one_order(two: Two, number: int, column: str) -> None:
     """From both ends and in the middle; each cache's runs stand in the order that its own list has."""
-    conditions = (RunFilter(), RunFilter(statuses=("failed",)), RunFilter(active=True), RunFilter(search="lab"))
-    for condition, descending in product(conditions, (True, False)):
-        await check_windows(two, condition, RunSort(column, descending))
-
-
-async def check_windows(two: Two, condition: RunFilter, sort: RunSort) -> None:
-    merged = MergedCaches(two)
-    rows = await everything(two, condition, sort)
-
-    assert len(rows) == len(set(rows)) == await merged.count(condition)
-    for name, cache in two.items():
-        own = await cache.rows(condition, sort, offset=0, limit=1_000)
-        assert [whose(row)[1] for row in rows if whose(row)[0] == name] == [each.run_id for each in own]
-    for offset in range(0, len(rows), 19):
-        window = await merged.window(WindowRequest(condition, sort, offset, 10))
-
-        assert window.total == len(rows)
-        assert [row.run_id for row in window.rows] == rows[window.offset : window.offset + 10]
-        assert window.offset == max(0, min(offset, len(rows) - 10))
-
-
-async def test_the_newest_of_both_come_first(two: Two) -> None:
-    """By the order of their times, whichever profile they are of; the first profile's copy of a run comes first."""
-    found = await MergedCaches(two).window(WindowRequest(RunFilter(), NEWEST_FIRST, 0, 1_000))
-    times = [row.created_at for row in found.rows]
-
-    assert times == sorted(times, key=str, reverse=True)
-    assert [row.profile for row in found.rows[:6]] == ["prod", "lab"] * 3
-    assert {row.profile for row in found.rows} == set(two)
+    merged, filters = MergedCaches(two), ({}, {"statuses": ("failed",)}, {"active": True}, {"search": "lab"})
+    for descending in (True, False):
+        condition, sort = RunFilter(**filters[number % 4]), RunSort(column, descending)
+        found = await merged.window(WindowRequest(condition, sort, 0, 1_000))
+        rows = [row.run_id for row in found.rows]
+        if column in {"repository", "branch"}:
+            names = [getattr(row, "branch_name" if column == "branch" else "repository") for row in found.rows]
+            assert names == sorted(names, reverse=descending)
+        assert len(rows) == len(set(rows)) == await merged.count(condition)
+        for name, cache in two.items():
+            own = await cache.rows(condition, sort, offset=0, limit=1_000)
+            assert [whose(row)[1] for row in rows if whose(row)[0] == name] == [each.run_id for each in own]
+        for offset in range(0, len(rows), 19):
+            window = await merged.window(WindowRequest(condition, sort, offset, 10))
+            assert window.total == len(rows)
+            assert [row.run_id for row in window.rows] == rows[window.offset : window.offset + 10]
+            assert window.offset == max(0, min(offset, len(rows) - 10))
 
 
 async def test_anchor_and_cursor_stay_on_their_runs(two: Two) -> None:
     """A run arrives in the other cache, above: the same rows are found one further down."""
-    rows = await everything(two, RunFilter(), NEWEST_FIRST)
+    found = await MergedCaches(two).window(WindowRequest(RunFilter(), NEWEST_FIRST, 0, 1_000))
+    times, rows = [row.created_at for row in found.rows], [row.run_id for row in found.rows]
     request = WindowRequest(RunFilter(), NEWEST_FIRST, 20, 5, rows[20], 20, rows[60])
     before = await MergedCaches(two).window(request)
     await two["lab"].store_runs([run(500, "lab")], NOON)
-
     after = await MergedCaches(two).window(request)
 
+    assert times == sorted(times, key=str, reverse=True)
+    assert [row.profile for row in found.rows[:6]] == ["prod", "lab"] * 3
+    assert {row.profile for row in found.rows} == set(two)
     assert (before.shift, before.offset, before.cursor_index) == (0, 20, 60)
     assert (after.shift, after.offset, after.cursor_index) == (1, 21, 61)
     assert after.rows == before.rows
-
-
-async def test_a_row_that_is_in_no_cache_has_no_place(two: Two) -> None:
-    """One that a filter hides, one that is not held, one of a profile that is gone."""
-    rows = await everything(two, RunFilter(), NEWEST_FIRST)
+    # A row that a filter hides, that is not held, or of a profile that is gone, has no place.
     for row_id in (next(row for row in rows if "prod_" in row), "prod\x1fgone", "gone\x1frun_200", "run_200"):
         request = WindowRequest(RunFilter(search="lab_"), NEWEST_FIRST, 0, 5, None, 0, row_id)
-
         assert (await MergedCaches(two).window(request)).cursor_index is None

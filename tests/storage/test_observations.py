@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+import pytest
+
 from storage.cache.cache import Cache
 from storage.records import HealthChange, HealthSample, HealthSpan, LinkState, PollOutcome
 from tests.storage.conftest import NOON
@@ -34,6 +36,11 @@ async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:
     await cache.store_health(report(github="bad"), at=NOON + 5 * MINUTE)
     assert (await cache.health())[0].before == "ok"
 
+    # What ended more than 35 days ago goes.
+    await cache.store_health(report(github="bad", gitlab="ok"), at=NOON + 40 * DAY)
+    spans = await cache.health_spans(NOON - DAY, longest_gap=GAP)
+    assert [(span.platform, span.start) for span in spans] == [("github", NOON + 40 * DAY), ("gitlab", NOON + 40 * DAY)]
+
 
 async def test_a_link_fails_since_its_first_failure(cache: Cache) -> None:
     """Failures add up from the first one on; the last success stays; the next success clears them."""
@@ -48,54 +55,28 @@ async def test_a_link_fails_since_its_first_failure(cache: Cache) -> None:
     assert await cache.record_poll(PollOutcome("runs", NOON + HOUR)) == LinkState("runs", NOON + HOUR)
 
 
-async def test_a_status_holds_until_the_next_sample(cache: Cache) -> None:
-    """Between two samples that are near each other nothing is unknown."""
-    for minute, status in ((0, "ok"), (1, "ok"), (2, "bad"), (3, "ok")):
+@pytest.mark.parametrize(
+    ("samples", "longest_gap", "spans"),
+    [
+        # A status holds until the next sample.
+        ({0: "ok", 1: "ok", 2: "bad", 3: "ok"}, GAP, [("ok", 0, 2), ("bad", 2, 3), ("ok", 3, 3)]),
+        # A long silence is unknown, even between two samples of the same status.
+        ({0: "ok", 30: "ok"}, GAP, [("ok", 0, 0), ("ok", 30, 30)]),
+        # Unless samples are meant to be that far apart.
+        ({0: "ok", 30: "ok"}, 45 * MINUTE, [("ok", 0, 30)]),
+        # A clock that was set back makes no time run backwards.
+        ({5: "ok", 3: "bad", 6: "bad"}, GAP, [("ok", 5, 5), ("bad", 5, 6)]),
+    ],
+)
+async def test_stretches_stay_in_order_and_claim_nothing_unobserved(
+    cache: Cache, samples: dict[int, str], longest_gap: timedelta, spans: list[tuple[str, int, int]]
+) -> None:
+    """By minute; those of another host have no part in it."""
+    for minute, status in samples.items():
         await cache.store_health(report(github=status, gitlab="ok"), at=NOON + minute * MINUTE)
+    found = await cache.health_spans(NOON - DAY, longest_gap=longest_gap)
 
-    spans = await cache.health_spans(NOON - DAY, longest_gap=GAP)
-
-    assert spans == (
-        HealthSpan("github", "ok", NOON, NOON + 2 * MINUTE),
-        HealthSpan("github", "bad", NOON + 2 * MINUTE, NOON + 3 * MINUTE),
-        HealthSpan("github", "ok", NOON + 3 * MINUTE, NOON + 3 * MINUTE),
-        HealthSpan("gitlab", "ok", NOON, NOON + 3 * MINUTE),
-    )
-
-
-async def test_a_long_silence_is_unknown(cache: Cache) -> None:
-    """Even between two samples of the same status; unless samples are meant to be that far apart."""
-    await cache.store_health(report(github="ok"), at=NOON)
-    await cache.store_health(report(github="ok"), at=NOON + 30 * MINUTE)
-
-    assert await cache.health_spans(NOON - DAY, longest_gap=GAP) == (
-        HealthSpan("github", "ok", NOON, NOON),
-        HealthSpan("github", "ok", NOON + 30 * MINUTE, NOON + 30 * MINUTE),
-    )
-    assert await cache.health_spans(NOON - DAY, longest_gap=45 * MINUTE) == (
-        HealthSpan("github", "ok", NOON, NOON + 30 * MINUTE),
-    )
-
-
-async def test_a_clock_set_back_makes_no_time_run_backwards(cache: Cache) -> None:
-    """Stretches stay in order and never overlap."""
-    for minute, status in ((5, "ok"), (3, "bad"), (6, "bad")):
-        await cache.store_health(report(github=status), at=NOON + minute * MINUTE)
-
-    spans = await cache.health_spans(NOON - DAY, longest_gap=GAP)
-
-    assert spans == (
-        HealthSpan("github", "ok", NOON + 5 * MINUTE, NOON + 5 * MINUTE),
-        HealthSpan("github", "bad", NOON + 5 * MINUTE, NOON + 6 * MINUTE),
-    )
-
-
-async def test_old_spans_are_forgotten(cache: Cache) -> None:
-    """What ended more than 35 days ago goes."""
-    await cache.store_health(report(github="ok", gitlab="ok"), at=NOON)
-    await cache.store_health(report(github="bad", gitlab="ok"), at=NOON + MINUTE)
-    await cache.store_health(report(github="ok", gitlab="ok"), at=NOON + 40 * DAY)
-
-    spans = await cache.health_spans(NOON - DAY, longest_gap=GAP)
-
-    assert [(span.platform, span.start) for span in spans] == [("github", NOON + 40 * DAY), ("gitlab", NOON + 40 * DAY)]
+    assert [span for span in found if span.platform == "github"] == [
+        HealthSpan("github", status, NOON + start * MINUTE, NOON + end * MINUTE) for status, start, end in spans
+    ]
+    assert {(span.platform, span.status) for span in found if span.platform != "github"} == {("gitlab", "ok")}

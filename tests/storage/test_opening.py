@@ -1,9 +1,10 @@
-"""Opening databases: private, made once, and what becomes of damaged ones and of those of another version."""
+"""Opening databases: private, made once; damaged ones, those of another version, network folders, and backups."""
 
 import resource
 import shutil
 import sqlite3
 import stat
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -13,18 +14,22 @@ from storage import private_file
 from storage.cache import opening as cache_opening
 from storage.cache.cache import Cache
 from storage.cache.first_paint import peek
+from storage.database import copy_database
 from storage.errors import (
     DatabaseBusyError,
     DatabaseDamagedError,
     DatabaseNewerError,
     DatabaseOlderError,
     DatabaseReadOnlyError,
+    DatabaseUnopenableError,
     DiskFullError,
     StorageClosedError,
     StorageError,
 )
 from storage.ledger import Ledger
+from storage.private_file import NETWORK, file_system
 from storage.records import RunFilter, RunSort
+from storage.state import State
 from tests.storage.conftest import NOON, make_run, race
 
 JUNK = b"not a database at all\n" * 500
@@ -35,6 +40,13 @@ def written(path: Path, content: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(content)
     path.chmod(0o644)
+
+
+def root_page(path: Path, name: str) -> tuple[int, int]:
+    """The first page of a table or an index, and the size of a page."""
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name LIKE ?", (name,)).fetchone()
+        return page, connection.execute("PRAGMA page_size").fetchone()[0]
 
 
 def spoil(path: Path, page: int, size: int) -> None:
@@ -56,22 +68,16 @@ def mode(path: Path) -> int:
 
 
 async def test_no_other_user_may_read_the_files(cache_path: Path, ledger_path: Path) -> None:
-    """Databases and all that SQLite keeps beside them are 0600, in a folder that is 0700."""
+    """Databases and all that SQLite keeps beside them are 0600, in a folder that is 0700, no matter who made them."""
     async with await Cache.open(cache_path) as cache, await Ledger.open(ledger_path):
         await cache.store_runs([make_run(1)], asked_at=NOON)
         files = list(cache_path.parent.iterdir())
         assert {path.name for path in files} >= {"cache.sqlite3", "cache.sqlite3-wal", "ledger.sqlite3"}
         assert {mode(path) for path in files} == {0o600}
+    cache_path.chmod(0o644)
+    await (await Cache.open(cache_path)).close()
 
-    assert mode(cache_path.parent) == 0o700
-
-
-async def test_a_file_that_was_open_to_others_is_closed_to_them(cache_path: Path) -> None:
-    """No matter who made it."""
-    written(cache_path, b"")
-
-    async with await Cache.open(cache_path):
-        assert mode(cache_path) == 0o600
+    assert (mode(cache_path), mode(cache_path.parent)) == (0o600, 0o700)
 
 
 def test_simultaneous_first_starts_all_succeed(tmp_path: Path) -> None:
@@ -87,37 +93,24 @@ async def other_version(path: Path) -> None:
         connection.execute("PRAGMA user_version = 7")
 
 
-async def test_a_cache_of_another_version_is_set_aside(cache_path: Path) -> None:
-    """It is kept beside the new one, which fetches everything again."""
+async def test_a_cache_of_another_version_is_set_aside(cache_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is kept beside the new one, which fetches everything again; not while its version has it open."""
+    monkeypatch.setattr(cache_opening, "_IN_USE_WAIT_S", 0.02)
     await other_version(cache_path)
     assert peek(cache_path, RunFilter(), RunSort(), 9) is None
+    with closing(sqlite3.connect(cache_path)) as other:
+        other.execute("SELECT count(*) FROM runs").fetchone()
+        with pytest.raises(DatabaseBusyError, match="another version"):
+            await Cache.open(cache_path)
+        assert other.execute("SELECT count(*) FROM runs").fetchone() == (1,)
 
     async with await Cache.open(cache_path) as cache:
         assert await cache.count(RunFilter()) == 0
-        assert cache.set_aside is not None
         assert "another version" in str(cache.set_aside)
         with closing(sqlite3.connect(cache.set_aside.path)) as connection:
             assert connection.execute("SELECT run_id FROM runs").fetchall() == [("run_0001",)]
-
     async with await Cache.open(cache_path) as cache:
         assert cache.set_aside is None
-
-
-async def test_a_cache_that_another_version_has_open_is_left_alone(
-    cache_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two versions cannot share one cache, and the one that runs keeps it: nothing is moved under its feet."""
-    monkeypatch.setattr(cache_opening, "_IN_USE_WAIT_S", 0.02)
-    await other_version(cache_path)
-    with closing(sqlite3.connect(cache_path)) as other:
-        other.execute("SELECT count(*) FROM runs").fetchone()
-
-        with pytest.raises(DatabaseBusyError, match="another version"):
-            await Cache.open(cache_path)
-
-        assert other.execute("SELECT count(*) FROM runs").fetchone() == (1,)
-    async with await Cache.open(cache_path) as cache:
-        assert cache.set_aside is not None
 
 
 async def test_a_disk_that_fails_is_not_taken_for_another_version(cache_path: Path, tmp_path: Path) -> None:
@@ -142,61 +135,43 @@ async def test_a_disk_that_fails_is_not_taken_for_another_version(cache_path: Pa
 
 @pytest.mark.parametrize("content", [JUNK, b"SQLite format 3\x00" + b"\xff" * 4096])
 async def test_a_damaged_cache_is_moved_aside_and_replaced(cache_path: Path, content: bytes) -> None:
-    """Nothing in it is lost: the service has it all. The damaged file stays beside it, to be looked at."""
+    """Nothing in it is lost: the service has it all. Of damage found later, the job that meets it says so."""
     written(cache_path, content)
-
     async with await Cache.open(cache_path) as cache:
         assert await cache.count(RunFilter()) == 0
-        assert cache.set_aside is not None
         assert cache.set_aside.path.read_bytes() == content
         assert "damaged" in str(cache.set_aside)
-
-
-async def test_damage_found_later_is_healed_by_the_next_start(cache_path: Path) -> None:
-    """A page that opening does not read: the job that meets it reports the cure, and the cure works."""
-    async with await Cache.open(cache_path) as cache:
         await cache.store_runs([make_run(n) for n in range(50)], asked_at=NOON)
-        page, size = await cache.writer.run(
-            lambda c: (
-                c.execute("SELECT rootpage FROM sqlite_master WHERE name = 'run_bodies'").fetchone()[0],
-                c.execute("PRAGMA page_size").fetchone()[0],
-            )
-        )
-    spoil(cache_path, page, size)
 
+    # A page that opening does not read.
+    spoil(cache_path, *root_page(cache_path, "run_bodies"))
     async with await Cache.open(cache_path) as cache:
         with pytest.raises(DatabaseDamagedError, match="Start Runwarden again"):
             await cache.details(["run_0001"])
-
     async with await Cache.open(cache_path) as cache:
         assert cache.set_aside is not None
         assert await cache.details(["run_0001"]) == {}
-    async with await Cache.open(cache_path) as cache:
-        assert cache.set_aside is None
 
 
-async def test_a_full_disk_keeps_nothing_of_the_batch(cache: Cache) -> None:
-    """The batch fails as a whole, with what to do; with space again it goes in."""
+async def test_a_batch_that_cannot_be_stored_fails_as_a_whole_with_the_cure(cache: Cache) -> None:
+    """A full disk, a database that may only be read, a closed one; with space again it goes in."""
     runs = [make_run(n, note="x" * 2000) for n in range(500)]
     (pages,) = await cache.writer.run(lambda c: c.execute("PRAGMA page_count").fetchone())
     await cache.writer.run(lambda c: c.execute(f"PRAGMA max_page_count = {pages + 5}").fetchone())
-
     with pytest.raises(DiskFullError, match="Free some"):
         await cache.store_runs(runs, asked_at=NOON)
 
     assert await cache.count(RunFilter()) == 0
     await cache.writer.run(lambda c: c.execute("PRAGMA max_page_count = 1000000").fetchone())
     assert len((await cache.store_runs(runs, asked_at=NOON)).new) == 500
-
-
-async def test_a_read_only_database_says_so(cache: Cache) -> None:
-    """With the file's name and the cure."""
     await cache.writer.run(lambda c: c.execute("PRAGMA query_only = 1").fetchall())
-
     with pytest.raises(DatabaseReadOnlyError, match="write access") as caught:
         await cache.store_runs([make_run(1)], asked_at=NOON)
-
     assert str(cache.writer.path) in caught.value.message
+    await cache.close()
+    await cache.close()
+    with pytest.raises(StorageClosedError):
+        await cache.count(RunFilter())
 
 
 def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,16 +181,6 @@ def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
 
     with private_file.opening(path), pytest.raises(DatabaseBusyError, match="End it"), private_file.opening(path):
         pytest.fail("two were let in")
-
-
-async def test_a_closed_database_says_so(cache_path: Path) -> None:
-    """Closing twice is fine; using it afterwards is an error of its own."""
-    cache = await Cache.open(cache_path)
-    await cache.close()
-    await cache.close()
-
-    with pytest.raises(StorageClosedError):
-        await cache.count(RunFilter())
 
 
 async def test_another_connections_writes_show_in_the_data_version(cache_path: Path, ledger_path: Path) -> None:
@@ -277,11 +242,8 @@ async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
     async with await Ledger.open(ledger_path) as ledger:
         body = f'"{"x" * 1500}"'
         ids = [(await ledger.prepare(key=str(n), body_json=body, **ENTRY)).action_id for n in range(40)]
-    with sqlite3.connect(ledger_path) as connection:
-        (size,) = connection.execute("PRAGMA page_size").fetchone()
-    connection.close()
-    content = ledger_path.read_bytes()
-    spoil(ledger_path, content.index(ids[20].encode() + b"run.start") // size + 1, size)
+    _, size = root_page(ledger_path, "actions")
+    spoil(ledger_path, ledger_path.read_bytes().index(ids[20].encode() + b"run.start") // size + 1, size)
     before = ledger_path.read_bytes()
 
     async with await Ledger.open(ledger_path) as ledger:
@@ -294,25 +256,85 @@ async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
     assert ledger_path.read_bytes() == before
 
 
-async def test_a_damaged_ledger_is_never_rebuilt(ledger_path: Path) -> None:
-    """It is the only record of what was sent: it stays as it is, and the message says how to go on."""
-    written(ledger_path, JUNK)
-
-    with pytest.raises(DatabaseDamagedError, match="restore it from a backup") as caught:
+@pytest.mark.parametrize("is_junk", [True, False])
+async def test_a_damaged_ledger_is_never_rebuilt(ledger_path: Path, *, is_junk: bool) -> None:
+    """It is the only record of what was sent: every page is looked at, and the file stays as it is."""
+    if is_junk:
+        written(ledger_path, JUNK)
+    else:
+        await (await Ledger.open(ledger_path)).close()
+        spoil(ledger_path, *root_page(ledger_path, "%result_id"))
+    before = ledger_path.read_bytes()
+    with pytest.raises(DatabaseDamagedError, match=r"never rebuilt.*restore it from a backup") as caught:
         await Ledger.open(ledger_path)
 
     assert str(ledger_path) in caught.value.message
-    assert ledger_path.read_bytes() == JUNK
+    assert ledger_path.read_bytes() == before
 
 
-async def test_damage_inside_a_ledger_is_found_when_it_opens(ledger_path: Path) -> None:
-    """Every page is looked at, not only those that opening needs."""
-    await (await Ledger.open(ledger_path)).close()
-    with sqlite3.connect(ledger_path) as connection:
-        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name LIKE '%result_id'").fetchone()
-        (size,) = connection.execute("PRAGMA page_size").fetchone()
-    connection.close()
-    spoil(ledger_path, page, size)
+def mounted(monkeypatch: pytest.MonkeyPatch, folder: Path, *lines: str) -> None:
+    (folder / "mounts").write_text("".join(f"1 0 0:1 / {line} x y\n" for line in lines))
+    monkeypatch.setattr("storage.private_file.MOUNTS", folder / "mounts")
 
-    with pytest.raises(DatabaseDamagedError, match="never rebuilt"):
-        await Ledger.open(ledger_path)
+
+async def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the cure; nothing is made there."""
+    for kind in NETWORK:
+        mounted(monkeypatch, tmp_path, "/ rw - ext4", f"{tmp_path} rw,nosuid shared:7 - {kind}")
+        with pytest.raises(DatabaseUnopenableError, match="Set data_dir"):
+            await State.open(tmp_path / "data" / "state.sqlite3")
+
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_innermost_mount_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blank in its name, a link to it, what was mounted on top. Other systems than Linux are trusted."""
+    lines = ("/ rw - ext4", "/srv rw - nfs", "/srv/my\\040disk rw - xfs", "/top rw - nfs", "/top rw - tmpfs")
+    mounted(monkeypatch, tmp_path, *lines)
+    (tmp_path / "link").symlink_to("/srv/my disk/data")
+
+    kinds = [file_system(Path(place)) for place in ("/srvs", "/srv/a", "/srv/my disk/a", "/top/a", tmp_path / "link")]
+    assert kinds == ["ext4", "nfs", "xfs", "tmpfs", "xfs"]
+    monkeypatch.setattr("storage.private_file.MOUNTS", tmp_path / "missing")
+    assert file_system(tmp_path) is None
+
+
+def write_pairs(path: Path, pairs: int) -> None:
+    """A database whose two tables always hold as many rows."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS a (n INTEGER)")
+        connection.execute("CREATE TABLE IF NOT EXISTS b (n INTEGER)")
+        for number in range(pairs):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("INSERT INTO a VALUES (?)", (number,))
+            connection.execute("INSERT INTO b VALUES (?)", (number,))
+            connection.execute("COMMIT")
+
+
+def test_a_copy_is_of_one_moment_while_others_write(tmp_path: Path) -> None:
+    """Never half a transaction, and its owner's alone."""
+    source = tmp_path / "ledger.sqlite3"
+    write_pairs(source, 50)
+    writer = threading.Thread(target=write_pairs, args=(source, 100))
+    writer.start()
+    for number in range(5):
+        copy_database(source, target := tmp_path / f"copy-{number}.sqlite3")
+        with closing(sqlite3.connect(target)) as connection:
+            (a,), (b,) = (connection.execute(f"SELECT count(*) FROM {table}").fetchone() for table in "ab")
+        assert a == b >= 50
+        assert target.stat().st_mode & 0o77 == 0
+    writer.join()
+
+
+def test_a_damaged_database_is_not_copied_and_nothing_is_overwrite_pairs(tmp_path: Path) -> None:
+    """No file is left that looks like a backup."""
+    source, target = tmp_path / "ledger.sqlite3", tmp_path / "copy.sqlite3"
+    source.write_bytes(b"no database at all" * 1_000)
+    with pytest.raises(StorageError):
+        copy_database(source, target)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger.sqlite3"]
+    target.write_text("mine")
+    with pytest.raises(FileExistsError):
+        copy_database(source, target)
+    assert target.read_text() == "mine"

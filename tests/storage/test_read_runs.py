@@ -11,6 +11,7 @@ from sqlite3 import Connection
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from storage.cache import read_runs
 from storage.cache import window as windows
@@ -18,10 +19,10 @@ from storage.cache.cache import Cache
 from storage.cache.read_runs import Remembered
 from storage.cache.run_sql import orders_used
 from storage.cache.schema import ORDER_INDEXES, make_index
-from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunRow, RunSort
+from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunSort
 from tests.storage.conftest import NOON, Connections, connected, make_run, store
 
-COLUMNS = ("started", "updated", "took", "status", "repository", "branch", "run")
+COLUMNS = ("active", "started", "updated", "took", "status", "repository", "branch", "run")
 
 instants = st.none() | st.integers(0, 5).map(lambda step: NOON + timedelta(microseconds=step))
 statuses = st.sampled_from(["queued", "working", "completed", "failed", "paused"])
@@ -90,14 +91,10 @@ def held(batch: list[list[Run]]) -> list[Run]:
             if other is None or stamp(run.updated_at) >= stamp(other.updated_at):
                 newest[run.run_id] = run
         for run in newest.values():
-            other = runs.get(run.run_id)
-            if other is None:
-                runs[run.run_id] = run
-            else:
-                created_at, updated_at = run.created_at or other.created_at, run.updated_at or other.updated_at
-                runs[run.run_id] = Run(
-                    run.run_id, run.status, run.branch_name, run.repository, created_at, updated_at, run.raw_json
-                )
+            old = runs.get(run.run_id, run)
+            runs[run.run_id] = replace(
+                run, created_at=run.created_at or old.created_at, updated_at=run.updated_at or old.updated_at
+            )
     return list(runs.values())
 
 
@@ -106,11 +103,8 @@ def stamp(instant: datetime | None) -> float:
 
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
-    def one(pattern: str) -> bool:
-        escaped = pattern.replace("[", "[[]").replace("?", "[?]")
-        return fnmatch.fnmatchcase(name, escaped)
-
-    return any(one(pattern) for pattern in patterns)
+    escaped = [pattern.replace("[", "[[]").replace("?", "[?]") for pattern in patterns]
+    return any(fnmatch.fnmatchcase(name, each) for each in escaped)
 
 
 def passes(run: Run, wanted: RunFilter) -> bool:
@@ -177,9 +171,10 @@ def ordered(runs: list[Run], sort: RunSort, spans: dict[str, Worked]) -> list[st
     """Newest first among runs alike in a text; descending is the exact reverse."""
     if sort.column not in {"updated", "took"}:
         runs = sorted(runs, key=lambda run: run.run_id)
-    if sort.column in {"status", "repository", "branch"}:
+    if sort.column in {"active", "status", "repository", "branch"}:
         runs = sorted(runs, key=lambda run: (stamp(run.created_at), run.run_id), reverse=True)
     keys: dict[str, Callable[[Run], object]] = {
+        "active": lambda run: run.status in FINAL_STATUSES,
         "started": lambda run: stamp(run.created_at),
         "updated": lambda run: stamp(run.updated_at),
         "took": lambda run: spans[run.run_id].key,
@@ -197,15 +192,19 @@ def ordered(runs: list[Run], sort: RunSort, spans: dict[str, Worked]) -> list[st
     batch=st.lists(batches(), max_size=3),
     wanted=anything,
     sort=orders,
-    offset=st.integers(0, 30),
-    limit=st.integers(0, 9),
-    near=st.sampled_from([windows.NEAR, 0]),
+    journey=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1, max_size=5),
+    near=st.sampled_from([windows.NEAR, 3, 0]),
 )
 @settings(max_examples=80)
 def test_reading_agrees_with_a_naive_model(
-    database: Connections, batch: list[list[Run]], wanted: RunFilter, sort: RunSort, offset: int, limit: int, near: int
+    database: Connections,
+    batch: list[list[Run]],
+    wanted: RunFilter,
+    sort: RunSort,
+    journey: list[tuple[int, int]],
+    near: int,
 ) -> None:
-    """For any batches, filter, order and window; a window beyond `near` may be read backwards from the end."""
+    """For any batches, filter, order and windows, from the window before and without it."""
     writer, reader = emptied(database[0]), database[1]
     for one in batch:
         store(writer, one)
@@ -215,8 +214,9 @@ def test_reading_agrees_with_a_naive_model(
     remembered = Remembered()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "NEAR", near)
-        window = windows.rows(reader, wanted, sort, offset, limit, remembered)
-    assert [row.run_id for row in window] == expected[offset : offset + limit]
+        for offset, limit in journey:
+            window = windows.rows(reader, wanted, sort, offset, limit, remembered)
+            assert [row.run_id for row in window] == expected[offset : offset + limit]
     assert read_runs.total(reader, wanted, remembered) == len(expected)
     assert [windows.index_of(reader, run_id, wanted, sort) for run_id in expected] == list(range(len(expected)))
     hidden = {run.run_id for run in runs} - set(expected)
@@ -226,9 +226,10 @@ def test_reading_agrees_with_a_naive_model(
     assert read_runs.by_status(reader, RunFilter(), remembered) == Counter(run.status for run in runs)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "sort", "index"),
-    [
+def test_common_windows_are_walked_along_a_covering_index(database: Connections) -> None:
+    """Without sorting: at a million runs a window of these costs what it costs at a hundred."""
+    writer, reader = database
+    for wanted, sort, index in (
         (RunFilter(), RunSort(), "COVERING INDEX runs_created"),
         (RunFilter(), RunSort("status", descending=False), "COVERING INDEX runs_status"),
         (RunFilter(statuses=("failed",)), RunSort(), "COVERING INDEX runs_"),
@@ -236,67 +237,36 @@ def test_reading_agrees_with_a_naive_model(
         (RunFilter(repositories=("acme/api",)), RunSort(), "COVERING INDEX runs_repository (repository=?)"),
         (RunFilter(since=NOON), RunSort(), "COVERING INDEX runs_created (created_us>? AND created_us<?)"),
         (RunFilter(), RunSort("active", descending=False), "COVERING INDEX runs_active"),
-    ],
-)
-def test_common_windows_are_walked_along_a_covering_index(
-    database: Connections, wanted: RunFilter, sort: RunSort, index: str
-) -> None:
-    """Without sorting: at a million runs a window of these costs what it costs at a hundred."""
-    statements: list[str] = []
-    writer, reader = database
-    for order in ORDER_INDEXES.keys() & orders_used(wanted, sort):
-        make_index(writer, order)
-    reader.set_trace_callback(statements.append)
-    windows.rows(reader, wanted, sort, 0, 50, Remembered())
-    reader.set_trace_callback(None)
-    (select,) = [statement for statement in statements if statement.startswith("SELECT")]
-
-    plan = [step[3] for step in reader.execute(f"EXPLAIN QUERY PLAN {select}").fetchall()]
-
-    inner = plan[1]
-    assert index in inner
-    # The one sort is that of the window's own rows.
-    assert sum("TEMP B-TREE" in step for step in plan) == 1
+    ):
+        statements: list[str] = []
+        for order in ORDER_INDEXES.keys() & orders_used(wanted, sort):
+            make_index(writer, order)
+        reader.set_trace_callback(statements.append)
+        windows.rows(reader, wanted, sort, 0, 50, Remembered())
+        reader.set_trace_callback(None)
+        (select,) = [statement for statement in statements if statement.startswith("SELECT")]
+        plan = [step[3] for step in reader.execute(f"EXPLAIN QUERY PLAN {select}").fetchall()]
+        assert index in plan[1]
+        # The one sort is that of the window's own rows.
+        assert sum("TEMP B-TREE" in step for step in plan) == 1
 
 
-async def test_the_runs_around_one_on_its_branch(cache: Cache) -> None:
-    """Of its repository only, newest first, itself among them; a run without a branch stands alone."""
+async def test_the_runs_and_branches_around_one(cache: Cache) -> None:
+    """Of its repository only, newest first; a run without a branch stands alone, and names none."""
     runs = [make_run(n, branch="main", created_at=NOON + timedelta(hours=n)) for n in range(1, 8)]
     runs.append(make_run(8, branch="main", repository="acme/web", created_at=NOON + timedelta(hours=4)))
-    runs.append(make_run(9, branch=""))
+    runs += [make_run(9, branch="", created_at=NOON + timedelta(hours=9)), make_run(10, branch="old")]
+    runs.append(make_run(11, branch="elsewhere", repository="acme/web", created_at=NOON + timedelta(hours=8)))
     await cache.store_runs(runs, asked_at=NOON)
-
     total, around = await cache.on_branch(runs[3].run_id, each_way=2, most=100)
-    assert total == 7
-    assert [row.run_id for row in around] == [runs[n].run_id for n in (5, 4, 3, 2, 1)]
-    assert (await cache.on_branch(runs[0].run_id, each_way=1, most=5)) == (
-        5,
-        (*around[-1:], await _row(cache, runs[0])),
-    )
-    assert await cache.on_branch(runs[8].run_id, each_way=2, most=100) == (0, ())
-    assert await cache.on_branch("not there", each_way=2, most=100) == (0, ())
+    first, oldest = await cache.on_branch(runs[0].run_id, each_way=1, most=5)
 
-
-async def _row(cache: Cache, run: Run) -> RunRow:
-    rows = await cache.rows(RunFilter(), RunSort(), offset=0, limit=100)
-    return next(row for row in rows if row.run_id == run.run_id)
-
-
-async def test_branches_are_those_of_the_newest_runs_within_the_filter(cache: Cache) -> None:
-    """Each once, the one with the most recent run first; runs without a branch name none."""
-    await cache.store_runs(
-        [
-            make_run(1, branch="old", created_at=NOON),
-            make_run(2, branch="new", created_at=NOON + timedelta(hours=2)),
-            make_run(3, branch="old", created_at=NOON + timedelta(hours=1)),
-            make_run(4, branch="", created_at=NOON + timedelta(hours=3)),
-            make_run(5, branch="elsewhere", repository="acme/web", created_at=NOON + timedelta(hours=4)),
-        ],
-        asked_at=NOON,
-    )
-
-    assert await cache.branches(RunFilter()) == ("elsewhere", "new", "old")
-    assert await cache.branches(RunFilter(repositories=("acme/api",))) == ("new", "old")
+    assert (total, [row.run_id for row in around]) == (7, [runs[n].run_id for n in (5, 4, 3, 2, 1)])
+    assert (first, [row.run_id for row in oldest]) == (5, [runs[1].run_id, runs[0].run_id])
+    for run_id in (runs[8].run_id, "not there"):
+        assert await cache.on_branch(run_id, each_way=2, most=100) == (0, ())
+    assert await cache.branches(RunFilter()) == ("elsewhere", "main", "old")
+    assert await cache.branches(RunFilter(repositories=("acme/api",))) == ("main", "old")
 
 
 async def test_a_run_that_is_gone_is_not_active(cache: Cache) -> None:

@@ -1,24 +1,22 @@
-"""A window is what counting by hand finds; a search's first rows are the first of what the whole search finds.
+"""A window moves with its anchor and has gaps where coverage has holes; the first picture is the cache's own."""
 
-A window that is found from the one before is the one that counting from the front finds.
-"""
-
-import random
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from sqlite3 import Connection, OperationalError
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.cache import coverage
 from storage.cache import window as windows
+from storage.cache.cache import Cache
+from storage.cache.first_paint import FirstPaint, peek
 from storage.cache.read_runs import Remembered
 from storage.cache.window import first_rows, rows, window
-from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
-from tests.storage.conftest import NOON, Connections, connected, store
+from storage.records import HealthSample, PollOutcome, Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
+from tests.storage.conftest import NOON, Connections, connected, make_run, store
 
 RUNS = 60
 NEWEST_FIRST = RunSort()
@@ -34,6 +32,12 @@ def run(number: int) -> Run:
 def database(tmp_path: Path) -> Iterator[Connections]:
     """A writer and a reader of sixty runs, one a minute."""
     with connected(tmp_path, [run(number) for number in range(RUNS)]) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
+    with connected(tmp_path_factory.mktemp("gaps"), [run(number) for number in range(RUNS)]) as opened:
         yield opened
 
 
@@ -56,114 +60,43 @@ def test_a_window_moves_with_its_anchor(database: Connections) -> None:
     assert after.total == before.total + 2
 
 
-@pytest.mark.parametrize(
-    ("request_", "found"),
-    [
+def test_a_window_without_anything_to_follow_stays(database: Connections) -> None:
+    """Where it was, as far as there are rows."""
+    hidden = RunFilter(statuses=("failed",))
+    for request, found in (
         # What the filter hides has no row, and moves nothing.
-        (WindowRequest(RunFilter(statuses=("failed",)), NEWEST_FIRST, 3, 4, "run_048", 7, "run_048"), (0, 3, None)),
+        (WindowRequest(hidden, NEWEST_FIRST, 3, 4, "run_048", 7, "run_048"), (0, 3, None)),
         # Beyond the end there is nothing to show: the last rows are.
         (WindowRequest(RunFilter(), NEWEST_FIRST, 58, 10), (0, RUNS - 10, None)),
         # Nothing changed since the last read: anchor and cursor are not looked for.
-        (
-            WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047", 12, is_fresh=False),
-            (0, 10, 12),
-        ),
-    ],
-    ids=["anchor gone", "end of the order", "unchanged"],
-)
-def test_a_window_without_anything_to_follow_stays(
-    database: Connections, request_: WindowRequest, found: tuple[int, int, int | None]
-) -> None:
-    """Where it was, as far as there are rows."""
-    window = ask(database[1], request_)
-
-    assert (window.shift, window.offset, window.cursor_index) == found
+        (WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047", 12, is_fresh=False), (0, 10, 12)),
+    ):
+        shown = ask(database[1], request)
+        assert (shown.shift, shown.offset, shown.cursor_index) == found
 
 
 def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
-    """Without any time it is some of the first rows, perhaps none, and the connection serves on without a limit."""
+    """Perhaps none, and the connection serves on without a limit. An interruption is reported."""
     writer, reader = database
     store(writer, [run(number) for number in range(RUNS, 4_000)])
     wanted = RunFilter(search="run_000")
 
-    found = first_rows(reader, wanted, NEWEST_FIRST, limit=5, patience_s=0)
-
-    assert found == ()
+    assert first_rows(reader, wanted, NEWEST_FIRST, limit=5, patience_s=0) == ()
     assert [row.run_id for row in rows(reader, wanted, NEWEST_FIRST, 0, 5, Remembered())] == ["run_000"]
-
-
-def test_a_search_that_is_interrupted_says_so(database: Connections) -> None:
-    """Only the end of its time makes less of it; an interruption is reported."""
-    reader = database[1]
     reader.create_function("instr", 2, lambda *_: reader.interrupt())
-
     with pytest.raises(OperationalError, match="interrupted"):
         first_rows(reader, RunFilter(search="run"), NEWEST_FIRST, limit=5, patience_s=60)
 
 
-COLUMNS = ("active", "started", "updated", "took", "status", "repository", "branch", "run")
-MANY = 90
-
-filters = st.sampled_from(
-    [
-        RunFilter(),
-        RunFilter(search="1"),
-        RunFilter(not_statuses=("failed",)),
-        RunFilter(repositories=("acme/a", "acme/b")),
-    ]
-)
-orders = st.builds(RunSort, column=st.sampled_from(COLUMNS), descending=st.booleans())
-journeys = st.lists(st.tuples(st.integers(0, MANY + 5), st.integers(0, 12)), min_size=2, max_size=8)
-
-
-def any_run(number: int, chance: random.Random) -> Run:
-    created = NOON + timedelta(seconds=chance.randint(0, 20)) if chance.random() > 0.1 else None
-    return Run(
-        run_id=f"run_{number:03}",
-        status=chance.choice(["completed", "failed", "working"]),
-        branch_name=chance.choice(["main", "agent/x"]),
-        repository=Repository.parse(chance.choice(["acme/a", "acme/b", "acme/c"])),
-        created_at=created,
-        updated_at=created + timedelta(seconds=chance.randint(0, 9)) if created else None,
-        raw_json="{}",
-    )
-
-
-@pytest.fixture(scope="module")
-def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
-    """Runs of which many stand at the same instant."""
-    chance = random.Random(5)
-    with connected(tmp_path_factory.mktemp("crowded"), [any_run(number, chance) for number in range(MANY)]) as opened:
-        yield opened
-
-
-@settings(max_examples=150)
-@given(wanted=filters, sort=orders, journey=journeys)
-def test_a_journey_finds_the_same_rows(
-    crowded: Connections, wanted: RunFilter, sort: RunSort, journey: list[tuple[int, int]]
-) -> None:
-    """Down, up, far and near, in every order: from the window before, and without it."""
-    _, reader = crowded
-    remembered = Remembered()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "NEAR", 3)
-        for offset, limit in journey:
-            plain = windows.rows(reader, wanted, sort, offset, limit, Remembered())
-
-            assert windows.rows(reader, wanted, sort, offset, limit, remembered) == plain
-
-
-def test_a_change_of_the_cache_moves_them_all(crowded: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_the_cache_moves_them_all(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new run above everything: what was fortieth is forty-first, and the place from before is forgotten."""
-    writer, reader = crowded
+    writer, reader = database
     monkeypatch.setattr(windows, "NEAR", 3)
-    remembered, sort = Remembered(), RunSort()
-    before = windows.rows(reader, RunFilter(), sort, 40, 5, remembered)
-    later = NOON + timedelta(days=1)
-    newest = Run("run_newest", "working", "main", Repository.parse("acme/a"), later, later, "{}")
-    store(writer, [newest])
+    remembered = Remembered()
+    before = rows(reader, RunFilter(), NEWEST_FIRST, 40, 5, remembered)
+    store(writer, [run(RUNS + 9)])
 
-    assert windows.rows(reader, RunFilter(), sort, 41, 5, remembered) == before
+    assert rows(reader, RunFilter(), NEWEST_FIRST, 41, 5, remembered) == before
 
 
 @given(
@@ -172,13 +105,8 @@ def test_a_change_of_the_cache_moves_them_all(crowded: Connections, monkeypatch:
     limit=st.integers(1, 12),
     descending=st.booleans(),
 )
-@settings(max_examples=60, deadline=None)
 def test_gaps_are_rows_where_coverage_has_holes(
-    gap_database: Connections,
-    ends: list[int],
-    offset: int,
-    limit: int,
-    descending: bool,
+    gap_database: Connections, ends: list[int], offset: int, limit: int, *, descending: bool
 ) -> None:
     """Between two runs, in their place; every other row is the run that it would be without them."""
     writer, reader = gap_database
@@ -205,7 +133,36 @@ def test_gaps_are_rows_where_coverage_has_holes(
     assert found.holds(found.offset, end - 1)
 
 
-@pytest.fixture(scope="module")
-def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
-    with connected(tmp_path_factory.mktemp("gaps"), [run(number) for number in range(RUNS)]) as opened:
-        yield opened
+@pytest.mark.parametrize(("wanted", "is_open"), [(RunFilter(search="job-1"), True), (RunFilter(active=True), False)])
+async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: RunFilter, *, is_open: bool) -> None:
+    """Row by row, beside a cache that is open elsewhere or not."""
+    cache = await Cache.open(cache_path)
+    statuses = ("queued", "completed", "failed")
+    runs = [make_run(n, statuses[n % 3], created_at=NOON - n * timedelta(seconds=1)) for n in range(30)]
+    await cache.store_runs(runs, asked_at=NOON)
+    await cache.store_health((HealthSample("github", "ok", None, None, "{}"),), at=NOON)
+    await cache.record_poll(PollOutcome("runs", NOON))
+    await cache.extend_coverage(None, NOON)
+    expected = FirstPaint(
+        rows=await cache.rows(wanted, RunSort(), offset=0, limit=7),
+        held=await cache.count(RunFilter()),
+        total=await cache.count(wanted),
+        links=await cache.links(),
+        health=await cache.health(),
+        coverage=await cache.coverage(),
+    )
+    if not is_open:
+        await cache.close()
+
+    assert peek(cache_path, wanted, RunSort(), 7) == expected
+    await cache.close()
+
+
+def test_without_a_readable_cache_there_is_no_picture(tmp_path: Path) -> None:
+    """No file, an empty one, a damaged one: nothing is painted, and nothing is made or changed."""
+    for content in (None, b"", b"nonsense" * 1000):
+        path = tmp_path / "a ?#%.sqlite3"
+        if content is not None:
+            path.write_bytes(content)
+        assert peek(path, RunFilter(), RunSort(), 7) is None, content
+        assert (path.read_bytes() if path.exists() else None) == content, content

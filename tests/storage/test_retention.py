@@ -44,13 +44,17 @@ async def test_the_oldest_go_first_and_are_no_longer_claimed(filled: Cache, monk
 
 
 async def test_only_those_of_an_age_go(filled: Cache) -> None:
-    """And of a range that ends before them nothing is left."""
+    """And of a range that ends before them nothing is left. A new run after a drop is news, whatever its number."""
+    before = await filled.following.changes(await filled.following.watermark(), NOON)
     assert await filled.drop_oldest(NOON - 5 * HOUR, ()) == 4
     assert await filled.drop_oldest(NOON - 5 * HOUR, ()) == 0
     assert await filled.drop_oldest(NOON + HOUR, ()) == 6
 
     assert (await filled.coverage()).ranges == ()
     assert await filled.repositories() == ()
+    await filled.store_runs([make_run(11, "failed")], NOON)
+    found = await filled.following.changes(before.watermark, NOON)
+    assert [change.run_id for change in found.changes] == ["run_0011"]
 
 
 async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> None:
@@ -65,7 +69,7 @@ async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> 
 
 
 async def test_runs_without_a_readable_time_have_no_age(cache: Cache) -> None:
-    """They go first where room is needed, and then it is no longer said that all runs are here."""
+    """They go first where room is needed, which dropping makes at once, though the file stays as large."""
     await cache.store_runs([make_run(1, "failed", created_at=None), ended(2)], NOON)
     await cache.extend_coverage(None, NOON, NOON)
 
@@ -77,23 +81,7 @@ async def test_runs_without_a_readable_time_have_no_age(cache: Cache) -> None:
     assert await cache.drop_oldest(None, ["run_0002"]) == 1
     assert not (await cache.coverage()).whole
 
-
-async def test_a_new_run_after_a_drop_is_news(filled: Cache) -> None:
-    """Its number is not that of a dropped one, which was reported."""
-    before = await filled.following.changes(await filled.following.watermark(), NOON)
-    await filled.drop_oldest(NOON + HOUR, ())
-
-    await filled.store_runs([make_run(11, "failed")], NOON)
-
-    found = await filled.following.changes(before.watermark, NOON)
-    assert [change.run_id for change in found.changes] == ["run_0011"]
-
-
-async def test_room_is_measured_in_what_is_used(cache: Cache) -> None:
-    """Dropping makes room at once, although the file stays as large as it was."""
     await cache.store_runs([make_run(n, "completed", note="x" * 3000) for n in range(300)], NOON)
     before = await cache.used_bytes()
-
     await cache.drop_oldest(None, ())
-
     assert await cache.used_bytes() < before / 3

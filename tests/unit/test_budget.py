@@ -1,7 +1,6 @@
 """How hard and how often the service may be asked."""
 
 import asyncio
-from contextlib import suppress
 
 import pytest
 
@@ -17,7 +16,6 @@ from app.api.errors import (
 )
 from app.sync.polling import CEILING, SLOWEST_S, Cadence
 from storage.records.activity import BudgetState
-from tests.limiters import Limiter
 from tests.virtual_time import in_virtual_time
 
 RESTING = (Priority.ACTIVE, Priority.HEALTH, Priority.BACKFILL)
@@ -111,23 +109,16 @@ async def test_a_longer_wait_is_not_shortened_by_a_later_one() -> None:
 
 @in_virtual_time
 async def test_a_person_s_request_waits_out_a_short_wait_and_is_sent_once_more() -> None:
-    """A poll that was refused is not: the next one comes soon enough, and is as good."""
-    asked, polled = Service(limited(3)), Service(limited(1))
+    """A refused poll is not: the next one is as good. A 429 without a wait keeps no person waiting."""
+    asked, polled, unstated = Service(limited(3)), Service(limited(1)), Service(limited(None))
     with pytest.raises(RateLimitedError):
         await polled.ask(polled.process(), Priority.ACTIVE)
 
     assert await asked.ask(asked.process()) == "page"
     assert (asked.asked, polled.asked) == (2, 1)
-
-
-@in_virtual_time
-async def test_a_429_without_a_wait_keeps_no_person_waiting() -> None:
-    """It fails as received, and the next try goes out; polls keep their distance."""
-    service = Service(limited(None))
-    budget = service.process()
-    await service.fails(budget, 1)
-
-    assert await service.ask(budget) == "page"
+    budget = unstated.process()
+    await unstated.fails(budget, 1)
+    assert await unstated.ask(budget) == "page"
     assert await budget.wait(Priority.ACTIVE) is not None
 
 
@@ -162,60 +153,14 @@ async def test_after_a_429_polls_and_history_rest_longer_than_a_user() -> None:
 
 
 @in_virtual_time
-async def test_history_leaves_the_limit_to_polls() -> None:
-    """12 requests in 10 seconds are allowed: history goes on beside polls, few are refused, and few polls are late."""
-    loop = asyncio.get_running_loop()
-    budget = Budget(now_s=loop.time, draw=lambda: 0.5)
-    limiter, outcomes, cadence = Limiter("sliding window", 12, 10.0), list[str](), Cadence(10.0, lambda: 0.5)
-
-    async def answer() -> None:
-        await asyncio.sleep(0.05)
-        if (wait_s := limiter.wait_s(loop.time())) is not None:
-            outcomes.append("refused")
-            raise limited(wait_s)
-
-    async def poll() -> None:
-        while True:
-            try:
-                for _ in range(4):
-                    await budget.in_turn(Priority.ACTIVE, answer)
-            except RateLimitedError as error:
-                cadence.refused(loop.time(), error.retry_after_s or 0.0)
-            else:
-                outcomes.append("polled")
-                cadence.succeeded(loop.time())
-            await asyncio.sleep(cadence.wait_s(loop.time()))
-
-    async def fetch() -> None:
-        while True:
-            with suppress(RateLimitedError):
-                await budget.in_turn(Priority.BACKFILL, answer)
-                outcomes.append("history")
-
-    tasks = [asyncio.create_task(poll()), *[asyncio.create_task(fetch()) for _ in range(8)]]
-    await asyncio.sleep(600)
-    for task in tasks:
-        task.cancel()
-
-    assert outcomes.count("polled") > 20
-    assert outcomes.count("history") > 150
-    assert outcomes.count("refused") < 0.15 * len(outcomes)
-
-
-@in_virtual_time
-async def test_only_failures_in_a_row_count_and_a_refusal_is_none() -> None:
-    """A 404 shows that the service is alive, and a missing token says nothing about it."""
-    failures: list[ApiError | None] = [RequestTimeoutError("")] * (FAILURES_TO_REST - 1)
-    service = Service(*failures, NotFoundError("", status=404), *failures, NoTokenError(""), NoTokenError(""))
-    budget = service.process()
-    await service.fails(budget, 2 * FAILURES_TO_REST + 1)
-
+async def test_while_the_service_is_down_polls_and_history_rest() -> None:
+    """After failures in a row, in every process, longer each time; a user's request is sent, and ends the rest."""
+    few: list[ApiError | None] = [RequestTimeoutError("")] * (FAILURES_TO_REST - 1)
+    alive = Service(*few, NotFoundError("", status=404), *few, NoTokenError(""), NoTokenError(""))
+    budget = alive.process()
+    await alive.fails(budget, 2 * FAILURES_TO_REST + 1)
     assert await budget.wait() is None
 
-
-@in_virtual_time
-async def test_while_the_service_is_down_polls_and_history_rest() -> None:
-    """In every process of the folder, longer after each failure; a user's request is sent, and ends the rest."""
     service = Service(*[ServerFailedError("", status=503)] * (FAILURES_TO_REST + 1))
     one, other = service.process(), service.process()
     await service.fails(one, FAILURES_TO_REST)
@@ -228,14 +173,13 @@ async def test_while_the_service_is_down_polls_and_history_rest() -> None:
     await service.fails(other, 1)
     second = await one.wait()
 
-    assert second is not None
     assert second.until > first.until
     assert await service.ask(other) == "page"
     assert [await budget.wait() for budget in service.budgets] == [None, None]
 
 
 def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:
-    """The first poll is due at once; each failure doubles the wait up to a ceiling; a success takes two off."""
+    """A failure doubles the wait up to a ceiling; a refusal stretches the interval beyond the stated wait."""
     for draw, wait_s in ((0.0, 10.0), (0.5, 15.0)):
         spread = Cadence(10.0, draw=lambda draw=draw: draw)
         spread.failed(0.0)
@@ -250,9 +194,6 @@ def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -
     assert waits[:9] == [0.0, 20.0, 40.0, 80.0, 60.0, 40.0, 20.0, 10.0, 10.0]
     assert (waits[-1], cadence.wait_s(0.0)) == (10.0 * CEILING, 0.0)
 
-
-def test_refusals_stretch_the_interval_and_each_success_shortens_it_by_a_tenth() -> None:
-    """Beyond the stated wait; up to a quarter of an hour, and back to the base in the end."""
     cadence = Cadence(10.0, draw=lambda: 0.5)
     cadence.refused(0.0, 7.0)
     assert cadence.wait_s(0.0) == 47.0

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
@@ -11,11 +12,13 @@ from app.sync.schedule import Job, Schedule
 from tests.waiting import until
 
 
+@dataclass
 class Worker:
     """Counts its runs and lets a test wait for the n-th."""
 
-    def __init__(self, *, wait_s: float = 0.0, fault: BaseException | None = None) -> None:
-        self.runs, self.wait_s, self.fault = 0, wait_s, fault
+    wait_s: float = 0.0
+    fault: BaseException | None = None
+    runs: int = 0
 
     async def work(self) -> float:
         self.runs += 1
@@ -27,12 +30,13 @@ class Worker:
         await until(lambda: self.runs >= times, f"run {times}", saw=lambda: self.runs)
 
 
-def job(worker: Worker) -> Job:
-    return Job("job", worker.work, 60.0, after_crash_s=0.0)
-
-
-async def planned(schedule: Schedule) -> None:
+async def once(schedule: Schedule) -> Worker:
+    """A job that has run, and is due in an hour."""
+    worker = Worker(wait_s=3600.0)
+    schedule.add(Job("job", worker.work, 60.0, after_crash_s=0.0))
+    await worker.ran(1)
     await until(lambda: schedule.due_in_s("job") is not None, "the next run is planned")
+    return worker
 
 
 @pytest.fixture
@@ -43,16 +47,8 @@ async def schedule() -> Schedule:
     await schedule.stop()
 
 
-async def test_a_job_runs_at_once_and_then_as_its_work_says(schedule: Schedule) -> None:
-    """The work's own answer sets the pace."""
-    worker = Worker()
-    schedule.add(job(worker))
-
-    await worker.ran(3)
-
-
 async def test_a_job_that_breaks_is_told_and_tried_again(schedule: Schedule, caplog: pytest.LogCaptureFixture) -> None:
-    """One broken run is not the end of the job, and it stays known as broken until it works."""
+    """One broken run is not the end of the job, and it stays known as broken until it works, at its own pace."""
     worker, problems = Worker(fault=RuntimeError("no luck")), list[str]()
     with caplog.at_level(logging.ERROR):
         schedule.add(Job("job", worker.work, 60.0, 0.0, problems.append))
@@ -61,8 +57,9 @@ async def test_a_job_that_breaks_is_told_and_tried_again(schedule: Schedule, cap
     assert "job broke" in caplog.text
     assert schedule.broken["job"].startswith("It broke (RuntimeError: no luck)")
     assert problems[0] == f"Job: {schedule.broken['job']}"
-    worker.fault = None
+    worker.fault, runs = None, worker.runs
     await until(lambda: not schedule.broken, "it works again")
+    await worker.ran(runs + 3)
 
 
 async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -> None:
@@ -82,12 +79,8 @@ async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -
 
 async def test_run_now_brings_the_next_run_forward(schedule: Schedule) -> None:
     """A person who presses refresh does not wait for the interval."""
-    worker = Worker(wait_s=3600.0)
-    schedule.add(job(worker))
-    await worker.ran(1)
-    await planned(schedule)
+    worker = await once(schedule)
     schedule.run_now("job")
-
     await worker.ran(2)
 
 
@@ -116,16 +109,11 @@ async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkey
     """A machine that slept finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
     monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.0)
     jumps: list[float] = []
-    schedule, worker = Schedule(), Worker(wait_s=3600.0)
-    slept_s = 0.0
-    passed = time.time
-    monkeypatch.setattr(
-        "app.sync.schedule.time", SimpleNamespace(time=lambda: passed() + slept_s, monotonic=time.monotonic)
-    )
+    schedule, slept_s = Schedule(), 0.0
+    clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
+    monkeypatch.setattr("app.sync.schedule.time", clock)
     schedule.start(jumps.append)
-    schedule.add(job(worker))
-    await worker.ran(1)
-    await planned(schedule)
+    worker = await once(schedule)
     slept_s = 28_800.0
     await until(lambda: jumps, "the jump is reported")
     due = schedule.due_in_s("job")
@@ -133,5 +121,4 @@ async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkey
 
     assert jumps == [pytest.approx(28_800, abs=60)]
     assert worker.runs == 1
-    assert due is not None
     assert 0 < due <= 3600

@@ -1,28 +1,20 @@
 """What came of a turn, and the last step of one that works, in one line."""
 
-import pytest
-
 from app.runs.summaries import LONGEST, last_step, result_of
 from storage.records.results import LogChunk, LogStep, ReportedFinding, Turn
 
 MAJOR, NOTE = ReportedFinding("a.py", 1, "One", "major"), ReportedFinding("a.py", 2, "Two", "note")
+ALL = (NOTE, MAJOR, MAJOR)
 VERDICT = "Changes needed: 2 majors, 1 note in 3 files."
 
 
-@pytest.mark.parametrize(
-    ("turn", "result"),
-    [
+def test_a_result_is_one_line() -> None:
+    """A completed turn's findings and verdict, or its lines and summary; else why it failed, or what is asked."""
+    for turn, result in (
         (Turn(1, "completed", additions=1200, summary="Fix it\n\nAt last."), "+1,200 -0 · Fix it"),
-        (Turn(1, "completed", summary="Fix it"), "Fix it"),
         (Turn(1, "completed", reason="Nothing was changed."), "Nothing was changed."),
-        (
-            Turn(1, "completed", summary=VERDICT, findings=(NOTE, MAJOR, MAJOR), additions=3, deletions=1),
-            "2 majors, 1 note · Changes needed · +3 -1",
-        ),
-        (
-            Turn(1, "completed", summary="Look at it", findings=(ReportedFinding("a.py", None, "?"),)),
-            "1 finding · Look at it",
-        ),
+        (Turn(1, "completed", summary=VERDICT, findings=ALL, additions=3), "2 majors, 1 note · Changes needed · +3 -0"),
+        (Turn(1, "completed", summary="Look", findings=(ReportedFinding("a.py", None, "?"),)), "1 finding · Look"),
         (Turn(1, "completed", findings=()), "no findings"),
         (Turn(1, "failed", outcome="failed", reason="No  compiler.\nAt all.", deletions=2), "No compiler. · +0 -2"),
         (Turn(1, "failed", outcome="failed", failure_kind="timed_out"), "timed out"),
@@ -30,28 +22,18 @@ VERDICT = "Changes needed: 2 majors, 1 note in 3 files."
         (Turn(1, "failed", outcome="needs_answer", reason="It asks.", question="Which one?"), "asks: Which one?"),
         (Turn(1, "completed", summary="x" * 999), "x" * LONGEST),
         (Turn(1, "working"), ""),
-    ],
-)
-def test_a_result_is_one_line(turn: Turn, result: str) -> None:
-    """A completed turn's findings and verdict, or its lines and summary; else why it failed, or what is asked."""
-    assert result_of(turn) == result
+    ):
+        assert result_of(turn) == result, turn
 
 
-@pytest.mark.parametrize(
-    ("steps", "data", "sentence"),
-    [
-        (
-            (LogStep("said", "Reading the tests.\nAll."), LogStep("answered", ""), LogStep("log", "x")),
-            b"",
-            "Reading the tests.",
-        ),
+def test_the_last_step_is_one_sentence() -> None:
+    """What the agent said or did last; not what came back, and nothing where nothing is known."""
+    for steps, data, sentence in (
+        ((LogStep("said", "Reading.\nAll."), LogStep("answered", ""), LogStep("log", "x")), b"", "Reading."),
         ((LogStep("said", "Now"), LogStep("ran", "pytest  -q"), LogStep("result", "3 passed")), b"", "runs pytest -q"),
         ((LogStep("edited", "app/x.py\n-a\n+b"),), b"", "edits app/x.py"),
         ((LogStep("ran", "  "), LogStep("new kind", "x")), b"", ""),
         (None, b"half a line\n12:00 Cloned\n12:01 Testing\n\n", "12:01 Testing"),
         (None, b"", ""),
-    ],
-)
-def test_the_last_step_is_one_sentence(steps: tuple[LogStep, ...] | None, data: bytes, sentence: str) -> None:
-    """What the agent said or did last; not what came back, and nothing where nothing is known."""
-    assert last_step(LogChunk(0, 1, 1, ended=False, data=data, steps=steps)) == sentence
+    ):
+        assert last_step(LogChunk(0, 1, 1, ended=False, data=data, steps=steps)) == sentence, steps

@@ -1,11 +1,13 @@
+"""Foreign text made printable, and names found by a few letters."""
+
 import re
 import sys
 from unicodedata import category
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.console.sheets import fuzzy
 from app.engine.text import SafeText, plural, safe_block, safe_text
 
 JOINED = re.compile("(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")
@@ -16,28 +18,23 @@ ANY = st.text(st.characters(codec=None, categories=None), max_size=700)
 
 @given(ANY, st.integers(1, 600))
 def test_nothing_unprintable_leaves(text: str, limit: int) -> None:
-    """No character that a terminal would obey or hide, at most `limit` of them, and twice is as good as once."""
-    safe = safe_text(text, limit=limit)
+    """Twice is as good as once, and nothing disappears but surplus marks. The lines of a block are safe, too."""
+    safe, whole = safe_text(text, limit=limit), safe_text(text, limit=1_000)
+    marks = sum(category(character).startswith("M") for character in text)
 
     assert isinstance(safe, SafeText)
     assert not {category(character) for character in JOINED.sub("", safe)} & UNPRINTABLE
     assert len(safe) <= limit
     assert safe_text(safe, limit=limit) == safe
+    assert len(text) - marks <= len(whole) <= len(text)
+    for line in safe_block(text):
+        assert isinstance(line, SafeText)
+        assert not {category(character) for character in JOINED.sub("", line)} & UNPRINTABLE
 
 
-@given(ANY)
-def test_no_character_disappears_but_surplus_marks(text: str) -> None:
-    """Placeholders stand one for one, so that a hostile name still looks its length."""
-    safe = safe_text(text, limit=1_000)
-    marks = sum(category(character).startswith("M") for character in text)
-
-    assert len(text) - marks <= len(safe) <= len(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "safe"),
-    [
-        ("plain", "plain"),
+def test_foreign_text_is_shown_and_not_obeyed() -> None:
+    """Control characters become pictures or placeholders; everything that prints stays as it is."""
+    for text, safe in (
         ("grüße ✓ 日本 😀", "grüße ✓ 日本 😀"),
         ("\x1b[2Jgone", "␛[2Jgone"),
         ("a\x00b\x7fc\x9bd", "a␀b␡c\N{REPLACEMENT CHARACTER}d"),
@@ -48,29 +45,14 @@ def test_no_character_disappears_but_surplus_marks(text: str) -> None:
         *((text, text.replace(text[1], "\N{REPLACEMENT CHARACTER}")) for text in ("a\u200db", "🧑\u200c💻", "é\u200d")),
         ("e" + "\u0301" * 9 + "f", "e" + "\u0301" * 4 + "f"),
         ("[/nope] [@click=app.quit()]x :smile:", "[/nope] [@click=app.quit()]x :smile:"),
-    ],
-)
-def test_foreign_text_is_shown_and_not_obeyed(text: str, safe: str) -> None:
-    """Control characters become pictures or placeholders; everything that prints stays as it is."""
-    assert safe_text(text) == safe
-
-
-@given(ANY)
-def test_every_code_point_of_a_block_is_printable(text: str) -> None:
-    """Lines are safe one by one."""
-    for line in safe_block(text):
-        assert isinstance(line, SafeText)
-        assert not {category(character) for character in JOINED.sub("", line)} & UNPRINTABLE
-
-
-def test_a_block_keeps_its_lines() -> None:
-    """All three line ends divide, tabs keep columns, and nothing else makes a line."""
-    assert safe_block("a\r\nb\rc\n\td\u2028e") == ("a", "b", "c", "    d\N{REPLACEMENT CHARACTER}e")
-    assert safe_block("") == ("",)
+    ):
+        assert safe_text(text) == safe, text
 
 
 def test_a_cut_is_visible_and_a_block_is_bounded() -> None:
-    """The last character says that there was more; neither a long text nor many lines get through."""
+    """The last character says that there was more. All three line ends divide a block, and nothing else."""
+    assert safe_block("a\r\nb\rc\n\td\u2028e") == ("a", "b", "c", "    d\N{REPLACEMENT CHARACTER}e")
+    assert safe_block("") == ("",)
     assert (safe_text("abcdef", limit=4), safe_text("abcd", limit=4)) == ("abc…", "abcd")
     assert len(safe_text("x" * 10_000_000)) == 500
     assert safe_block("a\n" * 50, lines=3) == ("a", "a", "…")
@@ -88,3 +70,31 @@ def test_every_character_there_is() -> None:
 def test_a_count_takes_its_noun_in_the_right_number() -> None:
     """Thousands are separated."""
     assert [plural(count, "run") for count in (0, 1, 1_002)] == ["0 runs", "1 run", "1,002 runs"]
+
+
+NAMES = ("acme/api", "acme/payment-service", "acme/web", "globex/api-gateway", "gitlab:acme/tools")
+
+
+def best(query: str) -> list[str]:
+    found = [(match[0], name) for name in NAMES if (match := fuzzy(query, name))]
+    return [name for _, name in sorted(found, reverse=True)]
+
+
+def test_letters_side_by_side_at_the_beginning_of_a_word_are_best() -> None:
+    """In any case; a name that lacks a letter is not found, and a long name of one letter takes no time."""
+    assert best("API")[:2] == ["acme/api", "globex/api-gateway"]
+    assert best("aps")[0] == "acme/payment-service"
+    assert best("gate") == ["globex/api-gateway"]
+    assert best("xyz") == []
+    assert fuzzy("aaaab", "a" * 200 + "-b") is None
+    assert fuzzy("aa-b", "a" * 200 + "-b") is not None
+
+
+@given(st.text(min_size=1, max_size=8), st.text(max_size=40))
+def test_every_position_holds_its_letter(query: str, name: str) -> None:
+    """In order, whatever the script."""
+    if (match := fuzzy(query, name)) is not None:
+        assert list(match[1]) == sorted(set(match[1]))
+        as_typed = len(name.lower()) != len(name)
+        letters = [name[at] if as_typed else name[at].lower() for at in match[1]]
+        assert "".join(letters) == (query if as_typed else query.lower())

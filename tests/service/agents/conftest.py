@@ -20,7 +20,6 @@ FILES = {"README.md": "# api\n", "src/app.py": "def answer():\n    return 42\n"}
 
 @pytest.fixture(scope="session")
 def sandbox() -> Sandbox:
-    """The sandbox that is in force here."""
     found = find(ExecutionSettings())
     if found.program is None:
         pytest.skip(f"no sandbox: {found.reason}")
@@ -75,6 +74,5 @@ def stand_in(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
-    """A made-up model API."""
     with ModelServer() as made:
         yield made

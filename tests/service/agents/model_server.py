@@ -59,7 +59,7 @@ class ModelServer(Server):
             return Respond(self.status, self.refusal, self.headers)
         if not request.body or request.path.endswith("count_tokens"):
             return Respond(200, {"data": [], "input_tokens": 1, "totalTokens": 1})
-        asked = {} if request.path.startswith("/v1beta/") and not request.body else request.json()
+        asked = request.json()
         said = Said(self.words, self.ending, self._call(asked, request.body))
         is_stream = asked.get("stream")
         if self.writes and not asked.get("tools"):

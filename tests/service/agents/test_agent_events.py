@@ -3,26 +3,24 @@
 import json
 from itertools import product
 
-import pytest
-
-from service.agents.outcome import Listener, OutcomeReader, TurnFailure, aider, claude, codex, gemini, goose, opencode
+from service.agents.outcome import OutcomeReader, TurnFailure, aider, claude, codex, gemini, goose, opencode
 
 KINDS = ("result", "message", "error", "item.completed", "turn.failed", "text", "complete")
 FIELDS = ("type", "errors", "error", "status", "message", "item", "part", "result", "subtype", "role")
 VALUES = (5, [5], {"role": "assistant", "content": 5}, {"type": ["agent_message"]}, None)
 
 
-@pytest.mark.parametrize("listener", [claude, codex, gemini, goose, opencode])
-def test_an_event_of_other_types_than_expected_is_read(listener: Listener) -> None:
+def test_an_event_of_other_types_than_expected_is_read() -> None:
     """As far as it can be; a reported error stays one."""
-    reader = OutcomeReader(listener)
-    for kind, field, value in product(KINDS, FIELDS, VALUES):
-        event = {"type": kind, "is_error": True, field: value}
-        reader.feed(f"{json.dumps(event)}\n".encode())
+    for listener in (claude, codex, gemini, goose, opencode):
+        reader = OutcomeReader(listener)
+        for kind, field, value in product(KINDS, FIELDS, VALUES):
+            event = {"type": kind, "is_error": True, field: value}
+            reader.feed(f"{json.dumps(event)}\n".encode())
 
-    reader.feed(b'{"type": "result", "is_error": true, "errors": ["first", 2], "status": "failed"}\n')
+        reader.feed(b'{"type": "result", "is_error": true, "errors": ["first", 2], "status": "failed"}\n')
 
-    assert listener not in {claude, gemini} or reader.report.error in {"first; 2", "error"}
+        assert listener not in {claude, gemini} or reader.report.error in {"first; 2", "error"}
 
 
 def test_a_message_in_pieces_keeps_its_blanks() -> None:
@@ -41,9 +39,9 @@ EDIT = "<<<<<<< SEARCH\n=======\nzebras\n>>>>>>> REPLACE\n"
 RETRY = "litellm.InternalServerError: down\nRetrying in 0.2 seconds...\n"
 
 
-@pytest.mark.parametrize(
-    ("printed", "summary"),
-    [
+def test_aider_s_last_answer_is_found_among_what_it_prints() -> None:
+    """Without its edits, which are in the change."""
+    for printed, summary in (
         (f"{BANNER}I looked.\n\nWhich database?\n{COUNTED}", "I looked.\nWhich database?"),
         (f"{BANNER}{RETRY}All done.\n{COUNTED}", "All done."),
         (
@@ -52,15 +50,12 @@ RETRY = "litellm.InternalServerError: down\nRetrying in 0.2 seconds...\n"
         ),
         (f"{BANNER}Empty response received from LLM. Check your provider account?\n{COUNTED}", None),
         (f"{BANNER}Half of", None),
-    ],
-)
-def test_aider_s_last_answer_is_found_among_what_it_prints(printed: str, summary: str | None) -> None:
-    """Without its edits, which are in the change."""
-    reader = OutcomeReader(of_line=aider, must_end=True)
-    reader.feed(printed.encode())
+    ):
+        reader = OutcomeReader(of_line=aider, must_end=True)
+        reader.feed(printed.encode())
 
-    assert reader.report.summary == summary
-    assert (reader.failure(0) is None) == printed.endswith("\n")
+        assert reader.report.summary == summary
+        assert (reader.failure(0) is None) == printed.endswith("\n")
 
 
 CUT = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
@@ -78,15 +73,13 @@ FAILURES = (
 )
 
 
-@pytest.mark.parametrize(("listener", "event", "status", "reason", "words"), FAILURES)
-def test_a_program_s_failure_is_told_with_a_cure(
-    listener: Listener, event: str | dict[str, object], status: int, reason: str, words: str
-) -> None:
+def test_a_program_s_failure_is_told_with_a_cure() -> None:
     """The program's own words come first, without JSON however long it is; of an answer's end the model is named."""
-    reader = OutcomeReader(listener)
-    reader.feed((event if isinstance(event, str) else json.dumps(event)).encode())
-    told = reader.failure(status, None, "m-1")
+    for listener, event, status, reason, words in FAILURES:
+        reader = OutcomeReader(listener)
+        reader.feed((event if isinstance(event, str) else json.dumps(event)).encode())
+        told = reader.failure(status, None, "m-1")
 
-    assert isinstance(told, TurnFailure)
-    assert told.reason == reason
-    assert told.text.startswith(words)
+        assert isinstance(told, TurnFailure)
+        assert told.reason == reason
+        assert told.text.startswith(words)

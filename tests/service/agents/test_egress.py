@@ -90,26 +90,23 @@ _ASKED = "process.exit(process.allowedNodeEnvironmentFlags.has('--use-env-proxy'
 KNOWS_PROXIES = shutil.which("node") is not None and subprocess.run(["node", "-e", _ASKED], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_only_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost, client: str) -> None:
-    """By name and by address; what was refused stands in the log, with the line that would allow it.
+def test_only_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost) -> None:
+    """By name and by address; what was refused is in the log, with the line that would allow it.
 
     Each client finds the proxy in its environment, and checks the host's certificate itself.
     """
-    if shutil.which(client) is None:
-        pytest.skip(f"{client} is not installed")
-    command = CLIENTS[client]
-    refused = proxied(f"{command.format('other.example')}; {command.format('192.0.2.7')}").log
+    # fetch reads NODE_USE_ENV_PROXY from Node 22.21 on; an older one reaches nothing at all.
+    there = [name for name in CLIENTS if shutil.which(name) and (name != "node" or KNOWS_PROXIES)]
+    refused = proxied("; ".join(CLIENTS[name].format(one) for one in ("other.example", "192.0.2.7") for name in there))
+    before = host.reached
+    done = proxied("; ".join(CLIENTS[name].format(ALLOWED) for name in there))
 
-    assert (host.reached, "hello" in refused) == (0, False), refused
-    if client == "node" and not KNOWS_PROXIES:
-        pytest.skip("fetch reads NODE_USE_ENV_PROXY from Node 22.21 on; an older one reaches nothing at all")
-    assert 'egress: other.example was refused; to allow it, add it to the agent: egress = ["other.ex' in refused
-    assert "egress: 192.0.2.7 was refused" in refused
-    done = proxied(command.format(ALLOWED))
-    # What answers is no git server: git asks once or twice.
-    assert host.reached in ({1, 2} if client == "git" else {1}), done.log
-    assert client == "git" or "hello" in done.log
+    assert (before, "hello" in refused.log) == (0, False), refused.log
+    assert 'egress: other.example was refused; to allow it, add it to the agent: egress = ["other.ex' in refused.log
+    assert "egress: 192.0.2.7 was refused" in refused.log
+    # What answers is no git server: git asks once or twice, and shows nothing.
+    assert done.log.count("hello") == len(there) - ("git" in there), done.log
+    assert len(there) <= host.reached <= len(there) + 1
 
 
 # Speaks with the proxy itself, and dials past it.
@@ -156,7 +153,7 @@ def test_nothing_else_leads_out(proxied: Make, host: TlsHost) -> None:
     assert f"a connection to {ALLOWED} was refused: it asks for other.example" in done.log
 
 
-def test_what_the_service_says_stands_on_lines_of_its_own(proxied: Make) -> None:
+def test_what_the_service_says_is_on_lines_of_its_own(proxied: Make) -> None:
     """An agent's line is not torn by it, and its last one ends, though the agent did not end it."""
     refused = "curl -s -o /dev/null --max-time 60 https://other.example/"
     lines = proxied(f"printf half; {refused}; echo way; {refused}; printf last").log.split("\n")
@@ -206,26 +203,15 @@ def test_an_internal_host_is_reached_where_the_list_gives_its_address(
     assert "egress: other.example was refused (it is listed for port 8443)" in done.log
 
 
-@pytest.mark.parametrize(
-    ("entry", "is_taken"),
-    [
-        ("registry.corp:8443=10.1.2.3", True),
-        ("registry:8443=fd00::1", True),
-        ("10.1.2.3:8443", True),
-        ("registry:8443", False),
-        ("registry.corp=10.1.2.3", False),
-        ("*.corp.example:443=10.1.2.3", False),
-        ("registry:8443=169.254.169.254", False),
-        ("169.254.169.254:80", False),
-        ("registry:8443=::ffff:169.254.169.254", False),
-        ("registry:8443=0.0.0.0", False),
-        ("registry:8443=10.1.2", False),
-    ],
-)
-def test_an_internal_host_has_a_port_and_an_address(entry: str, *, is_taken: bool) -> None:
+def test_an_internal_host_has_a_port_and_an_address() -> None:
     """One, and not where clouds hand out credentials."""
-    with nullcontext() if is_taken else pytest.raises(ValidationError):
+    for entry in ("registry.corp:8443=10.1.2.3", "registry:8443=fd00::1", "10.1.2.3:8443"):
         AgentOptions(egress=(entry,))
+    refused = ("", "=10.1.2", "=169.254.169.254", "=::ffff:169.254.169.254", "=0.0.0.0")
+    refused = tuple(f"registry:8443{address}" for address in refused)
+    for entry in (*refused, "registry.corp=10.1.2.3", "*.corp.example:443=10.1.2.3", "169.254.169.254:80"):
+        with pytest.raises(ValidationError):
+            AgentOptions(egress=(entry,))
 
 
 def test_the_list_is_taken_literally() -> None:

@@ -1,6 +1,7 @@
 """What a caller gives a named agent: inputs as declared, and the prompt that places them (docs/run/agents.md)."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,14 @@ def told(idle: Api, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
-    """Apply agents whose arguments hold their instructions."""
     file = folder / "agents.json"
     file.write_text(json.dumps({"agents": [{"argv": ["true", "{instructions}"]} | one for one in agents]}))
     return service.admin("apply", str(file))
 
 
-@pytest.mark.parametrize(
-    ("agent", "given", "instructions"),
-    [
+def test_inputs_reach_an_agent_that_is_only_told_words(told: Api) -> None:
+    """The prompt is filled in once; the caller's words and what it does not place follow; the run names its agent."""
+    for agent, given, instructions in (
         ("free", {}, UNASKED),
         ("free", {"instructions": "Fix it"}, "Fix it"),
         ("free", {"focus": "a\nb", "n": [1, None]}, f"{UNASKED}\n\nInputs:\n- focus: a\n  b\n- n: [1, null]"),
@@ -53,47 +53,35 @@ def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
         ("declared", {"focus": "security", "instructions": "Be kind."}, f"{FOCUSED}\n\nBe kind."),
         ("needy", {"why": "x", "tag": ""}, "needy: Do what you are configured for.\n\nInputs:\n- why: x\n- tag: "),
         ("worded", {"instructions": "{inputs.role} wins"}, "As us: {inputs.role} wins"),
-    ],
-)
-def test_inputs_reach_an_agent_that_is_only_told_words(
-    told: Api, agent: str, given: dict[str, Any], instructions: str
-) -> None:
-    """The prompt is filled in once; the caller's words and what it does not place follow; the run names its agent."""
-    run = told.get(f"/external/runs/{told.begin(agent, **given)}").json()
+    ):
+        run = told.get(f"/external/runs/{told.begin(agent, **given)}").json()
 
-    assert (run["agent"], run["turns"][0]["instructions"]) == (agent, instructions)
+        assert (run["agent"], run["turns"][0]["instructions"]) == (agent, instructions)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"focus": "security", "detph": 1}, "inputs.detph: the agent 'declared' takes no such input; it takes focus, "),
-        ({}, "inputs.focus: the agent 'declared' needs it: what to look for"),
-        ({"focus": "taste"}, 'inputs.focus: one of "security", "speed" is expected, not "taste"'),
-        ({"focus": "speed", "depth": "2"}, 'inputs.depth: a whole number is expected, not "2"'),
-        ({"focus": "speed", "level": True}, 'inputs.level: one of 1, "all" is expected, not true'),
-        ({"focus": "speed", "instructions": ["x"]}, 'inputs.instructions: a text is expected, not ["x"]'),
-    ],
-)
-def test_an_input_that_is_not_as_declared_is_named(told: Api, given: dict[str, Any], said: str) -> None:
-    """400, and no run."""
-    answer = told.post("/external/agents/declared/runs", {"repository": "acme/api", "inputs": given})
+def test_an_input_that_is_not_as_declared_is_named(told: Api) -> None:
+    """400, and no run; an empty text is as good as none."""
+    for agent, given, said in (
+        (
+            "declared",
+            {"focus": "speed", "detph": 1},
+            "inputs.detph: the agent 'declared' takes no such input; it takes",
+        ),
+        ("declared", {}, "inputs.focus: the agent 'declared' needs it: what to look for"),
+        ("declared", {"focus": "taste"}, 'inputs.focus: one of "security", "speed" is expected, not "taste"'),
+        ("declared", {"focus": "speed", "depth": "2"}, 'inputs.depth: a whole number is expected, not "2"'),
+        ("declared", {"focus": "speed", "level": True}, 'inputs.level: one of 1, "all" is expected, not true'),
+        ("declared", {"focus": "speed", "instructions": ["x"]}, 'inputs.instructions: a text is expected, not ["x"]'),
+        ("needy", {"why": " \n", "tag": "x"}, "inputs.why: the agent 'needy' needs it"),
+    ):
+        answer = told.post(f"/external/agents/{agent}/runs", {"repository": "acme/api", "inputs": given})
 
-    assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_input")
-    assert answer.json()["message"].startswith(said)
-
-
-@pytest.mark.parametrize("why", ["", " \n"])
-def test_a_required_text_says_something(told: Api, why: str) -> None:
-    """An empty one is as good as none."""
-    answer = told.post("/external/agents/needy/runs", {"repository": "acme/api", "inputs": {"why": why, "tag": "x"}})
-
-    assert (answer.status_code, answer.json()["message"]) == (400, "inputs.why: the agent 'needy' needs it")
+        assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_input")
+        assert answer.json()["message"].startswith(said)
 
 
-@pytest.mark.parametrize(
-    ("agent", "said"),
-    [
+def test_a_prompt_that_no_turn_could_fill_in_is_refused(idle: Api, tmp_path: Path) -> None:
+    for agent, said in (
         ({"prompt": "On {inputs.fokus}", "inputs": {"focus": {}}}, "prompt: {inputs.fokus} is not known"),
         ({"prompt": "On {focus}", "inputs": {"focus": {}}}, "prompt: write {inputs.focus}, not {focus}"),
         ({"prompt": "On ${{ inputs.focus }}", "inputs": {"focus": {}}}, "prompt: { inputs.focus } is not known"),
@@ -101,16 +89,9 @@ def test_a_required_text_says_something(told: Api, why: str) -> None:
         ({"inputs": {"n": {"type": "integer", "default": "x"}}}, "default: a whole number is expected, not"),
         ({"inputs": {"n": {"choices": ["a"], "default": "b"}}}, "default: one of"),
         ({"inputs": {"n": {"required": True, "default": "b"}}}, "a required input has no default"),
-    ],
-)
-def test_a_prompt_that_no_turn_could_fill_in_is_refused(
-    idle: Api, tmp_path: Path, agent: dict[str, Any], said: str
-) -> None:
-    """By `apply`, before anything changes."""
-    with pytest.raises(AssertionError) as refused:
-        apply(idle.service, tmp_path, {"name": "wrong"} | agent)
-
-    assert said in str(refused.value)
+    ):
+        with pytest.raises(AssertionError, match=re.escape(said)):
+            apply(idle.service, tmp_path, {"name": "wrong"} | agent)
 
 
 def test_agents_are_listed_with_their_inputs_and_a_wrong_name_is_guessed(told: Api) -> None:
@@ -120,12 +101,7 @@ def test_agents_are_listed_with_their_inputs_and_a_wrong_name_is_guessed(told: A
 
     assert [*listed] == sorted({"declared", "free", "needy", "reviewer", "scribe", "worded", *listed})
     assert listed["declared"]["description"] == "Looks at one thing."
-    assert listed["declared"]["inputs"]["focus"] == {
-        "type": "text",
-        "description": "what to look for",
-        "required": True,
-        "default": None,
-        "choices": ["security", "speed"],
-    }
+    told_of = {"type": "text", "description": "what to look for", "required": True}
+    assert listed["declared"]["inputs"]["focus"] == told_of | {"default": None, "choices": ["security", "speed"]}
     assert (unknown.status_code, unknown.json()["error_code"]) == (404, "agent_not_found")
     assert "did you mean 'declared'?" in unknown.json()["message"]

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from service.agents.options import ModelAccess
 from service.agents.sentences import in_words
 from service.egress.refusals import answered, failed_stream
@@ -51,92 +49,66 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("provider", "status", "body", "then", "reason", "cure"), ROWS)
-def test_an_error_is_told_as_the_provider_says_it_with_its_cure(
-    provider: str, status: int, body: str, then: str, reason: str, cure: str
-) -> None:
+def test_an_error_is_told_as_the_provider_says_it_with_its_cure() -> None:
     """Only 401 and its like speak of the key; no JSON is left."""
-    told = answered(access(provider), "m-1", status, {}, body.encode(), NOW_S)
-    name = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}[provider]
+    for provider, status, body, then, reason, cure in ROWS:
+        told = answered(access(provider), "m-1", status, {}, body.encode(), NOW_S)
+        name = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}[provider]
 
-    assert told.failure.text.startswith(f"{name} answered {status} for m-1: ")
-    assert (told.then, told.failure.reason) == (then, reason)
-    assert cure in told.failure.text
-    assert "{" not in told.failure.text
+        assert told.failure.text.startswith(f"{name} answered {status} for m-1: ")
+        assert (told.then, told.failure.reason) == (then, reason)
+        assert cure in told.failure.text
+        assert "{" not in told.failure.text
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
+def test_a_body_of_any_shape_becomes_a_sentence_or_none() -> None:
+    """Gateways wrap errors in errors, pages and events."""
+    for body, words in (
         ("", "answered 500 for m-1 and gave no reason; "),
         ("<html>\n<head><title>504 Gateway Time-out</title></head>", ": 504 Gateway Time-out; "),
         ('{"error": {"message": "APIError - {\\"error\\": {\\"message\\": \\"inner\\"}}"}}', ": APIError - inner; "),
         ('event: error\ndata: {"type": "error", "error": {"message": "in a stream"}}\n\n', ": in a stream; "),
         ('event: error\ndata: {"type": "error", "error": {"type": "overl', " and gave no reason; "),
-    ],
-)
-def test_a_body_of_any_shape_becomes_a_sentence_or_none(body: str, words: str) -> None:
-    """Gateways wrap errors in errors, pages and events."""
-    assert words in answered(access("openai"), "m-1", 500, {}, body.encode(), NOW_S).failure.text
+    ):
+        assert words in answered(access("openai"), "m-1", 500, {}, body.encode(), NOW_S).failure.text
 
 
-@pytest.mark.parametrize(
-    ("headers", "body", "wait_s"),
-    [
+ANTHROPIC = "anthropic-ratelimit-"
+USED_UP = {f"{ANTHROPIC}requests-remaining": "0", f"{ANTHROPIC}requests-reset": "2026-11-18T12:06:40Z"}
+LEFT = {f"{ANTHROPIC}tokens-remaining": "9", f"{ANTHROPIC}tokens-reset": "2026-11-19T12:06:40Z"}
+UNIFIED = {f"{ANTHROPIC}unified-status": "rejected", f"{ANTHROPIC}unified-reset": str(int(NOW_S) + HOUR_S)}
+
+
+def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
+    """As seconds, an instant or a duration; of several limits, the one that is used up."""
+    for headers, body, wait_s in (
         ({"Retry-After": "30"}, "", 30),
         ({"Retry-After": "Wed, 18 Nov 2026 12:06:40 GMT"}, "", HOUR_S),
         ({}, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO), 34.07),
         ({}, json.dumps({"error": {"message": gemini(429, "X", QUOTA, RETRY_INFO)}}), 34.07),
-        (
-            {
-                "anthropic-ratelimit-requests-remaining": "0",
-                "anthropic-ratelimit-requests-reset": "2026-11-18T12:06:40Z",
-                "anthropic-ratelimit-tokens-remaining": "9",
-                "anthropic-ratelimit-tokens-reset": "2026-11-19T12:06:40Z",
-            },
-            "",
-            HOUR_S,
-        ),
-        (
-            {
-                "anthropic-ratelimit-unified-status": "rejected",
-                "anthropic-ratelimit-unified-reset": str(int(NOW_S) + HOUR_S),
-            },
-            "",
-            HOUR_S,
-        ),
+        (USED_UP | LEFT, "", HOUR_S),
+        (UNIFIED, "", HOUR_S),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1h0m0.5s"}, "", HOUR_S + 0.5),
         ({"Retry-After": "soon"}, "", None),
         ({}, "", None),
-    ],
-)
-def test_when_a_limit_ends_is_read_from_all_that_providers_say(
-    headers: dict[str, str], body: str, wait_s: float | None
-) -> None:
-    """As seconds, an instant or a duration; of several limits, the one that is used up."""
-    assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
+    ):
+        assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
 
 
 def test_a_stream_that_begins_with_an_error_is_told_from_an_answer() -> None:
-    """As if the provider had answered with that status."""
     error = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}'
     assert [failed_stream(start) for start in (error, b'data: {"error": {"code": 500}}')] == [529, 500]
     assert failed_stream(b'event: message_start\ndata: {"type":"message_start"}') is None
 
 
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        (
-            f"API Error: 529 {anthropic('overloaded_error', 'Overloaded')} · check the status page",
-            "API Error: 529 Overloaded · check the status page",
-        ),
+def test_what_a_program_says_of_an_error_is_shown_in_words() -> None:
+    """Without JSON, whole or cut off, and without the names of classes; the words around it stay."""
+    for said, words in (
+        (f"API Error: 529 {anthropic('overloaded_error', 'Overloaded')} · wait", "API Error: 529 Overloaded · wait"),
         (f"got status: 503. [{gemini(503, 'UNAVAILABLE', 'Overloaded.')}]", "got status: 503. Overloaded."),
         ("Error code: 401 - {'error': {'message': \"It isn't\", 'code': None}}", "Error code: 401 - It isn't"),
         ("Connection broken: IncompleteRead(0 bytes read)", "Connection broken: the connection was cut"),
+        ("see [the docs] and {this}", "see [the docs] and {this}"),
         (f"Error: {openai('long ' * 200)}", f"Error: {'long ' * 78}lon…"),
-    ],
-)
-def test_what_a_program_says_of_an_error_is_shown_in_words(said: str, words: str) -> None:
-    """Without JSON, whole or cut off, and without the names of classes; the words around it stay."""
-    assert in_words(said) == words
+    ):
+        assert in_words(said) == words

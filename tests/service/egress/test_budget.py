@@ -77,7 +77,6 @@ def test_a_turn_waits_for_what_is_away_for_all_or_at_a_long_limit() -> None:
 
 
 def test_requests_are_held_for_the_patience_of_the_whole_outage() -> None:
-    """Counted from the first request without an answer."""
     outages = Outages(Patience(10), lambda: False)
     outages.refused(100, Refusal(AWAY, "ask_again"))
 

@@ -48,7 +48,6 @@ FORMS["blank lines at the start"] = b"\r\n\r\n" + FORMS["CRLF, plain, "]
 
 
 def reference(whole: bytes) -> list[tuple[bytes, bytes]]:
-    """Read a whole stream as the standard words it, with no thought for pieces."""
     events, name, data = [], b"", []
     for line in re.split(rb"\r\n|\r|\n", whole.removeprefix(b"\xef\xbb\xbf"))[:-1]:
         key, _, value = line.partition(b":")

@@ -34,12 +34,10 @@ def read(tree: Path, root: str = "/workspace") -> CollectedFindings:
 
 
 def told(tree: Path, *findings: dict[str, Any], source: str = SOURCE) -> list[Any]:
-    found = present(read(written(tree, {"version": 1, "findings": findings}, source=source)).findings)
-    return list(found)
+    return list(present(read(written(tree, {"version": 1, "findings": findings}, source=source)).findings))
 
 
 def test_the_schema_that_is_published_is_the_one_that_is_checked() -> None:
-    """docs/findings.schema.json."""
     published = (ROOT / "docs/findings.schema.json").read_text("utf-8")
 
     assert published == json.dumps(FindingsFile.model_json_schema(), indent=2) + "\n"
@@ -50,9 +48,8 @@ def test_a_finding_keeps_its_id_wherever_its_lines_go(tmp_path: Path) -> None:
     (one,) = told(tmp_path, EVAL)
     moved = "# first\n" + SOURCE.replace("    return", "\t  return")
     (again,) = told(tmp_path, EVAL | {"line": 6, "title": "Other words", "severity": "blocker"}, source=moved)
-    others = told(
-        tmp_path, EVAL | {"rule": "x"}, EVAL | {"line": 4}, EVAL | {"path": "b.py"}, EVAL, EVAL | {"title": "2"}
-    )
+    changes: tuple[dict[str, Any], ...] = ({"rule": "x"}, {"line": 4}, {"path": "b.py"}, {}, {"title": "2"})
+    others = told(tmp_path, *(EVAL | change for change in changes))
 
     assert again.id == one.id == others[3].id
     assert len({each.id for each in others}) == len(others) == 5
@@ -102,16 +99,20 @@ def test_a_finding_that_lies_is_left_out_alone(tmp_path: Path) -> None:
             assert reason in remark
 
 
-@pytest.mark.parametrize("name", [JSON, SARIF])
-def test_a_broken_file_is_told_and_fails_nothing(tmp_path: Path, name: str) -> None:
-    """The turn goes on without findings."""
-    for content in (
-        *("", "{", b"\xff\xfe", "[]", "null", "[" * 100_000, "1" * 5_000, '{"version": 2, "findings": []}'),
-        *('{"findings": []}', '{"version": true, "findings": []}', '{"version": 1, "findings": {}}', "x" * (1 << 21)),
-    ):
-        found = read(written(tmp_path, content, name))
-        assert found.findings is None
-        assert [one.startswith(f"{name} is not ") for one in found.remarks] == [True], content[:40]
+def test_a_broken_file_is_told_and_fails_nothing(tmp_path: Path) -> None:
+    for name in (JSON, SARIF):
+        for content in (
+            *("", "{", b"\xff\xfe", "[]", "null", "[" * 100_000, "1" * 5_000, '{"version": 2, "findings": []}'),
+            *(
+                '{"findings": []}',
+                '{"version": true, "findings": []}',
+                '{"version": 1, "findings": {}}',
+                "x" * (1 << 21),
+            ),
+        ):
+            found = read(written(tmp_path / name[-5:], content, name))
+            assert found.findings is None
+            assert [one.startswith(f"{name} is not ") for one in found.remarks] == [True], content[:40]
 
 
 def test_no_link_is_followed_and_nothing_special_is_read(tmp_path: Path) -> None:
@@ -139,7 +140,6 @@ def test_no_link_is_followed_and_nothing_special_is_read(tmp_path: Path) -> None
 
 
 def test_the_heaviest_are_kept_of_too_many(tmp_path: Path) -> None:
-    """The others are counted in the log."""
     many = [EVAL | {"rule": f"r{number}", "severity": "note"} for number in range(MOST)]
     found = read(written(tmp_path, {"version": 1, "findings": [*many, EVAL | {"severity": "blocker"}]}))
 
@@ -153,16 +153,10 @@ def located(uri: str, **region: Any) -> list[dict[str, Any]]:
     return [{"physicalLocation": {"artifactLocation": artifact, "region": region}}]
 
 
-_RULE: Final[dict[str, Any]] = {
-    "id": "py/code-injection",
-    "defaultConfiguration": {"enabled": True, "level": "error"},
-    "properties": {"security-severity": "9.3"},
-}
+_LEVEL: Final = {"defaultConfiguration": {"enabled": True, "level": "error"}}
+_RULE: Final = _LEVEL | {"id": "py/code-injection", "properties": {"security-severity": "9.3"}}
 CODEQL: Final[dict[str, Any]] = {
-    "tool": {
-        "driver": {"name": "CodeQL", "rules": []},
-        "extensions": [{"name": "codeql/python-queries", "rules": [_RULE]}],
-    },
+    "tool": {"driver": {"name": "CodeQL", "rules": []}, "extensions": [{"name": "queries", "rules": [_RULE]}]},
     "results": [
         {
             "ruleId": "py/code-injection",
@@ -172,9 +166,9 @@ CODEQL: Final[dict[str, Any]] = {
         }
     ],
 }
-_LEVEL: Final = {"id": "python.eval", "defaultConfiguration": {"level": "warning"}, "properties": {"tags": []}}
+_EVAL: Final = {"id": "python.eval", "defaultConfiguration": {"level": "warning"}, "properties": {"tags": []}}
 SEMGREP: Final[dict[str, Any]] = {
-    "tool": {"driver": {"name": "Semgrep OSS", "rules": [_LEVEL]}},
+    "tool": {"driver": {"name": "Semgrep OSS", "rules": [_EVAL]}},
     "results": [
         {
             "ruleId": "python.eval",
@@ -197,7 +191,6 @@ def test_sarif_as_scanners_write_it(tmp_path: Path) -> None:
 
 
 def test_sarif_of_other_types_fails_nothing(tmp_path: Path) -> None:
-    """Each part may be anything."""
     for value in (None, 1, "x", [], [[]], {}, [{"text": 1}]):
         for key in ("ruleId", "rule", "ruleIndex", "message", "locations", "level", "suppressions"):
             run = CODEQL | {"results": [CODEQL["results"][0] | {key: value}]}
@@ -211,10 +204,9 @@ def test_what_few_bytes_make_large_stays_small(tmp_path: Path, monkeypatch: pyte
     place = {"physicalLocation": {"artifactLocation": {"uri": "src/a.py"}}}
     bomb = {"message": {"text": "{0}" * 5_000, "arguments": ["x" * 5_000]}, "locations": [place]}
     tree = written(tmp_path, {"version": "2.1.0", "runs": [{"results": [bomb]}, {"results": [{}] * 10}]}, SARIF)
-    findings = []
     for name in "bcdefg":
         (tree / "src" / name).write_bytes(b"ab\n" * 50_000)
-        findings.append(EVAL | {"path": f"src/{name}"})
+    findings = [EVAL | {"path": f"src/{name}"} for name in "bcdefg"]
     (tree / JSON).write_text(json.dumps({"version": 1, "findings": findings}))
     monkeypatch.setattr("service.findings.collect._MOST_READ", 9)
     tracemalloc.start()

@@ -23,11 +23,8 @@ from tests.service_process import lay_tables
 from tests.waiting import present
 
 EVERYTHING = {"pull_request": "draft", "status": True, "review": True}
-PLACES = {
-    GitHubServer: ("github", "acme/api", "https://github.example/acme/api.git"),
-    GitLabForge: ("gitlab", "acme/web", "https://gitlab.example/acme/web.git"),
-    ForgejoServer: ("forgejo", "Acme/API", "https://git.example/git/Acme/API.git"),
-}
+ONE_FORGE = pytest.mark.parametrize("forge", [pytest.param(GitHubServer, id="github")], indirect=True)
+"""For what does not depend on the forge."""
 CHECKED_LINES = pytest.mark.parametrize("forge", [GitHubServer, GitLabForge], indirect=True)
 """For the forges that refuse a comment outside the diff."""
 
@@ -39,7 +36,7 @@ class Desk:
         os.environ["FORGE_TOKEN_HERE"] = "bot-token"
         self.now = NOW
         self.server = server
-        self.platform, self.path, self.url = PLACES[type(server)]
+        self.platform, self.path, self.url = server.platform, server.path, f"{server.site}.git"
         self.place = {"platform": self.platform, "path": self.path, "url": self.url}
         lay_tables(place)
         self.database = Database(DataFolder(place).database_url)
@@ -47,34 +44,30 @@ class Desk:
         self.poster = Poster(self.database, self.settings, lambda: self.now)
         self.owner_id = organization(self.database, now=self.now)
         self.plan(EVERYTHING)
+        self.connect()
         with self.database.write() as connection:
-            self.connect(connection)
             repositories.note_default_branch(connection, self.url, "main")
 
     def plan(self, on_completion: dict[str, Any]) -> None:
-        """Set what the agent publishes."""
         fixer = {"name": "fixer", "argv": ["/bin/true"], "on_completion": on_completion}
         with self.database.write() as connection:
             put_agent(connection, AgentEntry.model_validate(fixer), self.now)
 
-    def connect(self, connection: Any, **changed: Any) -> None:
-        """Connect the forge, in place of what was connected."""
+    def connect(self, **changed: Any) -> None:
         host = self.url.split("/")[2]
         entry = {"platform": self.platform, "host": host, "api_url": self.server.url, "token_env": "FORGE_TOKEN_HERE"}
-        owner = present(organizations.by_id(connection, self.owner_id))
-        connect_host(connection, owner, HostEntry.model_validate(entry | changed), self.now)
+        with self.database.write() as connection:
+            owner = present(organizations.by_id(connection, self.owner_id))
+            connect_host(connection, owner, HostEntry.model_validate(entry | changed), self.now)
 
     def begin(self, instructions: str = "Fix the login", branch: str = "agent/fix-1") -> str:
-        """Accept a run and claim its turn."""
-        run_id = accepted(
-            self.database, agent="fixer", now=self.now, **self.place, branch=branch, instructions=instructions
-        ).id
+        place = self.place | {"agent": "fixer", "branch": branch, "instructions": instructions}
+        run_id = accepted(self.database, now=self.now, **place).id
         with self.database.write() as connection:
             turns.claim(connection, run_id, 1, "w", self.now)
         return run_id
 
     def next_turn(self, run_id: str, instructions: str) -> int:
-        """Give a run its next turn and claim it."""
         with self.database.write() as connection:
             run = present(runs.by_id(connection, run_id))
             again = order(run.organization_id, run.agent, **self.place, instructions=instructions)
@@ -83,7 +76,6 @@ class Desk:
             return resumed.turn
 
     def at_work(self, run_id: str, commit: str, number: int = 1) -> None:
-        """Say that a turn found its branch at a commit."""
         with self.database.write() as connection:
             run = present(runs.by_id(connection, run_id))
             postings.at_work(connection, run, number, commit, self.now)
@@ -91,7 +83,6 @@ class Desk:
     def end(
         self, run_id: str, commit: str | None = "b" * 40, number: int = 1, branch: str = "agent/fix-1", **outcome: Any
     ) -> None:
-        """End a turn; its commit is on the forge."""
         if commit is not None:
             self.server.branches[branch] = commit
         given = {"status": "completed", "summary": "Login fixed\n\nIt was the clock."} | outcome
@@ -99,18 +90,15 @@ class Desk:
             turns.end(connection, run_id, number, TurnOutcome(commit_sha=commit, **given), self.now)
 
     def report(self, run_id: str, number: int, *found: IdentifiedFinding) -> None:
-        """Store what a turn found, as the worker does before the turn ends."""
         with self.database.write() as connection:
             turn_files.put(connection, (run_id, number), 1, turn_files.FINDINGS, packed("a" * 40, found))
 
     @property
     def is_owing(self) -> bool:
-        """Whether something is still to be posted."""
         with self.database.read() as connection:
             return postings.unposted(connection)["waiting"] > 0
 
     def post(self) -> None:
-        """Post until nothing is due."""
         while True:
             with self.database.read() as connection:
                 found = postings.due_runs(connection, self.now, 1)
@@ -122,29 +110,19 @@ class Desk:
         self.now += int(seconds * SECOND_MICROS)
 
     def posting(self, run_id: str, kind: str) -> Posting:
-        """Return the one posting of a kind."""
         with self.database.read() as connection:
             (found,) = (one for one in postings.of_run(connection, run_id) if one.kind == kind)
             return found
 
 
-@pytest.fixture
-def github_forge() -> Iterator[GitHubServer]:
-    """A GitHub with the repository acme/api."""
-    with contextlib.closing(GitHubServer()) as server:
-        yield server
-
-
 @pytest.fixture(params=[GitHubServer, GitLabForge, ForgejoServer], ids=["github", "gitlab", "forgejo"])
 def forge(request: pytest.FixtureRequest) -> Iterator[Forge]:
-    """Each in turn: the repository acme/api of GitHub and Forgejo, the project acme/web of GitLab."""
     with contextlib.closing(request.param()) as server:
         yield server
 
 
 @pytest.fixture
 def desk(forge: Forge, tmp_path: Path) -> Iterator[Desk]:
-    """A desk on each forge in turn."""
     made = Desk(forge, tmp_path)
     with contextlib.closing(made.database):
         yield made

@@ -1,4 +1,4 @@
-"""Pull requests, statuses and reviews through the clients, on servers that refuse what the real ones refuse."""
+"""Pull requests, reviews and comments through the clients, on servers that refuse what the real ones refuse."""
 
 from pathlib import Path
 
@@ -10,42 +10,33 @@ from service.execution.commits import changed_between
 from service.execution.git import GitRunner
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
 from tests.lab import Respond
-from tests.service.forge.conftest import CHECKED_LINES
-from tests.service.forge.forges import Forge, GitHubServer, GitLabForge, client_of
+from tests.service.forge.conftest import CHECKED_LINES, ONE_FORGE
+from tests.service.forge.forges import Forge, GitLabForge
 
 PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
-STATUS = CommitStatus("runwarden/claude", "pending", "working " * 100, "https://runs.example/run_1")
 
 
-def test_a_pull_request_is_found_by_its_head_and_opened_once(forge: Forge) -> None:
-    """A second opening returns the first; a fork's branch of the same name is another's."""
-    client = client_of(forge)
-    forge.add("agent/fix-1", "main", "From a fork", "", "mallory", is_fork=True)
+def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_resolved(forge: Forge) -> None:
+    """A fork's branch of the same name is another's; comments become threads, more than a page of them."""
+    client, person = forge.client(), forge.client("person-token")
+    forge.add("agent/fix-1", "main", "From a fork", is_fork=True)
     before = client.pull_requests("agent/fix-1")
-    made, again = client.open(PROPOSAL), client.open(PROPOSAL)
-    client.update(made.number, "New text")
-
-    assert before == []
-    assert again.number == made.number
-    assert [(one.state, one.is_draft, one.body) for one in client.pull_requests("agent/fix-1")] == [
-        ("open", True, "New text")
-    ]
-
-
-def test_a_review_is_posted_read_edited_and_resolved(forge: Forge) -> None:
-    """Comments become threads at their lines, more than a page of them; our account is told from others."""
-    client = client_of(forge)
     number = client.open(PROPOSAL).number
+    again = client.open(PROPOSAL).number
+    client.update(number, "New text")
     comments = [ReviewComment("src/app.py", 1 + at % 3, f"finding {at}") for at in range(60)]
     client.post_review(number, "b" * 40, "What I found", comments)
     review, threads = client.reviews(number)[0], client.threads(number)
     client.update_review(number, review, "What I still find")
     client.resolve(number, threads[0])
-    client_of(forge, "person-token").resolve(number, threads[1])
+    person.resolve(number, threads[1])
     client.resolve(number, threads[0], is_resolved=False)
     now = client.threads(number)
 
+    assert (before, again) == ([], number)
+    (made,) = client.pull_requests("agent/fix-1")
+    assert (made.state, made.is_draft, made.body) == ("open", True, "New text")
     assert [one.body for one in client.reviews(number)] == ["What I still find"]
     assert (review.author, client.account()) == ("runwarden-bot", "runwarden-bot")
     assert [one.body for one in now] == [f"finding {at}" for at in range(60)]
@@ -53,9 +44,18 @@ def test_a_review_is_posted_read_edited_and_resolved(forge: Forge) -> None:
     assert (now[4].path, now[4].line) == ("src/app.py", 2)
 
 
+def test_a_status_is_set_once(forge: Forge) -> None:
+    """With as much of its text as the forge takes."""
+    status = CommitStatus("runwarden/claude", "pending", "working " * 200, "https://runs.example/run_1")
+    for _ in range(2):
+        forge.client().set_status("b" * 40, "agent/fix-1", status)
+
+    assert [(commit, context) for commit, context, _ in forge.statuses] == [("b" * 40, "runwarden/claude")]
+
+
 def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
-    """On an issue that is there, with the address where people see it."""
-    client = client_of(forge)
+    """With the address where people see it; of a long discussion only what is new is read."""
+    client = forge.client()
     forge.comment("7", "Me, too", "ann")
     made = client.comment(7, "At work")
     client.update_comment(7, made, "Done")
@@ -68,52 +68,48 @@ def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
         forge.comment("7", "Long ago", "ann").at = "2020-01-01T00:00:00Z"
     forge.comments.sort(key=lambda one: one.at)
     assert [one.body for one in client.comments(7, "2026-01-01T00:00:00Z")] == ["Me, too", "Done"]
-    assert str(made.url).endswith(
-        f"/acme/web/-/issues/7#note_{made.id}" if isinstance(forge, GitLabForge) else f"#{made.id}"
-    )
+    place = f"/acme/web/-/issues/7#note_{made.id}" if isinstance(forge, GitLabForge) else f"#{made.id}"
+    assert str(made.url).endswith(place)
 
 
 @CHECKED_LINES
 def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Forge) -> None:
     """A line outside the diff is final; a wrong token may be put right."""
-    client = client_of(forge)
+    client = forge.client()
     number = client.open(PROPOSAL).number
 
     with pytest.raises(ForgeError, match="answered 4") as final:
         client.post_review(number, "b" * 40, "", [ReviewComment("src/app.py", 99, "nowhere")])
     with pytest.raises(ForgeError, match="check the token") as curable:
-        client_of(forge, "revoked").open(PROPOSAL)
+        forge.client("revoked").open(PROPOSAL)
     with pytest.raises(ForgeError, match=r"answered 4|not at") as moved:
         client.post_review(number, "c" * 40, "", [])
     assert (final.value.is_final, curable.value.is_final) == (True, False)
     assert moved.value.status is not None, "the whole forge would be left alone for a while"
 
 
-@pytest.mark.parametrize(
-    ("status", "headers", "message", "expected"),
-    [
+@ONE_FORGE
+def test_the_wait_that_a_forge_asks_for_is_heard(forge: Forge) -> None:
+    reset = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}
+    late_reset = {"RateLimit-Remaining": "0", "RateLimit-Reset": "99999999999"}
+    cases: list[tuple[int, dict[str, str], str, float | None]] = [
         (429, {"Retry-After": "7"}, "", 7),
-        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1"}, "API rate limit exceeded", 1),
-        (429, {"RateLimit-Remaining": "0", "RateLimit-Reset": "99999999999"}, "", 3600),
+        (403, reset, "API rate limit exceeded", 1),
+        (429, late_reset, "", 3600),
         (403, {}, "You have exceeded a secondary rate limit", 60),
         (403, {}, "Resource not accessible by personal access token", None),
         (503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}, "", 1),
-    ],
-)
-def test_the_wait_that_a_forge_asks_for_is_heard(
-    github_forge: GitHubServer, status: int, headers: dict[str, str], message: str, expected: float | None
-) -> None:
-    """In seconds, as a date, as the reset of a limit, or in words only."""
-    github_forge.before = lambda _: Respond(status, {"message": message}, headers)
-
-    with pytest.raises(ForgeError) as caught:
-        client_of(github_forge).account()
-    assert (caught.value.retry_after_s, caught.value.is_final) == (expected, False)
+    ]
+    for status, headers, message, expected in cases:
+        forge.script(Respond(status, {"message": message}, headers))
+        with pytest.raises(ForgeError) as caught:
+            forge.client().account()
+        assert (caught.value.retry_after_s, caught.value.is_final) == (expected, False)
 
 
-@pytest.mark.parametrize(
-    ("names", "size", "limits", "reason"),
-    [
+def test_a_change_beyond_its_limits_is_not_pushed() -> None:
+    """A protected folder also where something else stands in its place; letters' case does not hide it."""
+    for names, size, limits, reason in (
         (["src/app.py", ".github/ISSUE_TEMPLATE.md"], 10, {}, None),
         ([".GitHub/Workflows/ci.yml"], 10, {}, "protected by '.github/workflows/'"),
         ([".github"], 10, {}, "protected by '.github/workflows/'"),
@@ -121,16 +117,11 @@ def test_the_wait_that_a_forge_asks_for_is_heard(
         ([".github/workflows/ci.yml"], 10, {"protected": []}, None),
         (["a", "b", "c"], 10, {"files": 2}, "it touches 3 files, more than 2 (change.files)"),
         (["a"], 11, {"bytes": 10}, "its patch has 11 bytes, more than 10 (change.bytes)"),
-    ],
-)
-def test_a_change_beyond_its_limits_is_not_pushed(
-    names: list[str], size: int, limits: dict[str, object], reason: str | None
-) -> None:
-    """A protected folder also where something else stands in its place; letters' case does not hide it."""
-    found = refusal(ChangeLimits.model_validate(limits), names, size)
+    ):
+        found = refusal(ChangeLimits.model_validate(limits), names, size)
 
-    assert (found is None) == (reason is None)
-    assert (reason or "") in (found or "")
+        assert (found is None) == (reason is None)
+        assert (reason or "") in (found or "")
 
 
 def test_no_patch_is_made_of_files_that_do_not_fit_into_memory(tmp_path: Path) -> None:

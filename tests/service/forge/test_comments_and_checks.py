@@ -14,7 +14,8 @@ from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, repositories, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.triggers.events import HookEvent, PayloadError, read
+from service.triggers.deliveries import read
+from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import Receiver, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond
@@ -35,12 +36,12 @@ from tests.service.payloads import (
 from tests.waiting import present
 
 SHA: Final = "a1b2c3d4" * 5
+ASK: Final = "@runwarden review"
 ON_COMMENT: Final = TriggerRule(agent="reviewer", instructions="Review it.", on=("comment",), authors=("Dora",))
 ON_FAILED: Final = TriggerRule(agent="reviewer", instructions="Mend it.", on=("failed",), own_commits=1)
 
 
 def event(name: str, document: dict[str, Any], platform: str = "github") -> HookEvent | None:
-    """Return what is read of a payload, delivered under this name of an event."""
     platform = "gitlab" if name.endswith("Hook") else platform
     header = "x-gitlab-event" if platform == "gitlab" else "x-github-event"
     return read(platform, {header: name}, json.dumps(document).encode())
@@ -51,10 +52,10 @@ def commented(words: str, sha: str = SHA, **given: Any) -> HookEvent | None:
     return event("pull_request_review_comment", github_comment(words, sha, **given))
 
 
-@pytest.mark.parametrize(
-    ("words", "command", "rest"),
-    [
-        ("@runwarden review", "review", ""),
+def test_a_comment_asks_by_its_first_words() -> None:
+    """A quotation, a block of code, a mention further on and another name ask for nothing."""
+    for words, command, rest in (
+        (ASK, "review", ""),
         ("  @RunWarden  Review\nthe login, please", "review", "the login, please"),
         ("@runwarden fix: it", "fix", ": it"),
         ("> @runwarden review", None, None),
@@ -63,83 +64,79 @@ def commented(words: str, sha: str = SHA, **given: Any) -> HookEvent | None:
         ("```\n@runwarden review\n```", None, None),
         ("Please, @runwarden review", None, None),
         ("@runwarden-bot review", None, None),
-    ],
-)
-def test_a_comment_asks_by_its_first_words(words: str, command: str | None, rest: str | None) -> None:
-    """A quotation, a block of code, a mention further on and another name ask for nothing."""
-    found = event("issue_comment", github_comment(words))
-    note = event("Note Hook", gitlab_note(words, SHA))
+    ):
+        found = event("issue_comment", github_comment(words))
+        note = event("Note Hook", gitlab_note(words, SHA))
 
-    for one in (found, note):
-        assert (None if one is None else (one.command, one.words)) == (None if command is None else (command, rest))
+        for one in (found, note):
+            assert (one and (one.command, one.words)) == (command and (command, rest))
 
 
 def test_a_comment_names_its_pull_request_as_far_as_the_code_host_does() -> None:
     """GitHub tells the head only with a comment on the diff; a deletion, or a note on a commit: nothing."""
-    whole = present(event("issue_comment", github_comment("@runwarden review", number=12)))
-    diff = present(event("pull_request_review_comment", github_comment("@runwarden review it", SHA, number=12)))
-    note = present(event("Note Hook", gitlab_note("@runwarden review", SHA, number=12)))
-    forgejo = present(event("issue_comment", forgejo_comment("@runwarden review", SHA, number=12), "forgejo"))
+    diff = present(commented("@runwarden review it"))
+    found = [
+        event("issue_comment", github_comment(ASK, number=12)),
+        event("Note Hook", gitlab_note(ASK, SHA, number=12)),
+        event("issue_comment", forgejo_comment(ASK, SHA, number=12), "forgejo"),
+    ]
     nothing = [
-        event("issue_comment", github_comment("@runwarden review", action="deleted")),
-        event("Note Hook", gitlab_note("@runwarden review", SHA, noteable="Commit")),
+        event("issue_comment", github_comment(ASK, action="deleted")),
+        event("Note Hook", gitlab_note(ASK, SHA, noteable="Commit")),
     ]
 
-    assert (whole.number, whole.head_sha, whole.is_whole, whole.cause) == (12, "", False, "comment 501")
     assert (diff.head_sha, diff.base, diff.is_whole, diff.words) == (SHA, "main", True, "On src/app.py, line 3: it")
-    assert (note.head_sha, note.base, note.is_whole, note.cause) == (SHA, "main", True, "comment 601")
-    assert (forgejo.head_sha, forgejo.base, forgejo.is_whole, forgejo.cause) == (SHA, "main", True, "comment 501")
+    assert [one and (one.number, one.head_sha, one.base, one.is_whole, one.cause) for one in found] == [
+        (12, "", "", False, "comment 501"),
+        (12, SHA, "main", True, "comment 601"),
+        (12, SHA, "main", True, "comment 501"),
+    ]
     assert nothing == [None] * 2
 
 
-@pytest.mark.parametrize(
-    ("given", "fault"),
-    [
+def test_a_comment_that_may_be_forged_starts_nothing_and_says_why() -> None:
+    """Edited later, by another hand, on what is over, or the service's own."""
+    for given, fault in (
         ({"action": "edited"}, "the comment was edited: only a new one counts"),
         ({"author": "eve"}, "it was sent by another than its author"),
         ({"state": "closed"}, "the pull request is closed"),
         ({"words": "@runwarden review <!-- runwarden:x -->"}, "the service wrote it"),
         ({"words": "@runwarden review " + "x" * 20_000}, "it is longer than 20000 characters"),
-    ],
-)
-def test_a_comment_that_may_be_forged_starts_nothing_and_says_why(given: dict[str, Any], fault: str) -> None:
-    """Edited later, by another hand, on what is over, or the service's own."""
-    words = given.pop("words", "@runwarden review")
-    found = present(commented(words, **given))
-
-    assert found.fault == fault
-    if "action" in given:
-        later = present(event("Note Hook", gitlab_note(words, SHA, updated_at="2026-01-01 00:00:00 UTC")))
-        assert later.fault == fault
+    ):
+        assert present(commented(**{"words": ASK} | given)).fault == fault
+        if "action" in given:
+            assert (
+                present(event("Note Hook", gitlab_note(ASK, SHA, updated_at="2026-01-01 00:00:00 UTC"))).fault == fault
+            )
 
 
-@pytest.mark.parametrize(
-    ("name", "document", "field"),
-    [
-        ("Merge Request Hook", gitlab("open", SHA), "updated_at"),
-        ("Note Hook", gitlab_note("@runwarden review", SHA), "updated_at"),
-        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "finished_at"),
-    ],
-)
-def test_a_date_that_cannot_be_read_is_named(name: str, document: dict[str, Any], field: str) -> None:
-    """The refusal does not blame the webhook's content type, which is right."""
-    for date in ("soon", "2026-02-30 08:00:00 UTC", "", 7e99, []):
-        given = document | {"object_attributes": document["object_attributes"] | {field: date}}
-        with pytest.raises(PayloadError, match=rf"^object_attributes\.{field}: "):
-            event(name, given)
+def test_a_field_that_cannot_be_read_is_named() -> None:
+    """A date, or text that no database takes; the refusal does not blame the webhook's content type."""
+    for name, document, field, values in (
+        ("Merge Request Hook", gitlab("open", SHA), "updated_at", ["soon", "2026-02-30 08:00:00 UTC", "", 7e99, []]),
+        ("Note Hook", gitlab_note(ASK, SHA), "updated_at", ["soon"]),
+        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "finished_at", ["soon"]),
+        ("Note Hook", gitlab_note(ASK, SHA, state="\ud800"), r"merge_request\.state", []),
+        ("issue_comment", github_comment(ASK, state="\ud800"), r"issue\.state", []),
+    ):
+        changed = [document | {"object_attributes": document["object_attributes"] | {field: value}} for value in values]
+
+        for given in changed or [document]:
+            with pytest.raises(PayloadError, match=rf"{field}: "):
+                event(name, given)
 
 
 def test_what_a_code_host_leaves_out_refuses_nothing_else() -> None:
     """A deleted account, a request without commits, an issue that is only pinned, and the time of any zone."""
     pinned = github_issue("pinned")
     del pinned["issue"]["state"]
-    ghost = github_comment("@runwarden review", SHA)
+    ghost = github_comment(ASK, SHA)
     ghost["comment"]["user"] = None
     empty = gitlab("open", SHA)
     empty["object_attributes"]["last_commit"] = None
-    noted = gitlab_note("@runwarden review", SHA)
+    noted = gitlab_note(ASK, SHA)
     noted["merge_request"]["last_commit"] = None
-    local = gitlab_note("@runwarden review", SHA, updated_at="2026-01-31 09:30:00 +0130")
+    local = gitlab_note(ASK, SHA, updated_at="2026-01-31 09:30:00 +0130")
     local["object_attributes"]["created_at"] = "2026-01-31 08:00:00 UTC"
     retitled = forgejo("edited", SHA, old_title="WIP: Fix")
     retitled["changes"] |= {"added_labels": [{"name": "x"}], "body": None}
@@ -154,22 +151,9 @@ def test_what_a_code_host_leaves_out_refuses_nothing_else() -> None:
     assert [found and found.sender for found in (event("Pipeline Hook", one) for one in pipelines)] == [None, ""]
 
 
-@pytest.mark.parametrize(
-    ("name", "document"),
-    [
-        ("issue_comment", github_comment("@runwarden review", state="\ud800")),
-        ("Note Hook", gitlab_note("@runwarden review", SHA, state="\ud800")),
-    ],
-)
-def test_what_is_kept_of_a_delivery_is_text(name: str, document: dict[str, Any]) -> None:
-    """Of a kind that a database takes: it would be delivered again and again."""
-    with pytest.raises(PayloadError, match=r"\.state: "):
-        event(name, document)
-
-
-@pytest.mark.parametrize(
-    ("name", "document", "check"),
-    [
+def test_only_a_check_that_failed_counts() -> None:
+    """By its name; who sent it means nothing."""
+    for name, document, check in (
         ("check_run", github_check(SHA), "test"),
         ("workflow_run", github_check(SHA, "CI", workflow=True), "CI"),
         ("check_run", github_check(SHA, conclusion="success"), None),
@@ -178,19 +162,20 @@ def test_what_is_kept_of_a_delivery_is_text(name: str, document: dict[str, Any])
         ("action_run_failure", forgejo_run(SHA, "fix/login", "cancelled"), None),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "pipeline"),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login", "success"), None),
-    ],
-)
-def test_only_a_check_that_failed_counts(name: str, document: dict[str, Any], check: str | None) -> None:
-    """By its name; who sent it means nothing."""
-    found = event(name, document, "forgejo" if name.startswith("action") else "github")
+    ):
+        found = event(name, document, "forgejo" if name.startswith("action") else "github")
 
-    assert (None if found is None else (found.check, found.head_sha)) == (None if check is None else (check, SHA))
+        assert (found and (found.check, found.head_sha)) == (check and (check, SHA))
 
 
-def test_a_rule_on_comments_names_its_authors(database: Database, tmp_path: Path) -> None:
-    """Without them it would be anyone's."""
-    with pytest.raises(ValueError, match="needs their authors"):
-        TriggerRule(agent="a", instructions="Do.", on=("comment",))
+def test_a_rule_that_would_be_anyone_s_or_cannot_work_is_refused() -> None:
+    for given, error in (
+        ({"on": ["comment"]}, "a rule on comments needs their authors"),
+        ({"on": ["issue"]}, "a rule on issues needs their authors"),
+        ({"assignees": ["acme-bot"]}, r'assignees need on = \["issue"\]'),
+    ):
+        with pytest.raises(ValueError, match=error):
+            TriggerRule.model_validate({"agent": "a", "instructions": "Do."} | given)
 
 
 class Board:
@@ -208,11 +193,9 @@ class Board:
         self.count = 0
 
     def deliver(self, found: HookEvent | None, own: str = "") -> tuple[str, str]:
-        assert found is not None
         self.count += 1
-        made = WebhookDelivery(
-            self.platform, f"d{self.count}", found, frozenset({"S"}), None, {self.owner: frozenset({own})}
-        )
+        key, accounts = f"d{self.count}", {self.owner: frozenset({own})}
+        made = WebhookDelivery(self.platform, key, present(found), frozenset({"S"}), None, accounts)
         (decision,) = self.receiver.receive(made)
         return decision.result, decision.detail
 
@@ -221,7 +204,6 @@ class Board:
             return [one.run_id or "" for one in deliveries.latest(connection, 99, result="started")]
 
     def end(self, pushed: str | None = None) -> None:
-        """End the latest run, with a commit."""
         with self.database.write() as connection:
             turn = present(turns.claim(connection, self.runs()[-1], 1, "w", now_micros()))
             outcome = turns.TurnOutcome("completed", commit_sha=pushed)
@@ -231,7 +213,7 @@ class Board:
 def test_a_comment_starts_one_run_whoever_delivers_it(database: Database) -> None:
     """Also if two webhooks tell of it; an author that is not allowed, a bot and the service itself start none."""
     board = Board(database, ON_COMMENT)
-    ask = "@runwarden review the login"
+    ask = f"{ASK} the login"
     given = [
         board.deliver(commented(ask)),
         board.deliver(commented(ask)),
@@ -256,11 +238,8 @@ def test_a_comment_starts_one_run_whoever_delivers_it(database: Database) -> Non
         ("ignored", "the comment was edited: only a new one counts"),
     ]
     assert "Review it.\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #7" in turn.instructions
-    assert turn.inputs["comment"] == {
-        "author": "dora",
-        "command": "review",
-        "words": "On src/app.py, line 3: the login",
-    }
+    words = "On src/app.py, line 3: the login"
+    assert turn.inputs["comment"] == {"author": "dora", "command": "review", "words": words}
 
 
 def test_a_push_ends_what_it_started_and_not_what_a_person_asked_for(database: Database) -> None:
@@ -271,7 +250,7 @@ def test_a_push_ends_what_it_started_and_not_what_a_person_asked_for(database: D
         return event("pull_request", github(action, sha, at=at))
 
     board.deliver(change("opened", "1" * 40, 1))
-    board.deliver(commented("@runwarden review", "1" * 40))
+    board.deliver(commented(ASK, "1" * 40))
     board.deliver(change("synchronize", "2" * 40, 2))
     with database.read() as connection:
         still_open = turns.open_runs(connection, board.runs())
@@ -306,19 +285,16 @@ def test_a_failed_check_starts_one_run_and_no_endless_chain(database: Database) 
 
 def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> None:
     """The head, its target and whether it is a fork's; only for a rule's authors, of the organization's own host."""
-    entry = RepositoryEntry.model_validate(
-        {"name": "r", "platform": desk.platform, "path": desk.path, "url": desk.url, "protected": []}
-        | {"triggers": [ON_COMMENT.model_dump(), ON_FAILED.model_dump()]}
-    )
+    rules = {"triggers": [ON_COMMENT.model_dump(), ON_FAILED.model_dump()]}
+    entry = RepositoryEntry.model_validate(desk.place | {"name": "r", "protected": []} | rules)
     with desk.database.write() as connection:
         owner = present(organizations.by_id(connection, desk.owner_id))
         add_repository(connection, owner, entry, Path("/"), desk.now)
-    made = desk.server.add("agent/fix-1", "main", "Fix", "", "ann")
+    made = desk.server.add("agent/fix-1", "main", "Fix")
     sha = made.head
     if desk.platform == "github":
-        words = github_comment("@runwarden review", number=made.number, path=desk.path)
-        name, document = "issue_comment", words
-        other = github_comment("@runwarden review", number=made.number, path=desk.path, sender="mallory")
+        name, document = "issue_comment", github_comment(ASK, number=made.number, path=desk.path)
+        other = github_comment(ASK, number=made.number, path=desk.path, sender="mallory")
     elif desk.platform == "forgejo":
         name, document = "action_run_failure", forgejo_run(sha, f"#{made.number}")
         document["run"]["repository"]["full_name"] = desk.path.lower()
@@ -333,22 +309,20 @@ def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> No
         return None if found is None else completed(desk.database, desk.platform, found).get(desk.owner_id)
 
     whole = present(ask(document))
-    unasked = len(desk.server.asked)
-    nothing = ask(other)
-    asked = len(desk.server.asked)
+    asked = len(desk.server.requests)
+    assert (ask(other), len(desk.server.requests)) == (None, asked), "no request for one who may not ask"
     made.is_fork = True
     fork = present(ask(document))
     made.is_fork, made.state = False, "closed"
-    closed = present(ask(document))
+    closed = present(ask(document)).fault
     desk.server.before = lambda _: Respond(404, {"message": "Not Found"})
-    away = present(ask(document))
+    away = present(ask(document)).fault
     os.environ.pop("FORGE_TOKEN_HERE")
-    without = present(ask(document))
+    without = present(ask(document)).fault
 
     assert (whole.number, whole.head_sha, whole.base, whole.head) == (made.number, sha, "main", "agent/fix-1")
     assert (whole.is_fork, whole.is_whole, whole.fault) == (False, True, "")
-    assert (nothing, asked) == (None, unasked), "no request for one who may not ask"
     assert fork.is_fork or fork.fault == "there is no open pull request"
-    assert closed.fault == "there is no open pull request"
-    assert away.fault.startswith("the pull request cannot be read: ")
-    assert "has no token" in without.fault
+    assert closed == "there is no open pull request"
+    assert away.startswith("the pull request cannot be read: ")
+    assert "has no token" in without

@@ -6,20 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
+from service.forge.client import CommitStatus, ForgeError, ReviewComment
 from service.forge.forgejo import Forgejo
-from service.forge.handlers import FORGES
 from tests.lab import Respond
-from tests.service.forge.forges import ForgejoServer, client_of
+from tests.service.forge.forges import ForgejoServer
+from tests.service.forge.test_clients import PROPOSAL
 from tests.service.forge.test_review import A, B, C, Pull
 from tests.service_process import git
-
-PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 
 
 @pytest.fixture
 def forge() -> Iterator[ForgejoServer]:
-    """A Forgejo with the repository Acme/API."""
     with closing(ForgejoServer()) as server:
         yield server
 
@@ -45,11 +42,9 @@ def test_a_review_that_broke_off_is_posted_anew(forge: ForgejoServer) -> None:
     """Its first comments are pending, where only their author sees them: they count as not posted, and go."""
     pull = Pull(forge)
     forge.breaks_at = "finding b"
-    pull.server.branches["agent/fix-1"] = "b" * 40
+    comments = [ReviewComment("src/app.py", 1, f"finding {one}") for one in "ab"]
     with pytest.raises(ForgeError, match="Forgejo answered 500"):
-        pull.client.post_review(
-            pull.number, "b" * 40, "", [ReviewComment("src/app.py", 1, f"finding {one}") for one in "ab"]
-        )
+        pull.client.post_review(pull.number, "b" * 40, "", comments)
     left = [len(forge.threads), len(pull.client.threads(pull.number))]
     forge.breaks_at = ""
     pull.push(0, A, B)
@@ -62,8 +57,7 @@ def test_a_review_that_broke_off_is_posted_anew(forge: ForgejoServer) -> None:
 def test_the_diff_names_each_file_and_line_that_it_shows(forge: ForgejoServer, tmp_path: Path, quotes: str) -> None:
     """Git's own: quoted, blank and removed names; what looks like a header is content. A large diff shows none."""
     names = ("a b.py", '\u00e9\u4e2d".py', "gone", "old")
-    work = tmp_path / "work"
-    work.mkdir()
+    work = tmp_path
     git("init", "--quiet", cwd=work)
     for name in names[::2] + names[3:]:
         (work / name).write_text("one\ntwo\n" * 9)
@@ -75,7 +69,7 @@ def test_the_diff_names_each_file_and_line_that_it_shows(forge: ForgejoServer, t
     (work / names[1]).write_text("diff --git a/y b/y\n")
     git("add", ".", cwd=work)
     diff = git("-c", f"core.quotePath={quotes}", "diff", "--cached", "--find-renames", cwd=work)
-    client = client_of(forge)
+    client = forge.client()
     forge.before = lambda _: Respond(200, diff.encode())
     shown = client.diff_lines(1)
     forge.before = lambda _: Respond(200, b"x" * ((8 << 20) + 1))
@@ -86,10 +80,10 @@ def test_the_diff_names_each_file_and_line_that_it_shows(forge: ForgejoServer, t
 
 def test_lists_are_read_to_their_end(forge: ForgejoServer) -> None:
     """Also where only a number says how long they are; of many pull requests a branch's own are found."""
-    client, person = client_of(forge), client_of(forge, "person-token")
-    own = forge.add("agent/fix-1", "main", "Old", "", "ann", state="closed")
+    client, person = forge.client(), forge.client("person-token")
+    own = forge.add("agent/fix-1", "main", "Old", state="closed")
     for at in range(120):
-        forge.add(f"other/{at}", "main", "Other", "", "ann", state="open" if at % 2 else "merged")
+        forge.add(f"other/{at}", "main", "Other", state="open" if at % 2 else "merged")
     number = client.open(PROPOSAL).number
     for at in range(60):
         person.post_review(number, "b" * 40, "", [ReviewComment("src/app.py", 1, f"remark {at}")])
@@ -101,7 +95,7 @@ def test_lists_are_read_to_their_end(forge: ForgejoServer) -> None:
 
 def test_the_newest_status_counts_in_whatever_order_they_come(forge: ForgejoServer) -> None:
     """Equal to it, none is set again; equal to an older one, it is."""
-    client = client_of(forge)
+    client = forge.client()
     for state in ("pending", "success", "success", "pending"):
         client.set_status("b" * 40, "agent/fix-1", CommitStatus("runwarden/x", state, "text"))
 
@@ -110,7 +104,7 @@ def test_the_newest_status_counts_in_whatever_order_they_come(forge: ForgejoServ
 
 def test_a_token_s_missing_scope_is_named(forge: ForgejoServer) -> None:
     """And may be given later. Letters' case in a repository's name means nothing."""
-    client = FORGES["forgejo"](forge.url, "acme/api", "bot-token", 120)
+    client = Forgejo(forge.url, "acme/api", "bot-token", 120)
     number = client.open(PROPOSAL).number
     again = client.open(PROPOSAL).number
     forge.scopes = {"repository"}

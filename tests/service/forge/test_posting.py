@@ -15,15 +15,14 @@ from service.store.postings import Posting
 from service.store.runs import Run
 from tests.lab import Drop, Received, Respond, Step
 from tests.program import Program
-from tests.service.forge.conftest import EVERYTHING, Desk
-from tests.service.forge.forges import Forge, GitHubServer, client_of
-from tests.service.forge.test_review import PROPOSAL, Pull, finding, is_write
+from tests.service.forge.conftest import EVERYTHING, ONE_FORGE, Desk
+from tests.service.forge.forges import Forge
+from tests.service.forge.test_clients import PROPOSAL
+from tests.service.forge.test_review import Pull, finding, is_write
 from tests.waiting import present
 
 FOUND = finding("a", 1)
 OLD, NEW = "a" * 40, "b" * 40
-ONE_FORGE = pytest.mark.parametrize("forge", [pytest.param(GitHubServer, id="github")], indirect=True)
-"""For what the poster decides, whatever the forge is."""
 WORKER = """
 import sys
 from service.forge.poster import Poster
@@ -46,7 +45,10 @@ def states(server: Forge) -> list[str]:
 
 
 def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) -> None:
-    """Each way of being killed once, before the forge did what was asked and after; then all is there, once."""
+    """Each way of being killed once, before the forge wrote what was asked and after; then all is there, once.
+
+    The next turn's review resolves what it did not find any more.
+    """
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
     desk.report(run_id, 1, FOUND)
@@ -59,7 +61,7 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
     def kill(when: str) -> Callable[[Received], Step | None]:
         def act(received: Received) -> Step | None:
             point = (when, received.method, received.path)
-            if point in seen:
+            if point in seen or not is_write(received):
                 return None
             seen.add(point)
             os.kill(worker.pid, signal.SIGKILL)
@@ -78,13 +80,21 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
         deaths += worker.returncode == -signal.SIGKILL
 
     assert not desk.is_owing
-    assert deaths >= 10
+    assert deaths >= 8
     assert len(desk.server.changes) == 1
     assert states(desk.server) == ["success", "success"]
     assert len(desk.server.statuses) == 2, "each commit got its status once"
     assert [desk.posting(run_id, kind).state for kind in ("pull_request", "review", "comment")] == ["posted"] * 3
     assert [one.body.count(desk.server.changes[0].url) for one in desk.server.comments] == [1]
-    assert (Pull(desk.server, "fixer").states, len(Pull(desk.server, "fixer").bodies)) == ("A", 1)
+    pull = Pull(desk.server, "fixer")
+    assert (pull.states, len(pull.bodies)) == ("A", 1)
+    desk.server.before = desk.server.after = lambda _: None
+    desk.next_turn(run_id, "Go on")
+    desk.report(run_id, 2)
+    desk.end(run_id, "c" * 40, 2)
+    desk.post()
+    assert (pull.states, [one.partition(".")[0] for one in pull.bodies]) == ("a", ["`fixer` found nothing"])
+    assert f"[{run_id}](https://runs.example/{run_id}), turn 2." in pull.bodies[0]
 
 
 @ONE_FORGE
@@ -109,34 +119,36 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
 
 
 @ONE_FORGE
-@pytest.mark.parametrize(("limit", "shown"), [("blocker", "success"), ("major", "failure"), (True, "success")])
-def test_a_status_fails_on_findings_as_grave_as_was_set(desk: Desk, limit: bool | str, shown: str) -> None:
-    """The turn itself completed, and its review is posted all the same."""
+@pytest.mark.parametrize(
+    ("limit", "unread", "shown"),
+    [
+        ("blocker", None, "success"),
+        ("major", None, "failure"),
+        (True, None, "success"),
+        ("blocker", b"findings.json is not used: no JSON", "error"),
+        (True, b"findings.json is not used: no JSON", "success"),
+    ],
+)
+def test_a_status_fails_on_findings_as_grave_as_was_set(
+    desk: Desk, limit: bool | str, unread: bytes | None, shown: str
+) -> None:
+    """The turn itself completed, and its review is posted all the same; unread findings do not open the gate."""
     desk.plan(EVERYTHING | {"status": limit})
     run_id = desk.begin()
-    desk.report(run_id, 1, FOUND.model_copy(update={"severity": "major"}), finding("b", 2))
+    if unread is None:
+        desk.report(run_id, 1, FOUND.model_copy(update={"severity": "major"}), finding("b", 2))
+    else:
+        with desk.database.write() as connection:
+            turn_files.put(connection, (run_id, 1), 1, turn_files.UNREAD, unread)
     desk.end(run_id)
     desk.post()
 
     assert states(desk.server) == [shown]
     assert ("found 1 major: Login fixed" in str(desk.server.statuses)) == (shown == "failure")
-    assert desk.posting(run_id, "review").state == "posted"
+    assert unread or desk.posting(run_id, "review").state == "posted"
 
 
 @ONE_FORGE
-def test_a_gate_is_not_open_for_findings_that_could_not_be_read(desk: Desk) -> None:
-    """The status says so; without the gate it says that the turn completed."""
-    for limit, shown in (("blocker", "error"), (True, "success")):
-        desk.plan(EVERYTHING | {"status": limit})
-        run_id = desk.begin(branch=f"agent/{shown}")
-        with desk.database.write() as connection:
-            turn_files.put(connection, (run_id, 1), 1, turn_files.UNREAD, b"findings.json is not used: no JSON")
-        desk.end(run_id, commit=shown[0] * 40, branch=f"agent/{shown}")
-        desk.post()
-
-        assert [*desk.server.shown(shown[0] * 40).values()] == [shown]
-
-
 @pytest.mark.parametrize(
     ("reason", "shown"), [("the agent exited with status 3", "failure"), ("cancelled by ci", "error")]
 )
@@ -155,13 +167,13 @@ def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk, re
         desk.posting(run_id, "review")
 
 
+@ONE_FORGE
 def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk) -> None:
     """Draft, from the run's own words, with a link; no mention, command or secret; forges take 65,536 characters."""
     run_id = desk.begin("Fix it, @ann\n/merge")
     acts = ("&#64;all", "&commat;all", "Fixes #12", "![x](https://evil.example/x)", "<details>", "<!--")
-    desk.end(
-        run_id, summary="\n".join(["Fixed by @bob (fixes #12)\n/approve\nwith bot-token <!-- /runwarden -->", *acts])
-    )
+    said = "Fixed by @bob (fixes #12)\n/approve\nwith bot-token <!-- /runwarden -->"
+    desk.end(run_id, summary="\n".join([said, *acts]))
     ended_at = desk.now
     desk.later(2)
     desk.post()
@@ -174,10 +186,7 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
         desk.end(run_id, f"{number:040x}", number, summary="&" * 8000)
     desk.post()
 
-    assert (made.title.removeprefix("Draft: ").removeprefix("WIP: "), made.draft) == (
-        "Fixed by @\u200bbob (fixes, see #12)",
-        True,
-    )
+    assert (made.title, made.draft) == ("Fixed by @\u200bbob (fixes, see #12)", True)
     assert f"[{run_id}](https://runs.example/{run_id})" in text
     assert "@\u200bann" in text
     assert not [line for line in text.splitlines() if line.lstrip().startswith("/")]
@@ -234,29 +243,41 @@ def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
 
 
 @ONE_FORGE
-def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
-    """One request learns of it; the others wait as long, and then all is posted. What is refused is not asked again."""
-    runs_due = [desk.begin(branch=f"agent/fix-{at}") for at in range(3)]
-    for at, run_id in enumerate(runs_due, 1):
-        desk.end(run_id, f"{at:x}" * 40, branch=f"agent/fix-{at - 1}")
-    desk.server.before = lambda _: Respond(429, {"message": "slow down"}, {"Retry-After": "90"})
+@pytest.mark.parametrize(
+    ("answer", "rest_s"),
+    [(Respond(429, {"message": "slow down"}, {"Retry-After": "90"}), 89), (Drop(), 0)],
+    ids=["limit", "away"],
+)
+def test_a_forge_that_asks_for_rest_or_is_away_rests_for_all_that_is_due_there(
+    desk: Desk, answer: Step, rest_s: int
+) -> None:
+    """One request learns of it; the others wait as long, and then all is posted."""
+    due = [desk.begin(branch=f"agent/{at}") for at in range(3)]
+    desk.server.before = lambda _: answer
+    for at, run_id in enumerate(due):
+        desk.end(run_id, f"{at}" * 40, branch=f"agent/{at}")
     asked = []
-    for seconds in (0, 89, 2):
+    for seconds in (0, rest_s, 900):
         desk.later(seconds)
         desk.post()
         asked.append(len(desk.server.asked))
         desk.server.before = lambda _: None
+
+    assert asked[:2] == [1, 1]
+    assert {desk.posting(one, "pull_request").state for one in due} == {"posted"}
+
+
+@ONE_FORGE
+def test_what_a_forge_refuses_is_not_asked_again(desk: Desk) -> None:
     desk.server.before = lambda one: Respond(422, {"message": "Never"}) if one.method == "POST" else None
-    refused = desk.begin(branch="agent/fix-9")
-    desk.end(refused, "9" * 40, branch="agent/fix-9")
+    refused = desk.begin()
+    desk.end(refused)
     desk.post()
     before = len(desk.server.asked)
     desk.later(100_000)
     desk.post()
     posting = desk.posting(refused, "pull_request")
 
-    assert asked[:2] == [1, 1]
-    assert len(desk.server.changes) == 3
     assert (posting.state, "Never" in (posting.failure or "")) == ("refused", True)
     assert len(desk.server.asked) == before
 
@@ -273,17 +294,14 @@ def test_a_limit_is_heard_for_all_that_is_due_there(desk: Desk) -> None:
 def test_what_the_operator_left_out_is_said_and_made_up_for(desk: Desk, change: dict[str, Any], reason: str) -> None:
     """The token goes to no other host; once all is there, the posting is made; after a day it is given up."""
     early, late = desk.begin(), desk.begin()
-    with desk.database.write() as connection:
-        desk.connect(connection, **change)
+    desk.connect(**change)
     desk.end(early)
     desk.post()
     told = desk.posting(early, "pull_request")
-    with desk.database.write() as connection:
-        desk.connect(connection)
+    desk.connect()
     desk.later(901)
     desk.post()
-    with desk.database.write() as connection:
-        desk.connect(connection, **change)
+    desk.connect(**change)
     desk.end(late)
     for _ in range(4):
         desk.post()
@@ -317,10 +335,9 @@ def test_the_same_change_opens_no_second_pull_request(desk: Desk, change: dict[s
     desk.post()
 
     assert {linked.state, reviewed.state} == {"posted"}
-    assert (linked.url == opened.url, len(desk.server.changes)) == (not change, 2)
-    assert (f"the same change is in pull request {opened.number} of the run {first}" in str(linked.failure)) == (
-        not change
-    )
+    said = f"the same change is in pull request {opened.number} of the run {first}"
+    assert (linked.url == opened.url, said in str(linked.failure)) == (not change, not change)
+    assert len(desk.server.changes) == 2
     assert (reviewed.url, bool(desk.server.threads)) == (linked.url, bool(change))
     assert desk.posting(second, "pull_request").url == desk.server.changes[1].url
 
@@ -355,13 +372,7 @@ FORBIDDEN = {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessibl
 
 @ONE_FORGE
 @pytest.mark.parametrize(
-    "answer",
-    [
-        None,
-        Respond(200, FORBIDDEN),
-        Respond(200, ["not", "an", "object"]),
-        Respond(500, {"message": "Oops"}),
-    ],
+    "answer", [None, Respond(200, FORBIDDEN), Respond(200, ["not", "an", "object"]), Respond(500, "<p>")]
 )
 def test_a_posting_that_fails_delays_no_other(desk: Desk, answer: Respond | None) -> None:
     """Whatever the forge answers to it, or if it is on no connected host: it alone is tried again later."""
@@ -381,23 +392,6 @@ def test_a_posting_that_fails_delays_no_other(desk: Desk, answer: Respond | None
 
 
 @ONE_FORGE
-def test_a_forge_that_is_away_rests(desk: Desk) -> None:
-    """One request finds out for all that is due there."""
-    due = [desk.begin(branch=f"agent/{at}") for at in range(3)]
-    desk.server.before = lambda _: Drop()
-    for at, run_id in enumerate(due):
-        desk.end(run_id, f"{at}" * 40, branch=f"agent/{at}")
-    desk.post()
-    asked = len(desk.server.asked)
-    desk.server.before = lambda _: None
-    desk.later(900)
-    desk.post()
-
-    assert asked == 1
-    assert {desk.posting(one, "pull_request").state for one in due} == {"posted"}
-
-
-@ONE_FORGE
 def test_where_drafts_are_refused_a_pull_request_is_opened_as_ready(desk: Desk) -> None:
     """GitHub has none in private repositories of its free plan."""
     said = {"message": "Validation Failed", "errors": [{"message": "Draft pull requests are not supported here."}]}
@@ -410,38 +404,6 @@ def test_where_drafts_are_refused_a_pull_request_is_opened_as_ready(desk: Desk) 
     assert len(desk.server.changes) == 1
 
 
-def test_findings_become_a_review_once_whatever_is_lost(desk: Desk) -> None:
-    """After the pull request, and though no answer to a write ever comes; the next turn closes what is gone."""
-    run_id = desk.begin()
-    desk.report(run_id, 1, FOUND, finding("d", None, "other.py"))
-    desk.end(run_id)
-    lost = 0
-
-    def lose(received: Received) -> Drop | None:
-        nonlocal lost
-        lost += is_write(received) and "statuses" not in received.path
-        return Drop() if is_write(received) else None
-
-    desk.server.after = lose
-    for _ in range(12):
-        desk.post()
-        desk.later(901)
-    first = (desk.posting(run_id, "review").state, lost)
-    desk.server.after = lambda _: None
-    pull = Pull(desk.server, "fixer")
-    states, bodies = pull.states, pull.bodies
-    desk.next_turn(run_id, "Go on")
-    desk.report(run_id, 2)
-    desk.end(run_id, "c" * 40, 2)
-    desk.post()
-
-    assert first[0] == "posted"
-    assert first[1] < 5, "what is there is not posted again"
-    assert (states, len(bodies)) == ("A", 1)
-    assert f"[{run_id}](https://runs.example/{run_id}), turn 1." in bodies[0]
-    assert (pull.states, [one.partition(".")[0] for one in pull.bodies]) == ("a", ["`fixer` found nothing"])
-
-
 def subject(commit: str, attempts: int = 1, **run: Any) -> Subject:
     wanted = {"commit": commit, "findings": [FOUND.model_dump()]}
     posting = Posting("run_1", "review", "", 1, wanted, 1, "waiting", attempts, 0, 0, None, None, None)
@@ -451,13 +413,12 @@ def subject(commit: str, attempts: int = 1, **run: Any) -> Subject:
 
 def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge: Forge) -> None:
     """None yet, and a push not heard of: again soon. Moved on, or closed: said, and left alone."""
-    client = client_of(forge)
+    client = forge.client()
     with pytest.raises(ForgeError, match="has no pull request yet") as waiting:
         post_review(client, subject("b" * 40))
     number = client.open(PROPOSAL).number
     with pytest.raises(ForgeError, match="was reviewed") as early:
         post_review(client, subject("c" * 40))
-    late = post_review(client, subject("c" * 40, attempts=7))
     stale = post_review(client, subject("c" * 40, attempts=7, head_ref=f"refs/merge-requests/{number}/head"))
     of_head = post_review(client, subject("b" * 40, head_ref=f"refs/pull/{number}/head", head_sha="b" * 40))
     reviewed = len(client.threads(number))
@@ -465,6 +426,6 @@ def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge
     closed = post_review(client, subject("b" * 40))
 
     assert [(one.value.is_final, one.value.status) for one in (waiting, early)] == [(False, 404), (False, 409)]
-    assert all("was reviewed" in (one.note or "") for one in (late, stale))
+    assert "was reviewed" in (stale.note or "")
     assert (of_head.note, reviewed) == (None, 1)
     assert "is closed, and was not reviewed" in (closed.note or "")

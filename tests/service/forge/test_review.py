@@ -10,20 +10,19 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.findings.document import IdentifiedFinding
-from service.forge.client import ForgeError, NewPullRequest, harmless
+from service.forge.client import ForgeError, harmless
 from service.forge.review import Report, bring_up_to_date
 from service.forge.review_text import Marks, comment, inert
 from service.text import not_closing
 from tests.lab import Received, Respond
-from tests.service.forge.conftest import CHECKED_LINES
-from tests.service.forge.forges import Forge, GitHubServer, client_of
+from tests.service.forge.conftest import CHECKED_LINES, ONE_FORGE
+from tests.service.forge.forges import Forge, GitHubServer
+from tests.service.forge.test_clients import PROPOSAL
 
-PROPOSAL = NewPullRequest("agent/fix-1", "main", "Fix the login", "Because.", is_draft=True)
 HEADS = ("b" * 40, "c" * 40, "d" * 40)
 
 
 def finding(name: str, line: int | None, path: str = "src/app.py", **fields: Any) -> IdentifiedFinding:
-    """A finding, its id made of one letter."""
     return IdentifiedFinding(id=name * 16, path=path, line=line, title=f"finding {name}", rule="r", **fields)
 
 
@@ -36,8 +35,7 @@ class Pull:
 
     def __init__(self, server: Forge, agent: str = "claude", token: str = "bot-token") -> None:
         self.server, self.agent = server, agent
-        self.client = client_of(server, token)
-        self.person = client_of(server, "person-token")
+        self.client = server.client(token)
         self.number = self.client.open(PROPOSAL).number
 
     def push(self, head: int, *found: IdentifiedFinding) -> None:
@@ -45,15 +43,13 @@ class Pull:
         self.server.branches["agent/fix-1"] = HEADS[head]
         for _ in range(30):
             with contextlib.suppress(ForgeError):
-                bring_up_to_date(
-                    self.client, self.number, Report(self.agent, HEADS[head], found, "Run `run_1`, turn 1.")
-                )
+                report = Report(self.agent, HEADS[head], found, "Run `run_1`, turn 1.")
+                bring_up_to_date(self.client, self.number, report)
                 return
         raise AssertionError("no end of it")
 
     @property
     def threads(self) -> dict[str, Any]:
-        """By the letter of their finding."""
         return {(Marks(self.agent).id_of(one.body) or "?")[0]: one for one in self.client.threads(self.number)}
 
     @property
@@ -63,12 +59,12 @@ class Pull:
 
     @property
     def bodies(self) -> list[str]:
-        """The texts that speak of the whole; comments that came later stand below a heading of their own."""
+        """The texts about the whole; comments that came later are below a heading of their own."""
         return [one.body for one in self.client.reviews(self.number) if one.body not in {"", "More findings:"}]
 
     def resolve_as_person(self, key: str) -> None:
         with contextlib.suppress(ForgeError):  # its answer may get lost, too
-            self.person.resolve(self.number, self.threads[key])
+            self.server.client("person-token").resolve(self.number, self.threads[key])
 
 
 def is_write(received: Received) -> bool:
@@ -88,10 +84,9 @@ def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Forge, answer
         forge.after = lambda received: Respond(502, {}) if is_write(received) else None
     pull.push(0, A, B, C, D)
     first = (pull.states, len(pull.bodies), "`other.py:7` **minor** `r`: finding d" in pull.bodies[0])
-    writes: list[str] = []
-    forge.before = lambda received: writes.append(received.target) if is_write(received) else None  # type: ignore[func-returns-value]
+    before = len(forge.requests)
     pull.push(1, A, B, C, D)
-    forge.before = lambda _: None
+    writes = [one.target for one in forge.requests[before:] if is_write(one)]
     pull.resolve_as_person("c")
     pull.push(1, A, C, E)
     second = (pull.states, len(pull.bodies), "finding d" in pull.bodies[0])
@@ -126,22 +121,19 @@ def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Forge, monkeypa
     """The diff that it shows may be another than the one that it checks."""
     pull = Pull(forge)
     monkeypatch.setattr(forge, "patch_of", lambda _: "@@ -1,0 +1,9 @@\n" + "+x\n" * 9)
-    pull.push(0, A, finding("f", 8))
+    pull.push(0, A, finding("f", 8), finding("d", None, "other.py"))
 
     assert "`src/app.py:8` **minor** `r`: finding f" in pull.bodies[0]
-    assert len(pull.threads) + pull.bodies[0].count("- [ ]") == 2
+    assert "`other.py` **minor** `r`: finding d" in pull.bodies[0]
+    assert len(pull.threads) + pull.bodies[0].count("- [ ]") == 3
 
 
+@ONE_FORGE
 def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> None:
     """At first it is tried again; if the forge keeps failing at it, the finding goes into the text."""
-
-    def fails(one: Received) -> bool:
-        is_comment = "discussions" in one.target or b'"path"' in one.body
-        return one.method == "POST" and is_comment and b"finding b" in one.body
-
     pull = Pull(forge)
     forge.branches["agent/fix-1"] = HEADS[0]
-    forge.before = lambda one: Respond(500, {"message": "Oops"}) if fails(one) else None
+    forge.before = lambda one: Respond(500, {}) if b'"path"' in one.body and b"finding b" in one.body else None
     report = Report("claude", HEADS[0], (A, B, C), "Run `run_1`, turn 1.")
     with pytest.raises(ForgeError):
         bring_up_to_date(pull.client, pull.number, report)
@@ -150,6 +142,7 @@ def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> 
     assert "finding b" in pull.bodies[0]
 
 
+@ONE_FORGE
 def test_two_agents_and_forgers_leave_each_other_alone(forge: Forge) -> None:
     """A mark counts in comments of our own account, and for its own agent."""
     pull, other = Pull(forge), Pull(forge, "cl-aude")
@@ -158,16 +151,12 @@ def test_two_agents_and_forgers_leave_each_other_alone(forge: Forge) -> None:
     mallory = Pull(forge, token="person-token")
     mallory.push(0, C)
     pull.push(1, A, C)
-    by = {
-        (one.author, one.body.partition("finding ")[2][0], one.is_resolved) for one in pull.client.threads(pull.number)
-    }
+    shown = {(one.author, one.body.partition("finding ")[2][0], one.resolved_by) for one in forge.threads}
 
-    assert by == {
-        *(("runwarden-bot", letter, False) for letter in "abc"),
-        ("ann", "c", False),
-    }
+    assert shown == {*(("runwarden-bot", letter, None) for letter in "abc"), ("ann", "c", None)}
 
 
+@ONE_FORGE
 def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> None:
     """As the token of a GitHub App's installation."""
     pull = Pull(forge)
@@ -180,21 +169,21 @@ def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> N
     assert pull.states == "ABc"
 
 
+@ONE_FORGE
 def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Forge) -> None:
     """Several lines are marked where the diff shows all of them; a suggestion cannot end its own block."""
     marks = Marks("x")
     single = comment(finding("a", 1, suggestion="```\n@all", message="Why"), marks, may_replace=True)
     pull = Pull(forge)
     pull.push(0, finding("a", 1, end_line=3), finding("b", 2, end_line=9))
-    lines = {key: one.line for key, one in pull.threads.items()}
 
     assert single.endswith(f"````suggestion\n```\n@all\n````\n\n{marks.finding('a' * 16)}")
-    assert lines == {"a": 3, "b": 2}
+    assert {key: one.line for key, one in pull.threads.items()} == {"a": 3, "b": 2}
 
 
-@pytest.mark.parametrize(
-    ("foreign", "shown"),
-    [
+def test_foreign_text_is_shown_and_does_nothing() -> None:
+    """No mention, no command, no link, no HTML; code stays code."""
+    for foreign, shown in (
         ("thanks @all, see #12 and `@x`", "thanks @\u200ball, see #\u200b12 and `@x`"),
         ("[ok](http://evil.example) <!-- x", "\\[ok](http://evil.example) &lt;!-- x"),
         ("ok\n/merge\n> /approve", "ok\n\u200b/merge\n> \u200b/approve"),
@@ -202,52 +191,31 @@ def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Forge) -> 
         ("Closes: #5 and\nfixed acme/x!6", "Closes, see #\u200b5 and\nfixed, see acme/x!6"),
         ("```\nCloses #5\n```", "```\nCloses, see #5\n```"),
         ("~~~\n$x$ \x1b", "\\~\\~\\~\n\\$x\\$ \u241b"),
-    ],
-)
-def test_foreign_text_is_shown_and_does_nothing(foreign: str, shown: str) -> None:
-    """No mention, no command, no link, no HTML; code stays code."""
-    assert inert(foreign) == shown
+    ):
+        assert inert(foreign) == shown
 
 
-@pytest.mark.parametrize("word", ["closes", "Closed", "CLOSE", "fixing:", "Fix", "resolved", "implements", "reopen"])
-@pytest.mark.parametrize(
-    "named",
-    [
-        "#15",
-        "**#15**",
-        "acme/other#16",
-        "!7",
-        "GH-13",
-        "[issue:4]",
-        f"{' ' * 40}issues   #4, #5",
-        "(https://git.example/a/b/issues/12)",
-        "\n#3",
-    ],
-)
-def test_no_text_closes_an_issue_at_its_merge(word: str, named: str) -> None:
+def test_no_text_closes_an_issue_at_its_merge() -> None:
     """Titles and commit messages stay as they are otherwise, and so do the words when they name nothing."""
-    inactive = f"{word.removesuffix(':')}, see"
+    for word in ("closes", "Closed", "CLOSE", "fixing:", "Fix", "resolved", "implements", "reopen"):
+        inactive = f"{word.removesuffix(':')}, see"
+        names = ["#15", "**#15**", "acme/other#16", "!7", "GH-13", "[issue:4]", "\n#3"]
+        names += [f"{' ' * 40}issues   #4, #5", "(https://git.example/a/b/issues/12)"]
 
-    assert harmless(f"It {word} {named}", 100) == f"It {inactive} {named}"
-    assert not_closing(f"{word} the login of issue 5, {inactive} {named}") == (
-        f"{word} the login of issue 5, {inactive} {named}"
-    )
+        for named in names:
+            assert harmless(f"It {word} {named}", 100) == f"It {inactive} {named}"
+            kept = f"{word} the login of issue 5, {inactive} {named}"
+            assert not_closing(kept) == kept
 
 
 @example("a | b\n--|--\n`x | <b> `")
 @given(st.text(alphabet="`\\<>[]()!|~-:&;\n bi@#/", max_size=60))
 def test_no_foreign_text_becomes_html_or_a_link(text: str) -> None:
-    """Whatever it is made of, in tables, lists and code that does not end."""
     markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
-    tokens = [
-        token
-        for block in markdown.parse(f"{inert(text)}\n\n<!-- end -->")
-        for token in (block, *(block.children or ()))
-    ]
+    blocks = markdown.parse(f"{inert(text)}\n\n<!-- end -->")
+    tokens = [token.type for block in blocks for token in (block, *(block.children or ()))]
 
-    assert [token.type for token in tokens if token.type in {"html_block", "html_inline", "link_open", "image"}] == [
-        "html_block"
-    ]
+    assert [one for one in tokens if one in {"html_block", "html_inline", "link_open", "image"}] == ["html_block"]
 
 
 def test_a_mark_within_foreign_text_is_none() -> None:
