@@ -66,7 +66,14 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
         ):
             with tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as tar:
                 copy = Path(scratch) / _DATABASE
-                _copy_database(folder.database_file, copy)
+                # As of one moment, without blocking writers.
+                with (
+                    contextlib.closing(Database(folder.database_url)) as database,
+                    contextlib.closing(Database(f"sqlite:///{copy}")) as copied,
+                    contextlib.closing(database.engine.raw_connection()) as reading,
+                    contextlib.closing(copied.engine.raw_connection()) as writing,
+                ):
+                    reading.driver_connection.backup(writing.driver_connection)  # type: ignore[union-attr]  # sqlite3's
                 os.utime(copy, (now // SECOND_MICROS,) * 2)
                 tar.add(copy, _DATABASE)
                 for path in (folder.settings_file, *sorted(folder.runs.glob("*/*"))):
@@ -86,17 +93,6 @@ def back_up(folder: DataFolder, target: Path, now: int) -> int:
     finally:
         draft.unlink(missing_ok=True)
     return number
-
-
-def _copy_database(source: Path, target: Path) -> None:
-    """Copy a database as of one moment, without blocking writers."""
-    with (
-        contextlib.closing(Database(f"sqlite:///{source}")) as database,
-        contextlib.closing(Database(f"sqlite:///{target}")) as copy,
-        contextlib.closing(database.engine.raw_connection()) as reading,
-        contextlib.closing(copy.engine.raw_connection()) as writing,
-    ):
-        reading.driver_connection.backup(writing.driver_connection)  # type: ignore[union-attr]  # sqlite3's
 
 
 def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> RestoreSummary:

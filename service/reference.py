@@ -65,13 +65,7 @@ PLATFORMS: Final[Mapping[str, Platform]] = {
         has_groups=True,
     ),
     "forgejo": Platform(
-        "Forgejo",
-        None,
-        "https://git.example/api/v1",
-        ("/version",),
-        "refs/pull/{}/head",
-        "#",
-        "src/branch",
+        "Forgejo", None, "https://git.example/api/v1", ("/version",), "refs/pull/{}/head", "#", "src/branch"
     ),
 }
 """The kinds of code hosts, by the names that settings and references use."""

@@ -34,7 +34,7 @@ from service.store.database import Database
 from service.store.doorbell import Doorbell
 from service.store.rate_limits import RateLimiter
 from service.store.runs import RunCounter
-from service.worker_process import StartError, announce, build_worker, drain, held, mask_known, one_worker
+from service.worker_process import StartError, announce, build_worker, drain, held, one_worker, prepare
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 256
@@ -83,11 +83,8 @@ class RunningService:
             if self._options.executes:
                 locks.enter_context(one_worker(database, self._folder))
             database.wait_until_there(threading.Event())
-            database.migrate()
-            self._folder.note_database(None if database.is_sqlite else database.shown)
-            mask_known(database, masks)
+            prepare(database, self._folder, masks, tracer)
             locks.enter_context(rotation.used(database))
-            tracer.instrument_database(database)
             worker = None
             if self._options.executes:
                 worker = build_worker(database, self._folder, settings, self._options.concurrency, tracer)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -45,18 +46,6 @@ class TokenEntry(_Entry):
     duration: str = "30d"
 
 
-class AppEntry(_Entry):
-    """A GitHub App: the service's tokens live an hour, and its commits are the App's."""
-
-    id: Annotated[int, Field(gt=0)]
-    key_file: Name
-    """The file with its private key."""
-    installation_id: Annotated[int, Field(gt=0)] | None = None
-    """None: it is installed once."""
-    sign: bool = False
-    """Whether GitHub's API makes the commits, which signs them."""
-
-
 class HostEntry(_Entry):
     """A connected code host."""
 
@@ -71,7 +60,7 @@ class HostEntry(_Entry):
     """The day on which the token expires; None to rely on the host's information."""
     token_command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = None
     """Prints a token of short life."""
-    app: AppEntry | None = None
+    app: GitHubApp | None = None
     """A GitHub App whose installation has the token."""
     rotate: bool = False
     """Whether the service rotates GitLab's token in `token_env` before it expires."""
@@ -126,16 +115,6 @@ class OrganizationEntry(_Entry):
     repositories: tuple[RepositoryEntry, ...] = ()
 
 
-class OfferEntry(_Entry):
-    """An offer code."""
-
-    code: Name
-    kind: Literal["partner", "public"]
-    retired: bool = False
-    price: Name | None = None
-    """Free text; if it changes after an organization signed up, that organization gets the standard trial."""
-
-
 class AgentEntry(AgentOptions):
     """An agent; without an organization it serves every organization."""
 
@@ -152,7 +131,7 @@ class Setup(_Entry):
     """The whole document."""
 
     organizations: tuple[OrganizationEntry, ...] = ()
-    offers: tuple[OfferEntry, ...] = ()
+    offers: tuple[trials.Offer, ...] = ()
     agents: tuple[AgentEntry, ...] = ()
 
 
@@ -179,8 +158,7 @@ def apply_setup(
     applied = _put_agents(connection, setup.agents, now, data)
     for offer in setup.offers:
         held = trials.offer_by_code(connection, offer.code)
-        is_retired = offer.retired or (held is not None and held.retired)
-        wanted = trials.Offer(offer.code, offer.kind, is_retired, offer.price)
+        wanted = replace(offer, retired=offer.retired or (held is not None and held.retired))
         trials.put_offer(connection, wanted)
         applied.append(_outcome("offer", offer.code, None, held, wanted))
     for organization, repository in state.all_repositories():
@@ -329,19 +307,10 @@ def _host(entry: HostEntry) -> hosts.Host:
     host = entry.host or _named_host(entry) or platform.host
     if host is None:
         raise SetupError(f"{entry.platform}: name its host (--host), as in the addresses of its repositories")
-    return hosts.Host(
-        platform=entry.platform,
-        host=host.lower(),
-        group=entry.group,
-        probe=entry.probe,
-        api_url=api_url,
-        clone_url=entry.clone_url,
-        token_env=entry.token_env,
-        token_ends=None if entry.token_ends is None else entry.token_ends.isoformat(),
-        token_command=entry.token_command or (),
-        app=None if entry.app is None else GitHubApp(**entry.app.model_dump()),
-        rotate=entry.rotate,
-    )
+    kept = {"group", "probe", "clone_url", "token_env", "app", "rotate"}
+    ends = None if entry.token_ends is None else entry.token_ends.isoformat()
+    more = {"api_url": api_url, "token_ends": ends, "token_command": entry.token_command or ()}
+    return hosts.Host(entry.platform, host.lower(), **more | {name: getattr(entry, name) for name in kept})
 
 
 def _named_host(entry: HostEntry) -> str | None:

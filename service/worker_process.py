@@ -74,10 +74,7 @@ def run_worker(folder: DataFolder, database_url: str | None, concurrency: int | 
         database.wait_until_there(stopping)
         if stopping.is_set():
             return 0
-        database.migrate()
-        folder.note_database(None if database.is_sqlite else database.shown)
-        mask_known(database, masks)
-        tracer.instrument_database(database)
+        prepare(database, folder, masks, tracer)
         worker = build_worker(database, folder, settings, concurrency, tracer)
         worker.start()
         announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(folder.root)})
@@ -100,8 +97,11 @@ def announce(line: Mapping[str, object]) -> None:
             notifying.sendto(b"READY=1", name)
 
 
-def mask_known(database: Database, masks: Masks) -> None:
-    """Mask in the log the values of all variables that hosts, webhooks and agents use."""
+def prepare(database: Database, folder: DataFolder, masks: Masks, tracer: Tracer) -> None:
+    """Bring the database up to date, and mask in the log the variables that hosts, webhooks and agents use."""
+    database.migrate()
+    folder.note_database(None if database.is_sqlite else database.shown)
+    tracer.instrument_database(database)
 
     def used() -> set[str]:
         with database.read() as connection:
@@ -149,10 +149,7 @@ def build_worker(
     mailer = mailer_of(folder, settings.mail, os.environ)
     mail = MailSender(database, mailer, settings.mail, clock, settings.page_url)
     poster = Poster(
-        database,
-        settings.forge.model_copy(update={"run_url": settings.run_url}),
-        clock,
-        settings.secret_names,
+        database, settings.forge.model_copy(update={"run_url": settings.run_url}), clock, settings.secret_names
     )
     sender = EventSender(database, settings.events, clock)
     rotating = TokenRotation(database, clock)

@@ -284,10 +284,12 @@ class Server:
         self._conversations.add(task)
         self.connections += 1
         # A client that goes away in the middle is what many tests are about.
-        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            await self._converse(reader, writer)
-        writer.close()
-        self._conversations.discard(task)
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
+                await self._converse(reader, writer)
+        finally:
+            writer.close()
+            self._conversations.discard(task)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         drop = self.greet()

@@ -118,23 +118,20 @@ def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue]
     parts = [asked or f"{agent}: {_UNASKED}"]
     if prompt is not None:
         named = {name for scope, name in map(_scoped, _FIELD.finditer(prompt)) if scope}
-        filled = _FIELD.sub(lambda found: _filled(found, values), prompt).strip()
+        fields = _FIELD.finditer(prompt)
+        texts = {one[0]: _as_text(values.get(name, "")) for one in fields for scope, name in (_scoped(one),) if scope}
+        filled = _FIELD.sub(lambda one: texts.get(one[0], one[0]), prompt).strip()
         parts = [filled, asked] if asked and INSTRUCTIONS not in named else [filled]
         placed |= named
     left = {name: value for name, value in values.items() if name not in placed}
     if left and listed:
-        parts.append("Inputs:\n" + "\n".join(f"- {name}: {_indented(value)}" for name, value in left.items()))
+        parts.append("Inputs:\n" + "\n".join(f"- {one}: {_as_text(left[one])}".replace("\n", "\n  ") for one in left))
     return "\n\n".join(parts)
 
 
 def _scoped(found: re.Match[str]) -> tuple[str, str]:
     scope, _, name = found[1].rpartition(".")
     return scope, name
-
-
-def _filled(found: re.Match[str], values: Mapping[str, JsonValue]) -> str:
-    scope, name = _scoped(found)
-    return _as_text(values.get(name, "")) if scope else found[0]
 
 
 def _type_fault(kind: str, value: JsonValue) -> str | None:
@@ -153,7 +150,3 @@ def _as_json(value: JsonValue) -> str:
 
 def _as_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _indented(value: JsonValue) -> str:
-    return _as_text(value).replace("\n", "\n  ")

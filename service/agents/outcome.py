@@ -4,9 +4,10 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from service.agents.sentences import in_words
+from service.shapes import items, table
 
 Reason = Literal[
     "refused",
@@ -127,7 +128,7 @@ def claude(event: dict[str, object], report: AgentReport) -> None:
         result = _text(event.get("result"))
         report.refused = event.get("stop_reason") == "refusal"
         if event.get("is_error") or subtype not in {"", "success"}:
-            report.error = result or "; ".join(map(str, _list(event.get("errors")))) or subtype
+            report.error = result or "; ".join(map(str, items(event.get("errors")))) or subtype
             report.error += f" ({subtype})" if subtype.startswith("error_") else ""
         else:
             report.summary = result
@@ -135,7 +136,7 @@ def claude(event: dict[str, object], report: AgentReport) -> None:
 
 def codex(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of `codex exec --json`."""
-    kind, item = event.get("type"), _dict(event.get("item"))
+    kind, item = event.get("type"), table(event.get("item"))
     report.session = _session(event.get("thread_id")) or report.session
     if kind == "item.completed" and item.get("type") == "agent_message":
         report.summary = _text(item.get("text"))
@@ -143,14 +144,14 @@ def codex(event: dict[str, object], report: AgentReport) -> None:
         report.ended, report.error = True, None
     elif kind in ("turn.failed", "error"):
         report.ended = kind == "turn.failed"
-        report.error = _text(_dict(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
+        report.error = _text(table(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
 
 
 def opencode(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of `opencode run --format json`."""
     kind = event.get("type")
-    part = _dict(event.get("part"))
-    error = _dict(event.get("error"))
+    part = table(event.get("part"))
+    error = table(event.get("error"))
     report.session = _session(event.get("sessionID")) or report.session
     if kind == "text":
         report.summary = _text(part.get("text")) or report.summary
@@ -159,7 +160,7 @@ def opencode(event: dict[str, object], report: AgentReport) -> None:
         report.ended, report.error = part.get("reason") != "tool-calls", None
         report.is_cut = part.get("reason") == "length"
     elif kind == "error":
-        report.error = _text(_dict(error.get("data")).get("message")) or _text(error.get("name")) or "error"
+        report.error = _text(table(error.get("data")).get("message")) or _text(error.get("name")) or "error"
 
 
 def gemini(event: dict[str, object], report: AgentReport) -> None:
@@ -175,16 +176,16 @@ def gemini(event: dict[str, object], report: AgentReport) -> None:
         report.ended = True
         if event.get("status") not in (None, "success"):
             # An earlier event may have named the error.
-            report.error = _text(_dict(event.get("error")).get("message")) or report.error or "error"
+            report.error = _text(table(event.get("error")).get("message")) or report.error or "error"
     elif kind == "error" and event.get("severity") != "warning":
         report.error = _text(event.get("message")) or "error"
 
 
 def goose(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of `goose run --output-format stream-json`."""
-    kind, message = event.get("type"), _dict(event.get("message"))
+    kind, message = event.get("type"), table(event.get("message"))
     if kind == "message" and message.get("role") == "assistant":
-        texts = [part.get("text") for part in _list(message.get("content")) if isinstance(part, dict)]
+        texts = [part.get("text") for part in items(message.get("content")) if isinstance(part, dict)]
         report.summary = _text("".join(one for one in texts if isinstance(one, str))) or report.summary
     elif kind == "complete":
         report.ended = True
@@ -194,11 +195,11 @@ def goose(event: dict[str, object], report: AgentReport) -> None:
 
 def acp(event: dict[str, object], report: AgentReport) -> None:
     """Read a report of `acp_client.py`; a message comes in pieces, which calls of tools end."""
-    kind, update = event.get("acp"), _dict(event.get("update"))
+    kind, update = event.get("acp"), table(event.get("update"))
     if kind == "session":
         report.session = _session(event.get("id"))
     elif kind == "update" and update.get("sessionUpdate") == "agent_message_chunk":
-        text = _dict(update.get("content")).get("text")
+        text = table(update.get("content")).get("text")
         report.printed = f"{report.printed}{text if isinstance(text, str) else ''}"[:_LONGEST_TEXT]
         report.summary = _text(report.printed)
     elif kind == "update" and str(update.get("sessionUpdate")).startswith("tool_call"):
@@ -302,14 +303,6 @@ class OutcomeReader:
 
 def _text(value: object) -> str | None:
     return value[:_LONGEST_TEXT].strip() or None if isinstance(value, str) else None
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def _session(value: object) -> str | None:

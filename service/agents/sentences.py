@@ -4,6 +4,8 @@ import json
 import re
 from typing import Final
 
+from service.shapes import items, table
+
 _LONGEST: Final = 400
 _DEPTH: Final = 4
 """Gateways and programs put the JSON of an error into their own message."""
@@ -63,9 +65,7 @@ def _json_message(text: str, start: int) -> tuple[str, int] | None:
 
 def _message(document: dict[str, object]) -> str:
     """Return the message of an error as Anthropic, OpenAI, Gemini or a gateway in front of them puts it."""
-    errors = document.get("errors")
-    first = errors[0] if isinstance(errors, list) and errors else None
-    for holder in (document.get("error"), document.get("response"), first, document):
+    for holder in (document.get("error"), document.get("response"), *items(document.get("errors"))[:1], document):
         if isinstance(holder, str) and holder.strip():
             return holder
         if isinstance(holder, dict):
@@ -73,6 +73,6 @@ def _message(document: dict[str, object]) -> str:
             for value in (holder.get("message"), holder.get("detail"), inner):
                 if isinstance(value, str) and value.strip():
                     return value
-            if isinstance(inner, dict) and isinstance(inner.get("message"), str):
-                return str(inner["message"])
+            if isinstance(message := table(inner).get("message"), str):
+                return message
     return ""

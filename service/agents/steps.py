@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeGuard
 
 from service.agents.options import PresetName
 from service.clock import parse_rfc3339, rfc3339
+from service.shapes import items, table
 from service.store.turn_files import LogPiece
 
 StepKind = Literal["said", "thought", "ran", "edited", "used", "result", "answered", "ended", "error", "printed", "log"]
@@ -133,7 +134,7 @@ def _of_line(preset: PresetName, line: bytes) -> list[Step]:
 
 
 def _claude(event: Event) -> Iterator[Step]:
-    at, usage = event.get("timestamp"), _dict(event.get("usage"))
+    at, usage = event.get("timestamp"), table(event.get("usage"))
     for block in _parts(event.get("message"), "content"):
         match block.get("type"):
             case "text" if event.get("type") == "assistant":
@@ -157,7 +158,7 @@ def _claude(event: Event) -> Iterator[Step]:
 
 
 def _codex(event: Event) -> Iterator[Step]:
-    kind, item = event.get("type"), _dict(event.get("item"))
+    kind, item = event.get("type"), table(event.get("item"))
     call, failed = item.get("id"), item.get("status") == "failed"
     match kind, item.get("type"):
         case "item.completed", "agent_message":
@@ -176,36 +177,36 @@ def _codex(event: Event) -> Iterator[Step]:
         case "item.completed", str(name):
             yield _call(name, {key: value for key, value in item.items() if key not in {"id", "type"}}, call, None)
         case "turn.completed", _:
-            yield _step("ended", tokens=_total(_dict(event.get("usage")), "input_tokens", "output_tokens"))
+            yield _step("ended", tokens=_total(table(event.get("usage")), "input_tokens", "output_tokens"))
         case "turn.failed" | "error", _:
-            yield _step("error", _dict(event.get("error")).get("message") or event.get("message"), failed=True)
+            yield _step("error", table(event.get("error")).get("message") or event.get("message"), failed=True)
 
 
 def _opencode(event: Event) -> Iterator[Step]:
-    part, at = _dict(event.get("part")), event.get("timestamp")
-    state, error = _dict(part.get("state")), _dict(event.get("error"))
+    part, at = table(event.get("part")), event.get("timestamp")
+    state, error = table(part.get("state")), table(event.get("error"))
     match event.get("type"):
         case "text":
             yield _step("said", part.get("text"), at)
         case "reasoning":
             yield _step("thought", part.get("text"), at)
         case "tool_use":
-            time = _dict(state.get("time"))
+            time = table(state.get("time"))
             begun, ended = _seconds(time.get("start")), _seconds(time.get("end"))
             seconds = None if begun is None or ended is None or ended < begun else round(ended - begun, 3)
-            failed = state.get("status") == "error" or _dict(state.get("metadata")).get("exit") not in (0, None)
+            failed = state.get("status") == "error" or table(state.get("metadata")).get("exit") not in (0, None)
             call, text = part.get("callID"), state.get("error") or state.get("output")
             yield _call(part.get("tool"), state.get("input"), call, time.get("start"))
             yield _step("result", text, at, call, seconds=seconds, failed=failed)
         case "step_finish":
-            tokens = _dict(part.get("tokens"))
-            yield _step("answered", "", at, tokens=_total(tokens | _dict(tokens.get("cache")), *_OPENCODE_TOKENS))
+            tokens = table(part.get("tokens"))
+            yield _step("answered", "", at, tokens=_total(tokens | table(tokens.get("cache")), *_OPENCODE_TOKENS))
         case "error":
-            yield _step("error", _dict(error.get("data")).get("message") or error.get("name"), at, failed=True)
+            yield _step("error", table(error.get("data")).get("message") or error.get("name"), at, failed=True)
 
 
 def _gemini(event: Event) -> Iterator[Step]:
-    at, error, stats = event.get("timestamp"), _dict(event.get("error")), _dict(event.get("stats"))
+    at, error, stats = event.get("timestamp"), table(event.get("error")), table(event.get("stats"))
     call, failed = event.get("tool_id"), event.get("status") not in (None, "success")
     match event.get("type"):
         case "message" if event.get("role") == "assistant":
@@ -223,12 +224,12 @@ def _gemini(event: Event) -> Iterator[Step]:
 
 def _goose(event: Event) -> Iterator[Step]:
     for part in _parts(event.get("message"), "content"):
-        called, result = (_dict(part.get(name)) for name in ("toolCall", "toolResult"))
+        called, result = (table(part.get(name)) for name in ("toolCall", "toolResult"))
         match part.get("type"):
-            case "text" if _dict(event.get("message")).get("role") == "assistant":
+            case "text" if table(event.get("message")).get("role") == "assistant":
                 yield _step("said", part.get("text"))
             case "toolRequest":
-                request = _dict(called.get("value"))
+                request = table(called.get("value"))
                 yield _call(request.get("name"), request.get("arguments"), part.get("id"), None)
             case "toolResponse":
                 failed, text = result.get("status") == "error", result.get("value") or result.get("error")
@@ -240,8 +241,8 @@ def _goose(event: Event) -> Iterator[Step]:
 
 
 def _acp(event: Event) -> Iterator[Step]:
-    at, update = event.get("at"), _dict(event.get("update"))
-    text, call = _dict(update.get("content")).get("text"), update.get("toolCallId")
+    at, update = event.get("at"), table(event.get("update"))
+    text, call = table(update.get("content")).get("text"), update.get("toolCallId")
     has_ended = update.get("status") in ("completed", "failed")
     parts = _parts(update, "content")
     match event.get("acp"), update.get("sessionUpdate"):
@@ -256,22 +257,22 @@ def _acp(event: Event) -> Iterator[Step]:
             yield _step("thought", "\n".join(entries), at)
         case "update", "tool_call" | "tool_call_update" as kind:
             if kind == "tool_call" and update.get("kind") == "execute":
-                command = _dict(update.get("rawInput")).get("command")
+                command = table(update.get("rawInput")).get("command")
                 line = _bare(shlex.join(map(_text, command))) if isinstance(command, list) else command
                 yield _step("ran", line or update.get("title"), at, call)
             elif kind == "tool_call" and update.get("kind") != "edit":
                 yield _step("used", update.get("title"), at, call)
             yield from (_call("", one, call, at) for one in parts if one.get("type") == "diff")
             if has_ended:
-                texts = [_text(_dict(one.get("content")).get("text")) for one in parts if one.get("type") == "content"]
-                shown = texts or [_text(_dict(update.get("rawOutput")).get("formatted_output"))]
+                texts = [_text(table(one.get("content")).get("text")) for one in parts if one.get("type") == "content"]
+                shown = texts or [_text(table(update.get("rawOutput")).get("formatted_output"))]
                 yield _step("result", "\n".join(shown), at, call, failed=update["status"] == "failed")
         case "permission", _ if event.get("allowed") is not True:
             yield _step("error", f"not allowed: {_text(event.get('title'))}", at)
         case "new_session", _:
             yield _step("error", "the program does not have the session any more: it began a new one", at)
         case "end", _:
-            yield _step("ended", "", at, tokens=_total(_dict(event.get("usage")), "totalTokens"))
+            yield _step("ended", "", at, tokens=_total(table(event.get("usage")), "totalTokens"))
         case "error", _:
             yield _step("error", event.get("message"), at, failed=True)
 
@@ -305,10 +306,15 @@ def _step(
 
 def _call(name: object, given: object, call: object, at: object) -> Step:
     """Return a call of a tool, whose arguments show a command, an edit, or any other use."""
-    arguments = _dict(given)
+    arguments = table(given)
     texts = {key: value for key, value in arguments.items() if isinstance(value, str)}
     path = next((_path(texts[key]) for key in _PATHS if key in texts), None)
-    edits = [line for one in (arguments, *_parts(arguments, "edits")) for line in _difference(one)]
+    edits = [
+        f"{mark} {line}"
+        for one in (arguments, *_parts(arguments, "edits"))
+        for mark, keys in (("-", _OLD), ("+", _NEW))
+        for line in next((one[key] for key in keys if isinstance(one.get(key), str)), "").splitlines()
+    ]
     if "command" in texts:
         return _step("ran", texts["command"], at, call)
     if path is not None and edits:
@@ -316,12 +322,6 @@ def _call(name: object, given: object, call: object, at: object) -> Step:
     is_plain = all(isinstance(value, str | int | float) for value in arguments.values())
     words = " ".join(map(_path, arguments.values())) if is_plain else _text(arguments)
     return _step("used", f"{_text(name)} {words}".strip(), at, call)
-
-
-def _difference(arguments: Event) -> Iterator[str]:
-    for mark, keys in (("-", _OLD), ("+", _NEW)):
-        text = next((arguments[key] for key in keys if isinstance(arguments.get(key), str)), "")
-        yield from (f"{mark} {line}" for line in text.splitlines())
 
 
 def _bare(command: str) -> str:
@@ -342,17 +342,12 @@ def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return "\n".join(_text(_dict(part).get("text") or part) for part in value)
+        return "\n".join(_text(table(part).get("text") or part) for part in value)
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _dict(value: object) -> Event:
-    return value if isinstance(value, dict) else {}
-
-
 def _parts(value: object, name: str) -> list[Event]:
-    parts = _dict(value).get(name)
-    return [_dict(part) for part in parts] if isinstance(parts, list) else []
+    return [table(part) for part in items(table(value).get(name))]
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, Request
 
-from service.api.context import RequestContext
+from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
 from service.observability.requests import record_of
 from service.store import audit, organizations, tokens
@@ -66,14 +66,7 @@ def _caller(request: Request, context: RequestContext) -> Caller:
         raise HttpError(404, "organization_not_found", "the organization of this token no longer exists")
     if not organization.active:
         raise HttpError(403, "organization_inactive", f"the organization {organization.slug} is not active")
-    wait_s = context.rate.wait_s(organization.id)
-    if wait_s is not None:
-        raise HttpError(
-            429,
-            "rate_limited",
-            f"the organization {organization.slug} sent too many requests; try again in {wait_s} s",
-            {"Retry-After": str(wait_s)},
-        )
+    check_rate(context, organization)
     caller = Caller(organization, token)
     now = context.clock()
     if tokens.is_use_due(token, now):
@@ -82,6 +75,14 @@ def _caller(request: Request, context: RequestContext) -> Caller:
                 action, owner = "token.first_use", organization.id
                 audit.record(connection, caller.actor, action, now, target=token.id, organization_id=owner)
     return caller
+
+
+def check_rate(context: Context, organization: Organization) -> None:
+    """Count a request, and refuse one beyond the organization's limit (429, spec 8)."""
+    wait_s = context.rate.wait_s(organization.id)
+    if wait_s is not None:
+        text = f"the organization {organization.slug} sent too many requests; try again in {wait_s} s"
+        raise HttpError(429, "rate_limited", text, {"Retry-After": str(wait_s)})
 
 
 def scoped(find: Callable[..., Caller], *accepted: str) -> Callable[[Caller], Caller]:

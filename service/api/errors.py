@@ -64,14 +64,14 @@ def install(app: FastAPI, offered: Offered) -> None:
     app.state.offered = offered
 
     async def respond(request: Request, error: Exception) -> Response:
-        refusal = _refusal(request, error)
+        refusal = refusal_of(request, error)
         return JSONResponse(body(refusal.error_code, refusal.message), refusal.status, refusal.headers)
 
     for kind in (ServiceError, RequestValidationError, HTTPException, *AWAY, Exception):
         app.add_exception_handler(kind, respond)
 
 
-def _refusal(request: Request, error: Exception) -> HttpError:
+def refusal_of(request: Request, error: Exception) -> HttpError:
     """Return the refusal for any exception; failures that callers must not see are logged."""
     path = request.url.path
     if isinstance(error, HttpError):

@@ -16,7 +16,8 @@ from service.forge.accounts import completed
 from service.reference import ALIASES, PLATFORMS
 from service.store import repositories, turns
 from service.store.deliveries import STARTED, WAITING
-from service.triggers import events
+from service.triggers import deliveries
+from service.triggers.events import PayloadError
 from service.triggers.receiver import DeliveryDecision, Receiver, UnknownRepositoryError, WebhookDelivery
 
 router = APIRouter()
@@ -38,7 +39,7 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
     # A header that occurs twice proves nothing, so it is left out.
     given = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
     try:
-        if not events.may_be_authentic(platform, given, secrets):
+        if not deliveries.may_be_authentic(platform, given, secrets):
             raise _unsigned()
         raw = await read_bytes(request, context.settings.triggers.body_bytes, _UNPROVEN)
         # Parsing and database access happen in threads, so that they do not block the event loop.
@@ -82,16 +83,16 @@ def _secrets(context: Context, platform: str) -> dict[str, str]:
 def _read(
     context: Context, platform: str, headers: dict[str, str], raw: bytes, secrets: dict[str, str]
 ) -> WebhookDelivery | None:
-    proven = events.authentic(platform, headers, raw, secrets)
+    proven = deliveries.authentic(platform, headers, raw, secrets)
     if not proven:
         raise _unsigned()
     try:
-        event = events.read(platform, headers, raw, context.settings.triggers.mention)
-    except events.PayloadError as error:
+        event = deliveries.read(platform, headers, raw, context.settings.triggers.mention)
+    except PayloadError as error:
         raise bad_request("invalid_payload", str(error)) from error
     if event is None:
         return None
-    name = events.delivery_id(platform, headers, raw)
+    name = deliveries.delivery_id(platform, headers, raw)
     return WebhookDelivery(platform, name, event, proven, trace_parent=context.tracer.parent())
 
 

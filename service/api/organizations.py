@@ -145,15 +145,10 @@ def resend_invitation(invitation_id: str, context: RequestContext, caller: Creat
 
 def _invitation_body(context: Context, one: Invitation) -> dict[str, object]:
     at = {name: getattr(one, name) for name in ("sent_at", "expires_at", "accepted_at")}
-    return {
-        "invitation_id": one.id,
-        "organization_id": one.organization_id,
-        "email": one.email,
-        "state": one.state(context.clock()),
-        **{name: None if moment is None else rfc3339(moment) for name, moment in at.items()},
-        "failure": one.failure,
-        "mail": "outbox" if context.settings.mail.smtp is None else "smtp",
-    }
+    shown = {name: getattr(one, name) for name in ("organization_id", "email", "failure")}
+    shown |= {name: None if moment is None else rfc3339(moment) for name, moment in at.items()}
+    mail = "outbox" if context.settings.mail.smtp is None else "smtp"
+    return shown | {"invitation_id": one.id, "state": one.state(context.clock()), "mail": mail}
 
 
 @router.get(
@@ -164,15 +159,17 @@ async def installation_health(context: RequestContext, caller: AnyCaller) -> dic
     return await context.outgoing.run(partial(_health, context, caller), caller.organization.id)
 
 
+def _unconnected(kind: str) -> HttpError:
+    return HttpError(404, "no_code_host", f"no {kind} is connected; ask the operator of the service to connect one")
+
+
 def _health(context: Context, caller: Caller) -> dict[str, object]:
     with context.database.read() as connection:
         connected = hosts.of(connection, caller.organization.id)
         known = repositories.of(connection, caller.organization.id)
         before = hosts.last_answers(connection, caller.organization.id)
     if not connected:
-        raise HttpError(
-            404, "no_code_host", "no code host is connected; ask the operator of the service to connect one"
-        )
+        raise _unconnected("code host")
     health = context.probes.ask(connected, known)
     changed = []
     for host in connected:
@@ -221,9 +218,7 @@ def _onboard(context: Context, caller: Caller, wanted: ProjectOnboarding) -> dic
     with context.database.read() as connection:
         host = next((host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None)
     if host is None:
-        raise HttpError(
-            404, "no_code_host", "no GitLab host is connected; ask the operator of the service to connect one"
-        )
+        raise _unconnected("GitLab host")
     owner = caller.organization.id
     onboarding = Onboarding(context.database, owner, host, context.settings, context.clock, caller.actor)
     try:

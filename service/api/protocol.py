@@ -111,16 +111,13 @@ class HttpProtocol(H11Protocol):
 
     def _await_request(self) -> None:
         if self._arrival is None:
-            self._arrival = self.loop.call_later(self.arrival_s, self._give_up)
+            late = f"the request did not arrive within {self.arrival_s:g} s"
+            self._arrival = self.loop.call_later(self.arrival_s, self._refuse, 408, "request_timeout", late)
 
     def _stop_waiting(self) -> None:
         if self._arrival is not None:
             self._arrival.cancel()
             self._arrival = None
-
-    def _give_up(self) -> None:
-        self._arrival = None
-        self._refuse(408, "request_timeout", f"the request did not arrive within {self.arrival_s:g} s")
 
     def _refuse(self, status: int, error_code: str, message: str) -> None:
         if self.conn.our_state in {h11.SEND_RESPONSE, h11.IDLE}:

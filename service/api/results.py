@@ -204,13 +204,9 @@ _LOG: Final = _bytes(
 )
 _FORMS: Final = ("raw", "steps")
 _TurnNumber = Annotated[
-    str,
-    Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999}),
+    str, Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999})
 ]
-_PATCH: Final = {
-    **_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"),
-    **documented(409, 410, 413),
-}
+_PATCH: Final = {**_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"), **documented(409, 410, 413)}
 
 
 @router.get("/external/runs/{run_id}", response_model=None, responses={200: {"model": RunResultsBody}, **documented()})
@@ -262,25 +258,16 @@ def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes 
     # A plain run uses the default agent without inputs; a webhook's inputs do not come from a caller.
     by_name = turn.number == 1 and turn.caller != turns.WEBHOOK and (run.agent != DEFAULT_NAME or bool(turn.inputs))
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
-    return {
-        "number": turn.number,
-        "instructions": turn.instructions,
-        "caller": turn.caller,
+    as_is = "number instructions caller outcome reason failure_kind summary files additions deletions from_turn"
+    asked = turn.question or {"question": None, "choices": []}
+    return {name: getattr(turn, name) for name in as_is.split()} | {
         "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
         "started_at": started,
         "ended_at": ended,
-        "outcome": turn.outcome,
-        "reason": turn.reason,
-        "failure_kind": turn.failure_kind,
         "commit": turn.commit_sha,
-        "summary": turn.summary,
-        "question": None if turn.question is None else turn.question["question"],
-        "choices": [] if turn.question is None else turn.question["choices"],
+        "question": asked["question"],
+        "choices": asked["choices"],
         "offer": offer(turn.summary) if turn.outcome == "completed" else None,
-        "files": turn.files,
-        "additions": turn.additions,
-        "deletions": turn.deletions,
-        "from_turn": turn.from_turn,
         "usage": None if used is None else used.document(),
         "findings": None if findings is None else json.loads(findings)["findings"],
         "inputs": turn.inputs if by_name else None,
@@ -326,10 +313,7 @@ def _asked_integer(request: Request, name: str) -> int:
             },
         ]
     },
-    responses={
-        200: {"model": StepsBody} | _LOG[200],
-        **documented(400, 410),
-    },
+    responses={200: {"model": StepsBody} | _LOG[200], **documented(400, 410)},
 )
 async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: RunReader
@@ -413,11 +397,7 @@ def log_piece(context: Context, caller: Caller, run_id: str, number: str, offset
     return answer
 
 
-@router.get(
-    "/external/runs/{run_id}/turns/{n}/diff",
-    response_class=Response,
-    responses=_PATCH,
-)
+@router.get("/external/runs/{run_id}/turns/{n}/diff", response_class=Response, responses=_PATCH)
 def read_turn_diff(run_id: str, n: _TurnNumber, context: RequestContext, caller: RunReader) -> Response:
     """Return a turn's change as a patch."""
     with context.database.read() as connection:

@@ -89,9 +89,7 @@ _PARAMETERS: Final = [
     ),
     _parameter("platform", {"type": "string", "enum": list(PLATFORMS)}, "The other form of the repository filter."),
     _parameter(
-        "data",
-        _TEXT,
-        "JSON object of a repository reference; needs platform, and does not go with repository.",
+        "data", _TEXT, "JSON object of a repository reference; needs platform, and does not go with repository."
     ),
     _parameter("date_from", _DATE, "Start of the range, inclusive."),
     _parameter("date_to", _DATE, "End of the range, inclusive."),

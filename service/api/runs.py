@@ -63,10 +63,7 @@ def checked_branch(name: str | None) -> str | None:
     responses={201: {"model": RunBody}, **documented(400, 409, 413, 415)},
 )
 async def start_run(
-    http: Request,
-    context: RequestContext,
-    caller: RunWriter,
-    start: Annotated[RunStart, Depends(ReadBody(RunStart))],
+    http: Request, context: RequestContext, caller: RunWriter, start: Annotated[RunStart, Depends(ReadBody(RunStart))]
 ) -> dict[str, object]:
     """Accept a run: after a 201 it will be executed, even if the service crashes (spec 4.3)."""
     given = http.query_params.getlist("start_from")
@@ -228,10 +225,7 @@ def _agent_request(context: Context, caller: Caller, name: str, start: AgentStar
     responses={201: {"model": ExecutionBody}, **documented(400, 413, 415)},
 )
 async def start_agent(
-    name: str,
-    context: RequestContext,
-    caller: RunWriter,
-    start: Annotated[AgentStart, Depends(ReadBody(AgentStart))],
+    name: str, context: RequestContext, caller: RunWriter, start: Annotated[AgentStart, Depends(ReadBody(AgentStart))]
 ) -> dict[str, object]:
     """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
     target, request = await run_in_threadpool(_agent_request, context, caller, name, start)

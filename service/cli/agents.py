@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from service.agents.check import missing as missing_parts
-from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option, fields, missing, owner_of
+from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option, fields, missing, owner_of, there
 from service.clock import now_micros
 from service.execution.rehearsal import Rehearsal, scratch_repository
 from service.execution.sandbox import Sandbox, find
@@ -76,8 +76,7 @@ def add(admin: AdminContext, argv: str, *, elsewhere: bool, **options: Any) -> N
     entry = AgentEntry.model_validate({"argv": words, **options})
     with admin.change("agent.add", create=True) as change:
         made = put_agent(change.connection, entry, now_micros(), None if elsewhere else admin.folder.root)
-        change.target = made.name
-        change.organization_id = made.organization_id
+        change.target, change.organization_id = made.name, made.organization_id
     admin.show(_document(made, entry.organization), [_line(made, entry.organization)])
 
 
@@ -101,9 +100,8 @@ def list_all(admin: AdminContext) -> None:
 def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) -> None:
     """Run an agent once on a scratch repository and report missing parts; this asks its model for one answer."""
     with admin.read() as connection:
-        found = agents.by_name(connection, owner_of(connection, slug) or "", name)
-    if found is None:
-        raise missing("agent", name, "service agent list")
+        known = agents.by_name(connection, owner_of(connection, slug) or "", name)
+    found = there(known, "agent", name, "service agent list")
     settings = admin.folder.settings().execution
     sandbox = find(settings)
     faults = list(missing_parts(found.argv, found.options, found.environment, admin.folder.root))

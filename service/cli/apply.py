@@ -20,8 +20,8 @@ from service.execution.git import GitCommandError
 from service.execution.sandbox import find
 from service.hosts import rotation
 from service.setup import Setup, SetupError, apply_setup
-from service.store import endings, events, invitations, maintenance, outages, postings, turns, workers
-from service.store.schema import runs
+from service.store import endings, events, maintenance, outages, postings, turns, workers
+from service.store.schema import mails, runs, unsent
 from service.text import one_line, plural
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
@@ -58,17 +58,13 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
         done = [one for one in made["applied"] if one["outcome"] != "unchanged"]
         acts += [(_ACTIONS[one["kind"]], one["name"], one["organization"]) for one in done]
         change.record_each(acts)
-    unset = [] if elsewhere else sorted(name for name in _variables(setup) if not os.environ.get(name))
+    # Those of agents are checked with them.
+    secrets = {host.token_env for one in setup.organizations for host in one.hosts}
+    secrets |= {each.webhook_secret_env for one in setup.organizations for each in one.repositories}
+    unset = [] if elsewhere else sorted(name for name in secrets if name and not os.environ.get(name))
     made |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     made["database"] = shown
     admin.show(made, _apply_lines(made))
-
-
-def _variables(setup: Setup) -> set[str]:
-    """Return the variables that hold the secrets of hosts and webhooks; those of agents are checked with them."""
-    hosts = [host.token_env for one in setup.organizations for host in one.hosts]
-    webhooks = [each.webhook_secret_env for one in setup.organizations for each in one.repositories]
-    return {name for name in (*hosts, *webhooks) if name}
 
 
 def _apply_lines(made: dict[str, Any]) -> list[str]:
@@ -108,7 +104,7 @@ def status(admin: AdminContext) -> None:
         counted = connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status))
         by_status: dict[str, int] = dict(counted.all())
         living = workers.heard_within(connection, int(settings.worker_ttl_s * SECOND_MICROS), now_micros)
-        unsent = invitations.unsent_mails(connection)
+        unsent_mails = unsent(connection, mails)
         ending = endings.soon(connection, now_micros())
         unrotated = rotation.faults(connection)
         refused = postings.refused(connection, _MOST_REFUSED)
@@ -139,7 +135,7 @@ def status(admin: AdminContext) -> None:
         "maintenance": pauses.maintenance,
         "safe_to_stop": is_safe,
         "runs": by_status,
-        "mails": unsent,
+        "mails": unsent_mails,
         "ending_keys": [one.document() for one in ending],
         "token_faults": unrotated,
         "refused_postings": [one.document() | {"run_id": one.run_id} for one in refused],
@@ -166,7 +162,7 @@ def status(admin: AdminContext) -> None:
         slots_shown = f"{one.concurrency} at a time" if one.concurrency else f"no turns: {idle}"
         lines.append(f"  {one.host} pid {one.pid}, {slots_shown}, sandbox: {one.sandbox}")
     lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]
-    lines += [f"{f'mails {state}':14}{number}" for state, number in unsent.items() if number]
+    lines += [f"{f'mails {state}':14}{number}" for state, number in unsent_mails.items() if number]
     lines += [f"{one.shown} gives no answer since {rfc3339(one.since)}: {plural(n, 'turn')} wait" for one, n in away]
     for key in ending:
         when = f"ends within {plural(key.days, 'day')}" if key.days else "has ended"

@@ -57,10 +57,7 @@ def _host_line(one: Host) -> str:
 @organization_option
 @_PLATFORM
 @click.option("--host", help="Its name in repository URLs.")
-@click.option(
-    "--group",
-    help="The groups or owners to accept, separated by commas; default: all of the host.",
-)
+@click.option("--group", help="The groups or owners to accept, separated by commas; default: all of the host.")
 @click.option("--probe", type=click.Choice(PROBES), default="api", show_default=True)
 @click.option("--api-url", help="Its HTTP API; the public one if left out.")
 @click.option("--clone-url", help="How a repository is cloned, with {path} in it.")
@@ -74,10 +71,8 @@ def connect(admin: AdminContext, slug: str, **options: Any) -> None:
     """Connect a code host, in place of the one connected on that platform."""
     entry = HostEntry.model_validate({name: value for name, value in options.items() if value is not None})
     with admin.change("host.connect") as change:
-        owner = find_organization(change.connection, slug)
-        made = connect_host(change.connection, owner, entry, now_micros())
+        made = connect_host(change.connection, change.of(slug), entry, now_micros())
         change.target = f"{made.platform} {made.host}"
-        change.organization_id = owner.id
     admin.show(_document(made), [_host_line(made)])
 
 
@@ -159,11 +154,10 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
     given = {"protected": () if protect_nothing else patterns, "triggers": () if no_triggers else triggers}
     entry = RepositoryEntry.model_validate({"name": name, **given, **options})
     with admin.change("repository.add") as change:
-        organization = find_organization(change.connection, slug)
+        organization = change.of(slug)
         made = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())
         check_triggers(change.connection, organization, made)
         change.target = f"{made.platform}:{made.path}"
-        change.organization_id = organization.id
     admin.show(_document(made), [_repository_line(made)])
 
 
@@ -190,8 +184,7 @@ def list_repositories(admin: AdminContext, slug: str) -> None:
 def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], *, action: str, what: str) -> None:
     """Remove an organization's host or repository; `action` is the name in the audit trail."""
     with admin.change(action) as change:
-        organization = find_organization(change.connection, slug)
-        change.organization_id = organization.id
+        organization = change.of(slug)
         if not remove(change.connection, organization.id, name):
             raise SetupError(
                 f"{organization.slug} has no {what}; "

@@ -7,9 +7,8 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, owner_of
+from service.cli.output import AdminContext, admin_command, fields, line, organization_option, owner_of, there
 from service.clock import now_micros, rfc3339
-from service.setup import find_organization
 from service.store import events as stored
 from service.store.events import STATES, TYPES, WAITING, Endpoint, EndpointError, Event
 from service.text import plural
@@ -22,17 +21,11 @@ def events() -> None:
 
 
 def _event(connection: Connection, event_id: str) -> Event:
-    found = stored.by_id(connection, event_id)
-    if found is None:
-        raise missing("event", event_id, "service events list")
-    return found
+    return there(stored.by_id(connection, event_id), "event", event_id, "service events list")
 
 
 def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
-    found = stored.endpoint(connection, endpoint_id)
-    if found is None:
-        raise missing("endpoint", endpoint_id, "service events endpoints list")
-    return found
+    return there(stored.endpoint(connection, endpoint_id), "endpoint", endpoint_id, "service events endpoints list")
 
 
 def _show(admin: AdminContext, found: list[Event]) -> None:
@@ -135,7 +128,7 @@ def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_
         raise EndpointError(f"--allow-private: {error}") from error
     addresses_of(url, (*admin.folder.settings().events.allow_private, *allowed))
     with admin.change("endpoint.add") as change:
-        owner = change.organization_id = find_organization(change.connection, slug).id
+        owner = change.of(slug).id
         made = stored.add_endpoint(change.connection, owner, url, types or TYPES, allowed, now_micros())
         change.target = made.id
     admin.show(_endpoint_document(made, secret=made.secret), [_endpoint_line(made), f"secret  {made.secret}"])

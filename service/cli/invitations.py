@@ -61,9 +61,8 @@ def send(admin: AdminContext, email: str, slug: str, role: Role) -> None:
     address = _address(email)
     with admin.database() as database:
         with admin.change("invitation.send", database) as change:
-            now = now_micros()
-            owner = change.organization_id = find_organization(change.connection, slug).id
-            made = change.target = invitations.invite(change.connection, owner, address, now, role)
+            owner = change.of(slug).id
+            made = change.target = invitations.invite(change.connection, owner, address, now_micros(), role)
         _conclude(admin, [_sender(admin, database).deliver(made)])
 
 
@@ -120,7 +119,7 @@ def set_member(admin: AdminContext, email: str, slug: str, role: Role) -> None:
     """Add the member EMAIL, or change their role."""
     address = _address(email)
     with admin.change("member.role") as change:
-        owner = change.organization_id = find_organization(change.connection, slug).id
+        owner = change.of(slug).id
         kept = sessions.put_member(change.connection, owner, address, now_micros(), role)
         change.target, change.detail = kept.id, role
     _show_members(admin, fields(kept, _MEMBER), [kept])

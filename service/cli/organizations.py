@@ -4,20 +4,12 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import click
+from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option
+from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, there
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339
-from service.setup import (
-    DayBudget,
-    OfferEntry,
-    OrganizationEntry,
-    SetupError,
-    TokenEntry,
-    find_organization,
-    make_token,
-    welcome,
-)
+from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
 from service.store import invitations, organizations, tokens, trials, turns
 from service.store.organizations import ENTITLEMENTS, Organization
 from service.store.tokens import SCOPES
@@ -120,10 +112,8 @@ def _change(
 ) -> None:
     """Change an organization: whether it is active, and its entitlements."""
     with admin.change(f"organization.{verb}") as change:
-        found = find_organization(change.connection, slug)
-        change.target = found.id
-        change.organization_id = found.id
-        change.detail = detail
+        found = change.of(slug)
+        change.target, change.detail = found.id, detail
         active, entitled = changed(found)
         kept = tuple(one for one in ENTITLEMENTS if one in entitled)
         organizations.change(change.connection, found.id, active=active, entitlements=kept)
@@ -149,9 +139,9 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
     """Set what all agents of an organization together may spend in one day (UTC); without options there is no limit."""
     limits = DayBudget(day_usd=day_usd, day_tokens=day_tokens)
     with admin.change("organization.budget") as change:
-        found = find_organization(change.connection, slug)
+        found = change.of(slug)
         organizations.limit_day(change.connection, found.id, limits.day_usd, limits.day_tokens)
-        change.target, change.organization_id = found.id, found.id
+        change.target = found.id
         change.detail = f"day_usd={day_usd} day_tokens={day_tokens}"
         now_is = find_organization(change.connection, found.id)
     _show(admin, now_is)
@@ -170,11 +160,9 @@ def accept_invitation(admin: AdminContext, code: str) -> None:
                 "the invitation code is unknown, used or expired; "
                 "make another with: runwarden service invitation send EMAIL --org SLUG"
             )
-        found = find_organization(change.connection, organization_id)
+        found = change.of(organization_id)
         _, token, value = welcome(change.connection, found, invitation, now_micros())
-        change.target = token.id
-        change.organization_id = found.id
-        change.detail = "its first token"
+        change.target, change.detail = token.id, "its first token"
     document = {"organization": _document(found), "token": value, "expires_at": rfc3339(token.expires_at)}
     admin.show(document, [f"{found.slug}: {value}"])
 
@@ -184,7 +172,7 @@ def offer() -> None:
     """Offer codes."""
 
 
-def _offer_line(one: Offer | OfferEntry) -> str:
+def _offer_line(one: Offer) -> str:
     return line(one.code, one.kind, "retired" if one.retired else "", one.price)
 
 
@@ -196,11 +184,11 @@ def _offer_line(one: Offer | OfferEntry) -> str:
 @admin_command
 def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str | None) -> None:
     """Add an offer, or change the one with its code."""
-    entry = OfferEntry.model_validate({"code": code, "kind": kind, "retired": retired, "price": price})
+    made = TypeAdapter(Offer).validate_python({"code": code, "kind": kind, "retired": retired, "price": price})
     with admin.change("offer.add", create=True) as change:
-        change.target = entry.code
-        trials.put_offer(change.connection, Offer(entry.code, entry.kind, entry.retired, entry.price))
-    admin.show(entry.model_dump(), [_offer_line(entry)])
+        change.target = made.code
+        trials.put_offer(change.connection, made)
+    admin.show(asdict(made), [_offer_line(made)])
 
 
 @offer.command("retire")
@@ -209,9 +197,7 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str 
 def retire(admin: AdminContext, code: str) -> None:
     """Retire an offer: still accepted at signup, but with the standard trial."""
     with admin.change("offer.retire") as change:
-        found = trials.offer_by_code(change.connection, code)
-        if found is None:
-            raise missing("offer", code, "service offer list")
+        found = there(trials.offer_by_code(change.connection, code), "offer", code, "service offer list")
         retired = replace(found, retired=True)
         trials.put_offer(change.connection, retired)
         change.target = found.code
@@ -242,9 +228,8 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
     """Create a token and print its value, which cannot be shown again."""
     entry = TokenEntry.model_validate({"alias": alias, "scopes": scopes, "duration": duration})
     with admin.change("token.create") as change:
-        owner = find_organization(change.connection, slug)
-        change.organization_id, change.detail = owner.id, " ".join(scopes)
-        made, value = make_token(change.connection, owner, entry, now_micros())
+        change.detail = " ".join(scopes)
+        made, value = make_token(change.connection, change.of(slug), entry, now_micros())
         change.target = made.id
     admin.show(fields(made, "id alias scopes expires_at", token=value, value=value), [value])
 

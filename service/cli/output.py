@@ -26,10 +26,12 @@ from service.settings import DataFolder
 from service.setup import SetupError, find_organization
 from service.store import audit
 from service.store.database import Database
+from service.store.organizations import Organization
 from service.text import printable
 
 Format = Literal["table", "json", "ndjson", "csv"]
 Function = TypeVar("Function", bound=Callable[..., Any])
+Found = TypeVar("Found")
 DATA_DIR_VARIABLE = "RUNWARDEN_SERVICE_DATA_DIR"
 DATABASE_VARIABLE = "RUNWARDEN_SERVICE_DATABASE"
 
@@ -180,6 +182,17 @@ def missing(kind: str, name: object, where: str) -> SetupError:
     return SetupError(f"there is no {kind} {name!r}; list them with: runwarden {where}")
 
 
+def there(found: Found | None, kind: str, name: object, where: str) -> Found:
+    """Return what was looked up.
+
+    Raises:
+        SetupError: Nothing was found; `where` is the command that lists what there is.
+    """
+    if found is None:
+        raise missing(kind, name, where)
+    return found
+
+
 def owner_of(connection: Connection, slug: str | None) -> str | None:
     """Return the id of the organization that an option names; None if it names none."""
     return None if slug is None else find_organization(connection, slug).id
@@ -196,6 +209,16 @@ class AdminAct:
     detail: str | None = None
     is_recorded: bool = False
     """Whether the command records its own entries."""
+
+    def of(self, slug: str, target: str | None = None) -> Organization:
+        """Return the organization with a slug or id, as the one that the act is about.
+
+        Raises:
+            SetupError: There is no such organization.
+        """
+        found = find_organization(self.connection, slug)
+        self.organization_id, self.target = found.id, target or self.target
+        return found
 
     def record(self, action: str, *, outcome: str = "done") -> None:
         """Add an entry for the current target."""
@@ -251,22 +274,17 @@ def admin_command(function: Function) -> Function:
         form: Format | None,
         **options: Any,
     ) -> Any:
-        chosen = _format(form, as_json=as_json)
+        before = click.get_current_context().find_root().params
+        asked: set[Format] = {each for each in (form, before.get("form")) if each is not None}
+        asked |= {"json"} if as_json or before.get("as_json") else set()
+        if len(asked) > 1:
+            raise click.UsageError(f"{' and '.join(sorted(asked))} contradict each other: ask for one format.")
+        chosen = asked.pop() if asked else "table"
         with plain_errors(as_json=chosen in {"json", "ndjson"}):
             admin = AdminContext(DataFolder(data_dir or default_data_dir()), chosen, database_url)
             return function(admin, *arguments, **options)
 
     return command  # type: ignore[return-value]  # the wrapper's options are click's business, not the type's
-
-
-def _format(form: Format | None, *, as_json: bool) -> Format:
-    """Return the format that was given before or after the command's name."""
-    before = click.get_current_context().find_root().params
-    named: tuple[Format | None, ...] = (form, before.get("form"), "json" if as_json or before.get("as_json") else None)
-    asked = {each for each in named if each is not None}
-    if len(asked) > 1:
-        raise click.UsageError(f"{' and '.join(sorted(asked))} contradict each other: ask for one format.")
-    return asked.pop() if asked else "table"
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Final, Literal
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing, operator, owner_of
+from service.cli.output import AdminContext, admin_command, fields, line, operator, owner_of, there
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
 from service.store import deletions, organizations, postings, repositories, runs, turn_files, turns, waits
@@ -79,8 +79,7 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
         return
     with admin.change("run.cancel") as change:
         found = _found(change.connection, run_id)
-        change.target = run_id
-        change.organization_id = found.organization_id
+        change.target, change.organization_id = run_id, found.organization_id
         if not turns.cancel(change.connection, run_id, "cancelled by the operator", now_micros()):
             raise SetupError(f"the run {run_id} has ended already: it is {found.status}")
         ended = _found(change.connection, run_id)
@@ -106,10 +105,7 @@ def _cancel_all(admin: AdminContext, slug: str | None, status: str | None, *, ye
 
 
 def _found(connection: Connection, run_id: str) -> Run:
-    found = runs.by_id(connection, run_id)
-    if found is None:
-        raise missing("run", run_id, "runs list")
-    return found
+    return there(runs.by_id(connection, run_id), "run", run_id, "runs list")
 
 
 @run.command("show")
@@ -191,8 +187,7 @@ def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> N
     _confirm(run_id, f"the run {run_id}", yes=yes)
     with admin.change("run.delete") as change:
         found = _found(change.connection, run_id)
-        change.target = run_id
-        change.organization_id = found.organization_id
+        change.target, change.organization_id = run_id, found.organization_id
         if found.status not in FINAL and not force:
             raise SetupError(f"the run {run_id} is {found.status}; wait until it finishes, or cancel it with --force")
         deletions.delete_runs(change.connection, [run_id], now_micros())
@@ -211,8 +206,7 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
         found = find_organization(connection, slug)
     _confirm(found.slug, f"the organization {found.slug} with all its runs", yes=yes)
     with admin.change("organization.delete") as change:
-        find_organization(change.connection, found.id)
-        change.target = change.organization_id = found.id
+        change.of(found.id, found.id)
         active = deletions.active_runs(change.connection, found.id)
         if active and not force:
             raise SetupError(f"{found.slug} has {plural(active, 'active run')}: wait, or cancel with --force")

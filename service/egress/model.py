@@ -28,6 +28,7 @@ from service.egress.routes import (
 )
 from service.egress.server import SandboxServer
 from service.printed import NoKeyError
+from service.shapes import table
 
 _PASSED_ON: Final = frozenset({"content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client"})
 
@@ -109,8 +110,7 @@ class ModelProxy(SandboxServer):
             is_stream = bool(document.get("stream")) or "stream" in path
             if path.endswith("completions") and document.get("stream"):
                 # Without this option, a stream does not report its usage.
-                options = document.get("stream_options")
-                document["stream_options"] = (options if isinstance(options, dict) else {}) | {"include_usage": True}
+                document["stream_options"] = table(document.get("stream_options")) | {"include_usage": True}
                 body = json.dumps(document).encode()
         given = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in asked.headers)
         headers = {name: value for name, value in given if name in _PASSED_ON or name.startswith("anthropic-")}

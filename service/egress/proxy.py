@@ -74,18 +74,15 @@ class EgressProxy(SandboxServer):
             except OSError as error:
                 self._report(host.text, f"egress: {host.text} cannot be reached: {error.strerror or error}")
                 return
-            self._relay(inside, hello, outside)
+            self.register(outside)
+            try:
+                outside.sendall(hello)
+                inside.settimeout(None)
+                outside.settimeout(None)
+                join(inside, outside)
+            finally:
+                self.release(outside)
             return
-
-    def _relay(self, inside: socket.socket, hello: bytes, outside: socket.socket) -> None:
-        self.register(outside)
-        try:
-            outside.sendall(hello)
-            inside.settimeout(None)
-            outside.settimeout(None)
-            join(inside, outside)
-        finally:
-            self.release(outside)
 
 
 def parse_target(request: h11.Request) -> tuple[Host, int]:

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 from service.agents.prices import without_date
 from service.errors import ServiceError
+from service.shapes import items
 
 _AMBIGUOUS: Final = re.compile(r"[^!-~]|[\\#]|//|/\.{1,2}(/|$)|%(?!3a|40)", re.IGNORECASE)
 """In a path: what two servers could read differently. Of escapes, only colon and `@` pass."""
@@ -168,8 +169,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def models_in(document: dict[str, Any]) -> Iterator[str]:
     """Yield every model that a body names: for the answer, to fall back to, and for a tool."""
-    several = (document.get(key) for key in ("models", "fallbacks", "tools"))
-    holders = [document, *(one for many in several if isinstance(many, list) for one in many)]
+    several = (items(document.get(key)) for key in ("models", "fallbacks", "tools"))
+    holders = [document, *(one for many in several for one in many)]
     for one in holders:
         name = one.get("model") if isinstance(one, dict) else one
         if name is not None:

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from service.agents.outcome import Ending
 from service.agents.prices import ListPrice, Price
 from service.egress.events import EventStream
+from service.shapes import items, table
 
 _LONGEST_ANSWER: Final = 32 << 20
 _ENDINGS: Final[dict[str, Ending]] = {
@@ -159,22 +160,16 @@ class Meter:
 
 def _is_last(document: dict[str, Any]) -> bool:
     """Whether this event completes a stream; the provider may add others."""
-    feedback = document.get("promptFeedback")
-    choices = document.get("choices") or document.get("candidates")
+    choices = map(table, items(document.get("choices") or document.get("candidates")))
     return (
         str(document.get("type")) in _LAST_TYPES
-        or (isinstance(feedback, dict) and bool(feedback.get("blockReason")))
-        or any(
-            isinstance(one, dict) and isinstance(one.get("finish_reason") or one.get("finishReason"), str)
-            for one in (choices if isinstance(choices, list) else ())
-        )
+        or bool(table(document.get("promptFeedback")).get("blockReason"))
+        or any(isinstance(one.get("finish_reason") or one.get("finishReason"), str) for one in choices)
     )
 
 
 def _usage_in(document: dict[str, object]) -> Usage:
-    for holder in (document, document.get("message"), document.get("response")):
-        if not isinstance(holder, dict):
-            continue
+    for holder in map(table, (document, document.get("message"), document.get("response"))):
         if isinstance(found := holder.get("usage"), dict):
             cached = _number(found.get("input_tokens_details") or found.get("prompt_tokens_details"), "cached_tokens")
             # OpenAI's input includes cached tokens, Anthropic's does not.
@@ -195,26 +190,20 @@ def _usage_in(document: dict[str, object]) -> Usage:
 
 def _ending_in(document: dict[str, Any]) -> Ending | None:
     """Return how an answer ended, by the words of Anthropic, of OpenAI's two interfaces, or of Gemini."""
-    response, feedback = document.get("response"), document.get("promptFeedback")
-    if isinstance(feedback, dict) and feedback.get("blockReason"):
+    if table(document.get("promptFeedback")).get("blockReason"):
         return "refused"
-    choices = document.get("choices") or document.get("candidates")
-    told = [document, document.get("delta"), response, *(choices if isinstance(choices, list) else ())]
-    for holder in (one for one in told if isinstance(one, dict)):
-        details = holder.get("incomplete_details")
-        reason = details.get("reason") if isinstance(details, dict) else None
+    choices = items(document.get("choices") or document.get("candidates"))
+    for holder in map(table, (document, document.get("delta"), document.get("response"), *choices)):
+        reason = table(holder.get("incomplete_details")).get("reason")
         for word in (holder.get("stop_reason"), holder.get("finish_reason"), holder.get("finishReason"), reason):
             if isinstance(word, str) and word in _ENDINGS:
                 return _ENDINGS[word]
-        said = holder.get("message") or holder.get("delta")
-        if isinstance(said, dict) and said.get("refusal"):
+        if table(holder.get("message") or holder.get("delta")).get("refusal"):
             return "refused"
-    item = document.get("item")
-    parts = item.get("content") if isinstance(item, dict) else None
-    is_refusal = any(isinstance(part, dict) and part.get("type") == "refusal" for part in parts or ())
-    return "refused" if is_refusal else None
+    parts = items(table(document.get("item")).get("content"))
+    return "refused" if any(table(part).get("type") == "refusal" for part in parts) else None
 
 
 def _number(found: object, key: str) -> int:
-    value = found.get(key) if isinstance(found, dict) else None
+    value = table(found).get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else 0

@@ -79,11 +79,18 @@ def limits_of(agent: AgentLimits) -> dict[str, str]:
 
 
 def find() -> DelegatedGroup | None:
-    """Return the control group delegated to this service, prepared for turns, or None."""
-    own = _own()
-    if own is None or not _is_delegated(own) or not set(_words(own / "cgroup.controllers")) >= _NEEDED:
-        return None
+    """Return the control group (version 2) delegated to this service, prepared for turns, or None."""
     try:
+        lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
+        path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
+        mount = next((mount for mount in _MOUNTS if (mount / "cgroup.controllers").exists()), None)
+        if path is None or mount is None:
+            return None
+        own = mount / path
+        own = own.parent if own.name == _OURS else own
+        # systemd marks delegated groups. Root may write everywhere, and must not take a session's group for its own.
+        if os.getxattr(own, "user.delegate") != b"1" or not set(_words(own / "cgroup.controllers")) >= _NEEDED:
+            return None
         prepare(own, _NEEDED)
     except OSError:
         return None
@@ -105,28 +112,6 @@ def prepare(own: Path, controllers: frozenset[str]) -> None:
     for left in own.glob(f"{_PREFIX}*"):
         if not _words(left / "cgroup.procs"):
             TurnGroup(left).remove()
-
-
-def _own() -> Path | None:
-    """Return the folder of this process's group (version 2), or None."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
-    except OSError:
-        return None
-    path = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
-    mount = next((mount for mount in _MOUNTS if (mount / "cgroup.controllers").exists()), None)
-    if path is None or mount is None:
-        return None
-    own = mount / path
-    return own.parent if own.name == _OURS else own
-
-
-def _is_delegated(folder: Path) -> bool:
-    # systemd marks delegated groups. Root may write everywhere, and must not take a session's group for its own.
-    try:
-        return os.getxattr(folder, "user.delegate") == b"1"
-    except OSError:
-        return False
 
 
 def _words(file: Path) -> list[str]:

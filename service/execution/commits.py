@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from service.execution import trees
 from service.execution.git import GitCommandError, GitRunner
 
 LINK: Final = "160000"
@@ -213,7 +214,5 @@ def _head(git_dir: Path) -> str | None:
 
 def _read(file: Path) -> str:
     with contextlib.suppress(OSError):
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as opened:
-            return opened.read(_LARGEST_REFS).decode("utf-8", "replace")
+        return trees.read(file, _LARGEST_REFS).decode("utf-8", "replace")
     return ""

@@ -216,16 +216,16 @@ class GitRunner:
         """
         try:
             return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
-        except GitCommandError as error:
-            if not (_UNAUTHORIZED.search(str(error)) and self._has_another_login(error)):
+        except GitCommandError as refusal:
+            if self.login is None or not _UNAUTHORIZED.search(str(refusal)):
+                raise
+            try:
+                has_another_login = self.login.renew()
+            except ServiceError as error:
+                raise GitCommandError(f"{refusal}; {error}", is_passing=True) from error
+            if not has_another_login:
                 raise
         return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
-
-    def _has_another_login(self, refusal: GitCommandError) -> bool:
-        try:
-            return self.login is not None and self.login.renew()
-        except ServiceError as error:
-            raise GitCommandError(f"{refusal}; {error}", is_passing=True) from error
 
     def _run(self, text: str | None, *arguments: str, git_dir: Path | None, work_tree: Path | None) -> str:
         options = [f"--git-dir={git_dir}"] if git_dir else []
@@ -249,10 +249,9 @@ class GitRunner:
                 # A terminal's Ctrl-C must reach only the service, which then ends git in order.
                 start_new_session=True,
             )
-        except FileNotFoundError as error:
-            raise GitCommandError(f"git cannot be started ({error}); install git on this machine") from error
         except OSError as error:
-            raise GitCommandError(f"git cannot be started ({error})") from error
+            fix = "; install git on this machine" if isinstance(error, FileNotFoundError) else ""
+            raise GitCommandError(f"git cannot be started ({error}){fix}") from error
         with process:
             try:
                 if is_remote:

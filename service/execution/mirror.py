@@ -86,8 +86,13 @@ class RepositoryMirror:
             try:
                 snapshot = self._fetch(branch, wanted)
             except GitCommandError as error:
+                # Lock files that a power cut left are older than any git command may run.
+                oldest = time.time() - self._git.timeout_s
+                stale = [file for file in self.git_dir.rglob("*.lock") if file.stat().st_mtime < oldest]
+                for file in stale:
+                    file.unlink()
                 # A branch may have been deleted between the listing and the fetch.
-                if not self._break_stale_locks() and _GONE not in str(error):
+                if not stale and _GONE not in str(error):
                     raise
                 snapshot = self._fetch(branch, wanted)
         if run is not None and head is not None and snapshot.branches.get(branch) != run.head_sha:
@@ -188,22 +193,14 @@ class RepositoryMirror:
         commits = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines() if kept else ()
         return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)), beside)
 
-    def _break_stale_locks(self) -> bool:
-        """Remove lock files that a power cut left: they are older than any git command may run."""
-        oldest = time.time() - self._git.timeout_s
-        stale = [file for file in self.git_dir.rglob("*.lock") if file.stat().st_mtime < oldest]
-        for file in stale:
-            file.unlink()
-        return bool(stale)
-
 
 def lies_in(path: str, part: Sequence[str]) -> bool:
     """Whether a file lies in a part of a repository; one without paths is all of it."""
     return not part or any(f"{path}/".startswith(f"{one}/") for one in part)
 
 
-def borrow(git_dir: Path, mirror: Path, branch: str, refs: Mapping[str, str]) -> None:
-    """Make a git-dir that takes its objects from the mirror; by hand, which takes no process.
+def borrow(git_dir: Path, *lenders: Path, branch: str = "main", refs: Mapping[str, str] = {}) -> None:
+    """Make a git-dir that takes its objects from others; by hand, which takes no process.
 
     Programs write into `hooks` and `info` without making them.
     """
@@ -213,7 +210,7 @@ def borrow(git_dir: Path, mirror: Path, branch: str, refs: Mapping[str, str]) ->
         "HEAD": f"ref: refs/heads/{branch}\n",
         "config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
         "packed-refs": "".join(f"{sha} {name}\n" for name, sha in refs.items()),
-        "objects/info/alternates": f"{mirror / 'objects'}\n",
+        "objects/info/alternates": "".join(f"{one / 'objects'}\n" for one in lenders),
         # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
         "info/attributes": "* -text -ident -filter -working-tree-encoding\n",
     }

@@ -42,12 +42,7 @@ class Preparation:
         object.__setattr__(self, "kept", kept)
 
     def run(
-        self,
-        command: AgentCommand,
-        log: IO[bytes],
-        limits: AgentLimits,
-        secrets: Secrets,
-        check: Callable[[], None],
+        self, command: AgentCommand, log: IO[bytes], limits: AgentLimits, secrets: Secrets, check: Callable[[], None]
     ) -> None:
         """Run the steps with the agent's egress, variables and home; `command` is the agent's.
 

@@ -5,6 +5,7 @@ import errno
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -122,7 +123,9 @@ class UsageWatch:
         self.cpu_s = ticks / _TICKS_PER_S
         if self.cpu_s > limits.cpu_s:
             return f"CPU time: {self.cpu_s:.0f} s, {limits.cpu_s:g} s allowed (cpu_s)"
-        memory = sum(map(_memory_bytes, tree))
+        # What no file backs.
+        lines = [line for pid in tree for line in _read(pid, "status").splitlines()]
+        memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
         if memory > limits.memory_bytes:
             return f"memory: {mib(memory)}, {mib(limits.memory_bytes)} allowed (memory_bytes)"
         return self._disk(tree)
@@ -156,26 +159,27 @@ class UsageWatch:
         return None
 
 
-def _deleted_bytes(tree: list[int]) -> int:
-    """Return the size of deleted files that processes still hold open, memory files included."""
-    found: dict[tuple[int, int], int] = {}
+def _open_files(tree: list[int]) -> Iterator[str]:
     for pid in tree:
         # A process may have exited, and the service may have no right to read its files.
         with contextlib.suppress(OSError):
-            for number in os.listdir(f"/proc/{pid}/fd"):
-                with contextlib.suppress(OSError):
-                    file = os.stat(f"/proc/{pid}/fd/{number}")
-                    if file.st_nlink == 0:
-                        found[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
+            yield from [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
+
+
+def _deleted_bytes(tree: list[int]) -> int:
+    """Return the size of deleted files that processes still hold open, memory files included."""
+    found: dict[tuple[int, int], int] = {}
+    for name in _open_files(tree):
+        with contextlib.suppress(OSError):
+            file = os.stat(name)
+            if file.st_nlink == 0:
+                found[file.st_dev, file.st_ino] = file.st_blocks * _BLOCK_BYTES
     return sum(found.values())
 
 
 def _sockets_and_pipes(tree: list[int], allowed: int) -> int:
     """Return how many sockets and pipes processes hold open, or 0 if their open files cannot be too many of them."""
-    opened: list[str] = []
-    for pid in tree:
-        with contextlib.suppress(OSError):
-            opened += [f"/proc/{pid}/fd/{number}" for number in os.listdir(f"/proc/{pid}/fd")]
+    opened = list(_open_files(tree))
     if len(opened) <= allowed:
         return 0
     buffers = set()
@@ -203,16 +207,11 @@ def hides_files(pid: int, proc: Path = _PROC) -> bool:
 
 def _stat(pid: int, proc: Path = _PROC) -> list[str]:
     """Return the kernel's fields about a process, from its state on; empty: it has exited."""
-    try:
-        return (proc / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return []
+    return _read(pid, "stat", proc).rpartition(")")[2].split()
 
 
-def _memory_bytes(pid: int) -> int:
-    """Return the memory of a process that is not backed by files."""
+def _read(pid: int, name: str, proc: Path = _PROC) -> str:
     try:
-        lines = Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines()
+        return (proc / str(pid) / name).read_text("utf-8", "replace")
     except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+        return ""

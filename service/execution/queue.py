@@ -12,7 +12,8 @@ from dbos import DBOS, DBOSClient, SetWorkflowID
 from dbos import error as dbos_error
 
 from service.clock import rfc3339
-from service.store.database import Database, DatabaseError
+from service.store.database import Database
+from service.store.migrations import DatabaseError
 
 _APPLICATION: Final = "runwarden"
 # Constant: DBOS recovers only workflows of the same version, and those of the service stay compatible.
@@ -44,10 +45,7 @@ class DurableEngine:
         self._looked_at = 0.0
 
     def open(
-        self,
-        turn: Callable[[str, int], None],
-        jobs: Mapping[str, Callable[[str], None]],
-        ended: Callable[[], None],
+        self, turn: Callable[[str, int], None], jobs: Mapping[str, Callable[[str], None]], ended: Callable[[], None]
     ) -> None:
         """Connect. Turns and jobs are executed by the functions, and `ended` is called after each.
 
@@ -163,20 +161,16 @@ class DurableEngine:
 
 
 def migrate_queue(database: Database) -> None:
-    """Create or upgrade the engine's own tables."""
-    _add_to_old_sqlite(database)
-    DBOS.migrate(database.url.render_as_string(hide_password=False))
+    """Create or upgrade the engine's own tables.
 
-
-def _add_to_old_sqlite(database: Database) -> None:
-    """Give an older SQLite `unixepoch('subsec')`, the present to the millisecond, which DBOS uses from Python 3.12 on.
-
-    Without this function the call is NULL, and no row of the queue can be written.
+    An older SQLite gets `unixepoch('subsec')`, the present to the millisecond, which DBOS uses from Python 3.12 on:
+    without this function the call is NULL, and no row of the queue can be written.
     """
     is_old = database.is_sqlite and database.engine.dialect.dbapi.sqlite_version_info < _SUBSEC_SINCE  # type: ignore[union-attr]  # it is loaded
     if is_old and not sa.event.contains(sa.Engine, "connect", _add_unixepoch):
         # DBOS makes further engines, one of them only to migrate.
         sa.event.listen(sa.Engine, "connect", _add_unixepoch)
+    DBOS.migrate(database.url.render_as_string(hide_password=False))
 
 
 def _add_unixepoch(connection: Any, _record: object) -> None:

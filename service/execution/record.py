@@ -94,16 +94,17 @@ class TurnRecorder:
     def finish(self, at_work: TurnAtWork, diffs: Mapping[str, Path]) -> None:
         """Stop watching over an attempt, and store the rest of its log and its patches."""
         self._at_work.remove(at_work)
-        if not self.database.is_sqlite:
-            self.retried(lambda: self._share_all(at_work, diffs))
 
-    def _share_all(self, at_work: TurnAtWork, diffs: Mapping[str, Path]) -> None:
-        at_work.share(self.database)
-        kept = {kind: file.read_bytes() for kind, file in diffs.items() if file.exists()}
-        with self.database.write() as connection:
-            turn_files.pack_log(connection, at_work.key)
-            for kind, content in kept.items():
-                turn_files.put(connection, at_work.key, at_work.attempt, kind, content)
+        def share_all() -> None:
+            at_work.share(self.database)
+            kept = {kind: file.read_bytes() for kind, file in diffs.items() if file.exists()}
+            with self.database.write() as connection:
+                turn_files.pack_log(connection, at_work.key)
+                for kind, content in kept.items():
+                    turn_files.put(connection, at_work.key, at_work.attempt, kind, content)
+
+        if not self.database.is_sqlite:
+            self.retried(share_all)
 
     def watch_over(self) -> None:
         """Interrupt work on cancelled turns, and share the logs of the others."""

@@ -60,8 +60,10 @@ class Submodules:
                 mirror = RepositoryMirror(self.mirrors, address, self.git.at(address))
                 mirror.fetch_commit(sha)
                 place = folder / f"submodule-{len(self.filled)}.git"
-                borrow(place, mirror.git_dir, "main", {"refs/heads/main": sha})
-                _make_folder(tree, path)
+                borrow(place, mirror.git_dir, refs={"refs/heads/main": sha})
+                if (tree / path).resolve() != tree.resolve() / path:
+                    raise SubmoduleError("a link is in the way of its folder")  # noqa: TRY301 — noted as any other
+                (tree / path).mkdir(parents=True, exist_ok=True)
                 self.git("read-tree", "--reset", "-u", "HEAD", git_dir=place, work_tree=tree / path)
             except (SubmoduleError, GitCommandError) as error:
                 if isinstance(error, GitCommandError) and error.is_passing:
@@ -115,15 +117,3 @@ class Submodules:
             raise SubmoduleError(f"{path} is outside the organization's groups")
         scheme, _, rest = url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}/{path}.git"
-
-
-def _make_folder(tree: Path, path: str) -> None:
-    """Make a submodule's folder.
-
-    Raises:
-        SubmoduleError: A link is in its way.
-    """
-    folder = tree / path
-    if folder.resolve() != tree.resolve() / path:
-        raise SubmoduleError("a link is in the way of its folder")
-    folder.mkdir(parents=True, exist_ok=True)

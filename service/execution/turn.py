@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Final
+from typing import Final, NoReturn
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -223,9 +223,8 @@ class TurnExecution:
             return TurnOutcome("failed", failure=text, failure_kind=failure.reason, attempt=turn.attempt)
         what = storable(attempt.secrets.mask(failure.text))
         why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
-        self._pause(attempt, work, TurnPause(until, why, is_counted=error.has_begun))
-        self._log(attempt, f"waits for its model, without a slot: {why or what}")
-        raise PausedTurnError(f"{attempt.trailer} waits for its model, without a slot: {what}")
+        paused = TurnPause(until, why, is_counted=error.has_begun)
+        return self._pause(attempt, work, paused, f"waits for its model, without a slot: {why or what}")
 
     def _waiting(self, attempt: Attempt, work: TurnWork, error: GitCommandError) -> TurnOutcome:
         """Give the turn's slot back until its code host can be asked again; return its failure if that takes too long.
@@ -247,17 +246,22 @@ class TurnExecution:
         pause_s = min(max(waited_s, self._forge.retry_s), _LONGEST_RETRY_S)
         why = f"waiting for {host} since {clock_time(since)}: {what}"
         paused = TurnPause(now + int(pause_s * SECOND_MICROS), why, is_counted=False, since=since)
-        self._pause(attempt, work, paused)
-        self._log(attempt, f"{why}; the slot is free, and the next attempt is in {pause_s:.0f} s")
-        raise PausedTurnError(f"{attempt.trailer}: {why}")
+        said = f"{why}; the slot is free, and the next attempt is in {pause_s:.0f} s"
+        return self._pause(attempt, work, paused, said)
 
-    def _pause(self, attempt: Attempt, work: TurnWork, paused: TurnPause) -> None:
-        """Keep the agent's work so far, and give the turn's slot back."""
+    def _pause(self, attempt: Attempt, work: TurnWork, paused: TurnPause, said: str) -> NoReturn:
+        """Keep the agent's work so far, and give the turn's slot back.
+
+        Raises:
+            PausedTurnError: The slot was given back.
+        """
         change = work.keep()
         known = {} if change is None else asdict(change)
         turn = attempt.turn
         first = turn.from_turn if change is None else turn.number if change.files else None
         self.recorder.pause(turn, replace(paused, from_turn=first, change=known | work.keep_commit()))
+        self._log(attempt, said)
+        raise PausedTurnError(f"{attempt.trailer}: {said}")
 
     def _is_shortage(self, error: Exception) -> bool:
         """Whether an attempt failed because this machine is short of something, which is not the turn's fault."""

@@ -94,14 +94,6 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class UndeliveredCommit:
-    """A turn's commit that is not known to be on its branch, and the turn's summary."""
-
-    sha: str
-    summary: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class StartingPoint:
     """What happened to an earlier turn's changes that were not pushed."""
 
@@ -193,8 +185,8 @@ class TurnWork:
         """Whether the agent has been started: before that there is no change to keep."""
         self._made: tuple[TurnCommit, TurnChange] | None = None
         """The agent's change, once it is committed here and its patch is kept."""
-        self.undelivered: UndeliveredCommit | None = None
-        """The commit that is being pushed."""
+        self._undelivered: tuple[str, str | None] | None = None
+        """The commit that is not known to be on its branch, and the turn's summary."""
 
     def run(self) -> TurnOutcome:
         """Do the turn; return that it completed, or that its agent asks a question.
@@ -218,13 +210,11 @@ class TurnWork:
 
     def keep_commit(self) -> dict[str, str | None]:
         """Store the commit that is still to be pushed; return the turn's fields about it."""
-        if self.undelivered is None:
+        if self._undelivered is None:
             return {}
-        attempt, commit = self._attempt, self.undelivered
-        pack = attempt.workspace.pack(attempt.git, self._snapshot, commit.sha)
-        kept = (attempt.at_work.key, attempt.turn.attempt, turn_files.COMMIT, pack)
-        self._recorder.write(lambda connection: turn_files.put(connection, *kept))
-        return {"summary": None if commit.summary is None else storable(attempt.secrets.mask(commit.summary))}
+        attempt, (sha, summary) = self._attempt, self._undelivered
+        self._store(turn_files.COMMIT, attempt.workspace.pack(attempt.git, self._snapshot, sha))
+        return {"summary": None if summary is None else storable(attempt.secrets.mask(summary))}
 
     def keep(self) -> TurnChange | None:
         """Keep the patch of a turn that pushes nothing; None: the agent never started, or it may not be kept."""
@@ -476,13 +466,15 @@ class TurnWork:
         for remark in (*found.remarks, *remarks):
             self._log(remark)
         if found.remarks:
-            unread = (attempt.at_work.key, attempt.turn.attempt, turn_files.UNREAD, "; ".join(found.remarks).encode())
-            self._recorder.write(lambda connection: turn_files.put(connection, *unread))
+            self._store(turn_files.UNREAD, "; ".join(found.remarks).encode())
         if found.findings is None:
             return False
-        kept = (attempt.at_work.key, attempt.turn.attempt, turn_files.FINDINGS, packed(self._base, found.findings))
-        self._recorder.write(lambda connection: turn_files.put(connection, *kept))
+        self._store(turn_files.FINDINGS, packed(self._base, found.findings))
         return True
+
+    def _store(self, kind: str, content: bytes) -> None:
+        kept = (self._attempt.at_work.key, self._attempt.turn.attempt, kind, content)
+        self._recorder.write(lambda connection: turn_files.put(connection, *kept))
 
     def _commit(self, message: str) -> tuple[TurnCommit, TurnChange] | None:
         """Commit the agent's change in the workspace, and keep its patch; None: it changed nothing.
@@ -523,7 +515,7 @@ class TurnWork:
                 change = self._patches().write(workspace.ours, commit, *attempt.diffs.values())
                 self._made = commit, change
                 self._log(f"{branch} has moved to {head}: the change goes on top of that")
-            self.undelivered = UndeliveredCommit(commit.sha, summary)
+            self._undelivered = commit.sha, summary
             sha = commit.sha
             self._recorder.begin_push(attempt.turn, sha)
             try:

@@ -333,8 +333,12 @@ class TurnWorker:
         mine = self._engine.at_work
         lost = [name for name in under_way if name not in mine and held.get(name) not in living]
         dropped = [name for name in held if held[name] not in living and name not in under_way]
-        if not self.me.concurrency:
-            self._note_lost(lost)
+        for name in [] if self.me.concurrency else [one for one in lost if one not in self._noted]:
+            run_id, _, number = name.rpartition(":")
+            why = "it was interrupted, and goes on when workers begin turns again"
+            with self._database.write() as connection:
+                turns.note_put_back(connection, run_id, int(number), why, self._clock())
+            self._noted.add(name)
         lost = lost[: max(0, self._free_slots)]
         for name in [*dropped, *lost]:
             if held.get(name) == NOBODY:
@@ -355,15 +359,6 @@ class TurnWorker:
                 _logger.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)
                 with self._database.write() as connection:
                     workers.forget(connection, worker.executor)
-
-    def _note_lost(self, lost: list[str]) -> None:
-        """Record why interrupted turns do not go on, once for each."""
-        for name in [one for one in lost if one not in self._noted]:
-            run_id, _, number = name.rpartition(":")
-            why = "it was interrupted, and goes on when workers begin turns again"
-            with self._database.write() as connection:
-                turns.note_put_back(connection, run_id, int(number), why, self._clock())
-            self._noted.add(name)
 
     def _living(self, connection: sa.Connection, known: list[Worker]) -> list[Worker]:
         """Return those that are not known to be dead."""

@@ -29,6 +29,7 @@ from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.findings import collect
 from service.settings import DataFolder
+from service.shapes import table
 from service.text import one_line, plural, storable
 
 _PIECE = 1 << 20
@@ -143,7 +144,8 @@ class Workspace:
         base = snapshot.branches.get(branch) or snapshot.branches.get(snapshot.default_branch or "")
         filled: list[str] = []
         refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
-        borrow(self.history, snapshot.git_dir, branch, refs | ({f"refs/heads/{branch}": base} if base else {}))
+        refs |= {f"refs/heads/{branch}": base} if base else {}
+        borrow(self.history, snapshot.git_dir, branch=branch, refs=refs)
         if self.part is not None:
             limit(self.history, self.part)
             # The files that decide on Git LFS may lie outside.
@@ -180,11 +182,8 @@ class Workspace:
         """Make a git-dir that obeys the attributes of the repository; nothing is checked out with it."""
         folder = self.root / "attributes.git"
         trees.remove(folder)
-        borrow(folder, snapshot.git_dir, branch="main", refs={})
+        borrow(folder, snapshot.git_dir, *([self.ours] if self.ours.exists() else []))
         (folder / "info/attributes").unlink()
-        if self.ours.exists():
-            with (folder / "objects/info/alternates").open("a", encoding="utf-8") as file:
-                file.write(f"{self.ours / 'objects'}\n")
         return folder
 
     def note_prepared(self, since_ns: int) -> None:
@@ -223,7 +222,7 @@ class Workspace:
 
         `keep`: keeps the agent's own commits, with the messages that this function makes of theirs.
         """
-        borrow(self.ours, snapshot.git_dir, branch="main", refs={})
+        borrow(self.ours, snapshot.git_dir)
         theirs, history = self._agent_history(git, snapshot, base)
         parents = tuple(filter(None, (base, *history.merged)))
         compared, _ = auto_merge(git, self.ours, parents)
@@ -363,9 +362,7 @@ class Workspace:
         """Return a git-dir with the agent's objects, and its history."""
         theirs, objects = self.root / "theirs.git", self.history / "objects"
         trees.remove(theirs)
-        borrow(theirs, snapshot.git_dir, branch="main", refs={})
-        with (theirs / "objects/info/alternates").open("a", encoding="utf-8") as file:
-            file.write(f"{objects}\n")
+        borrow(theirs, snapshot.git_dir, self.history)
         try:
             # Links and the names of other folders would lead to objects that the agent may not read; a pipe blocks.
             for path, folder, entries in trees.walk(objects):
@@ -389,7 +386,7 @@ class Workspace:
     def unpack(self, git: GitRunner, snapshot: RepositorySnapshot, pack: bytes) -> None:
         """Make the service's git-dir with the commit of an earlier attempt."""
         self.git_home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        borrow(self.ours, snapshot.git_dir, branch="main", refs={})
+        borrow(self.ours, snapshot.git_dir)
         git.feed(pack.decode("utf-8", "surrogateescape"), "unpack-objects", "-q", git_dir=self.ours)
 
     def _prepared_among(self, files: ChangedFiles) -> str:
@@ -486,13 +483,8 @@ class Workspace:
     def result(self) -> Result:
         """Read the agent's report on its work; nothing in it can fail the turn."""
         try:
-            # Links are not followed: the agent could name a file that only the service may read.
-            descriptor = os.open(self.result_file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as file:
-                document = json.loads(file.read(_LARGEST_RESULT))
+            document = table(json.loads(trees.read(self.result_file, _LARGEST_RESULT)))
         except (OSError, ValueError, RecursionError):
-            return Result()
-        if not isinstance(document, dict):
             return Result()
         longest = {"summary": _LONGEST_SUMMARY, "commit_message": _LONGEST_MESSAGE}
         texts = {name: document[name] for name in longest if isinstance(document.get(name), str)}

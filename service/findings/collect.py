@@ -13,15 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from service.findings import document, sarif
-from service.findings.document import (
-    MOST,
-    SEVERITIES,
-    Finding,
-    FindingsError,
-    IdentifiedFinding,
-    checked,
-    read_json,
-)
+from service.findings.document import MOST, SEVERITIES, Finding, FindingsError, IdentifiedFinding, checked, read_json
 from service.text import plural
 
 FOLDER: Final = ".runwarden"
@@ -116,7 +108,10 @@ def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFindi
     seen: Counter[tuple[str, str, str]] = Counter()
     for one in found:
         if one.path != path:
-            path, lines = one.path, _source(tree, one.path)
+            path, text = one.path, ""
+            with contextlib.suppress(OSError, ValueError):
+                text = read(tree, path, _LARGEST_SOURCE).decode("utf-8", "replace")
+            lines = text.removesuffix("\n").split("\n") if text else []
         line, end = one.line, one.end_line
         if line is not None and line > len(lines):
             line = end = None
@@ -169,12 +164,3 @@ def read(tree: Path, path: str, most: int) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"larger than {most} bytes")
     return data
-
-
-def _source(tree: Path, path: str) -> list[str]:
-    """Return the lines of a file; none if it cannot be read."""
-    try:
-        text = read(tree, path, _LARGEST_SOURCE).decode("utf-8", "replace")
-    except (OSError, ValueError):
-        return []
-    return text.removesuffix("\n").split("\n") if text else []

@@ -1,10 +1,11 @@
 """SARIF 2.1.0, as linters and scanners write it: its results as findings."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from service.findings.document import FindingsError
+from service.shapes import items, table
 
 _SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "note", "none": "note"}
 _CRITICAL: Final = 9.0
@@ -22,57 +23,52 @@ def drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
     Raises:
         FindingsError: it is not SARIF 2.1.0.
     """
-    document = _table(document)
+    document = table(document)
     if document.get("version") != "2.1.0" or not isinstance(document.get("runs"), list):
         raise FindingsError('it must be SARIF with "version": "2.1.0" and "runs"')
-    for run in map(_table, document["runs"]):
-        tool = _table(run.get("tool"))
-        components = [_table(tool.get("driver")), *map(_table, _list(tool.get("extensions")))]
-        rules = {_text(rule.get("id")): rule for each in components for rule in map(_table, _list(each.get("rules")))}
-        own = [_table(rule) for rule in _list(components[0].get("rules"))]
-        for result in map(_table, _list(run.get("results"))):
+    for run in map(table, document["runs"]):
+        tool = table(run.get("tool"))
+        components = [table(tool.get("driver")), *map(table, items(tool.get("extensions")))]
+        rules = {_text(rule.get("id")): rule for each in components for rule in map(table, items(each.get("rules")))}
+        own = [table(rule) for rule in items(components[0].get("rules"))]
+        for result in map(table, items(run.get("results"))):
             if not result.get("suppressions") and result.get("baselineState") != "absent":
                 yield _draft(result, rules, own, root)
 
 
 def _draft(
-    result: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]], own: list[Mapping[str, Any]], root: str
+    result: Mapping[str, Any], rules: Mapping[str, Mapping[str, Any]], own: Sequence[Mapping[str, Any]], root: str
 ) -> dict[str, object]:
-    reference = _table(result.get("rule"))
+    reference = table(result.get("rule"))
     index = result.get("ruleIndex", reference.get("index"))
     by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}
     rule_id = _text(result.get("ruleId")) or _text(reference.get("id")) or _text(by_index.get("id"))
     rule = rules.get(rule_id, by_index)
-    location = _table(_table(next(iter(_list(result.get("locations"))), None)).get("physicalLocation"))
-    region = _table(location.get("region"))
+    location = table(table(next(iter(items(result.get("locations"))), None)).get("physicalLocation"))
+    region = table(location.get("region"))
     message = _message(result.get("message"), rule)
-    short = _text(_table(rule.get("shortDescription")).get("text")) or message
+    short = _text(table(rule.get("shortDescription")).get("text")) or message
     title, _, _ = (message or short or rule_id).strip().partition("\n")
-    line = region.get("startLine")
+    line, end = region.get("startLine"), region.get("endLine")
+    # A region that ends before the first column of a line ends with the line before.
+    if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
+        end -= 1
     return {
         "rule": rule_id[:100],
         "severity": _severity(result, rule),
-        "path": _path(_table(location.get("artifactLocation")).get("uri"), root),
+        "path": _path(table(location.get("artifactLocation")).get("uri"), root),
         "line": line,
-        "end_line": None if line is None else _last_line(region, line),
+        "end_line": None if line is None else end,
         "title": title if len(title) <= _TITLE else f"{title[:_TITLE]}…",
         "message": "" if message == title else message[:_LONGEST],
     }
 
 
-def _last_line(region: Mapping[str, Any], line: Any) -> Any:
-    """A region that ends before the first column of a line ends with the line before."""
-    end: Any = region.get("endLine")
-    if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
-        return end - 1
-    return end
-
-
 def _severity(result: Mapping[str, Any], rule: Mapping[str, Any]) -> str:
-    configured = _table(rule.get("defaultConfiguration")).get("level")
+    configured = table(rule.get("defaultConfiguration")).get("level")
     level = _text(result.get("level")) or _text(configured) or "warning"
     try:
-        score = float(_text(_table(rule.get("properties")).get("security-severity")) or "0")
+        score = float(_text(table(rule.get("properties")).get("security-severity")) or "0")
     except ValueError:
         score = 0.0
     return "blocker" if score >= _CRITICAL else _SEVERITIES.get(level, "minor")
@@ -80,13 +76,13 @@ def _severity(result: Mapping[str, Any], rule: Mapping[str, Any]) -> str:
 
 def _message(message: Any, rule: Mapping[str, Any]) -> str:
     """The text of a message, or the rule's message string that it names, its placeholders filled."""
-    message = _table(message)
+    message = table(message)
     text = _text(message.get("text")) or _text(message.get("markdown"))
     if not text:
-        strings = _table(rule.get("messageStrings"))
-        text = _text(_table(strings.get(_text(message.get("id")))).get("text"))
+        strings = table(rule.get("messageStrings"))
+        text = _text(table(strings.get(_text(message.get("id")))).get("text"))
     text = text[:_LONGEST]
-    for number, argument in enumerate(_list(message.get("arguments"))[:20]):
+    for number, argument in enumerate(items(message.get("arguments"))[:20]):
         text = text.replace(f"{{{number}}}", _text(argument)[:_ARGUMENT])[: 2 * _LONGEST]
     return text.strip()
 
@@ -103,14 +99,6 @@ def _path(uri: Any, root: str) -> Any:
         return ""
     path = unquote(parts.path)
     return path.removeprefix(f"{root.rstrip('/')}/")
-
-
-def _table(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

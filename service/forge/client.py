@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from service.errors import ServiceError
 from service.hosts.http import AnswerTooLargeError, HostResponse, HostUnreachableError, ask
+from service.shapes import items, table
 from service.text import not_closing, printable
 
 State = Literal["pending", "success", "failure", "error"]
@@ -235,10 +236,8 @@ def wait_of(answer: HostResponse) -> float | None:
 
 def reason_of(body: object) -> str:
     """Return a forge's message about a failure, in brackets, or an empty text."""
-    if not isinstance(body, dict):
-        return ""
-    errors = body.get("errors")
-    listed = errors if isinstance(errors, list) else []
+    body = table(body)
+    listed = items(body.get("errors"))
     details = [one.get("message") or one.get("code") if isinstance(one, dict) else one for one in listed]
     said = body.get("message") or body.get("error") or ""
     words = [str(part) for part in (said, *details) if part]

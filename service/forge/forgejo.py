@@ -6,15 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar, Final
 
-from service.forge.client import (
-    ForgeError,
-    NewPullRequest,
-    PostedText,
-    PullRequest,
-    ReviewComment,
-    Thread,
-    shown_lines,
-)
+from service.forge.client import ForgeError, NewPullRequest, PostedText, PullRequest, ReviewComment, Thread, shown_lines
 from service.forge.github import GitHub, login_of, pull_request_of
 
 _MOST_CLOSED: Final = 200

@@ -16,6 +16,7 @@ from service.forge.client import (
     Thread,
     shown_lines,
 )
+from service.shapes import items, table
 
 _VERSION: Final = "2022-11-28"
 _LONGEST_DESCRIPTION: Final = 140
@@ -175,16 +176,14 @@ class GitHub:
         found = self.http.document("POST", self._graphql, {"query": text, "variables": variables})
         errors = found.get("errors")
         if errors:
-            first = errors[0] if isinstance(errors, list) else {}
-            kind = first.get("type") if isinstance(first, dict) else None
+            kind = next((table(one).get("type") for one in items(errors)), None)
             # GraphQL answers 200 to every request.
             wait_s = 60.0 if kind == "RATE_LIMITED" else None
             cure = (
                 "; the token of the connected host lacks a permission (Contents: write)" if kind == "FORBIDDEN" else ""
             )
             raise ForgeError(f"GitHub's GraphQL refused: {kind or 'an error'}{cure}", retry_after_s=wait_s)
-        data = found.get("data")
-        return data if isinstance(data, dict) else {}
+        return table(found.get("data"))
 
 
 def pull_request_of(document: Mapping[str, Any]) -> PullRequest:
@@ -241,4 +240,4 @@ def posted_of(document: Mapping[str, Any]) -> PostedText:
 
 def login_of(user: object) -> str:
     """Return the name of an account in an answer; empty: there is none."""
-    return str(user.get("login") or "") if isinstance(user, dict) else ""
+    return str(table(user).get("login") or "")

@@ -17,6 +17,7 @@ from service.forge.client import (
     Thread,
     shown_lines,
 )
+from service.shapes import table
 
 _STATES: Final[dict[State, str]] = {
     "pending": "running",
@@ -197,4 +198,4 @@ def _thread(document: Mapping[str, Any]) -> Thread:
 
 
 def _name(user: object) -> str:
-    return str(user.get("username") or "") if isinstance(user, dict) else ""
+    return str(table(user).get("username") or "")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from service.clock import DAY_MICROS, rfc3339
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, harmless
@@ -11,7 +11,7 @@ from service.forge.forgejo import Forgejo
 from service.forge.github import GitHub
 from service.forge.gitlab import GitLab
 from service.forge.review_text import in_code, inert
-from service.store.postings import POSTED, Posted, Posting, SameChange
+from service.store.postings import POSTED, Posted, Posting
 from service.store.runs import Run
 from service.store.turns import NEEDS_ANSWER, Turn
 from service.text import one_line
@@ -45,7 +45,7 @@ class Subject:
     """The address of the run's page; None: there is none."""
     mask: Callable[[str], str]
     """Masks the secrets that the service knows."""
-    same: Sequence[SameChange] = ()
+    same: Sequence[Any] = ()
     """Other runs' pull requests with the same change."""
     linked: Posting | None = None
     """The posting of the run's pull request, if there is one."""
@@ -163,7 +163,7 @@ def own_account(forge: Forge) -> str | None:
         return None
 
 
-def _with_same_change(forge: Forge, same: Sequence[SameChange]) -> Posted | None:
+def _with_same_change(forge: Forge, same: Sequence[Any]) -> Posted | None:
     """Return the link to an open pull request that holds the same change; None: there is none."""
     for one in same:
         if one.state != POSTED:

@@ -11,11 +11,10 @@ from typing import Final
 
 from service.findings.document import IdentifiedFinding
 from service.forge import review_text
-from service.forge.client import ForgeError, PostedText, PullRequest, ReviewComment
+from service.forge.client import ForgeError, PostedText, ReviewComment
 from service.forge.handlers import Forge, Subject, own_account
 from service.forge.review_text import Marks
 from service.store.postings import POSTED, Posted
-from service.store.runs import Run
 
 _MOST_COMMENTS: Final = 50
 """The most comments that one push adds; further findings are listed in the review's text."""
@@ -44,7 +43,12 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     """Post a turn's findings to the pull request of its branch, or to the one whose head it read."""
     posting, run = subject.posting, subject.run
     commit = str(posting.wanted["commit"])
-    current = _pull_request(forge, run)
+    # The one whose head the run read, or that of its branch, if possible an open one.
+    if head := _HEAD.fullmatch(run.head_ref or ""):
+        there = [forge.pull_request(int(head[1]))]
+    else:
+        there = forge.pull_requests(run.branch)
+    current = next((one for one in there if one.state == "open"), next(iter(there), None))
     if current is None:
         if (linked := subject.linked) is not None and linked.state == POSTED:
             return Posted(linked.url, linked.failure)
@@ -60,14 +64,6 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     report = Report(run.agent, commit, found, f"Run {subject.named_run}, turn {posting.number}.")
     bring_up_to_date(forge, current.number, report, is_lasting=posting.attempts >= _MOST_FAULTS)
     return Posted(current.url)
-
-
-def _pull_request(forge: Forge, run: Run) -> PullRequest | None:
-    """Return the pull request whose head the run read, or that of its branch, if possible an open one; None: none."""
-    if head := _HEAD.fullmatch(run.head_ref or ""):
-        return forge.pull_request(int(head[1]))
-    found = forge.pull_requests(run.branch)
-    return next((one for one in found if one.state == "open"), next(iter(found), None))
 
 
 def bring_up_to_date(forge: Forge, number: int, report: Report, *, is_lasting: bool = False) -> None:

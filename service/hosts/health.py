@@ -17,6 +17,7 @@ from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.reference import PLATFORMS
 from service.settings import ProbingSettings
+from service.shapes import table
 from service.store.hosts import Host
 from service.store.repositories import Repository
 
@@ -103,7 +104,7 @@ def _judged(host: Host, answer: HostResponse, settings: ProbingSettings) -> Host
         return HostState("degraded", f"{host.host} did not answer with JSON; check --api-url, which is {host.api_url}")
     left: object = answer.body
     for key in ("resources", "core", "remaining"):
-        left = left.get(key) if isinstance(left, dict) else None
+        left = table(left).get(key)
     if left == 0:
         return HostState("degraded", f"the rate limit of the token at {host.host} is spent")
     return _timely(answer.took_s, settings)
@@ -120,33 +121,24 @@ _NOTHING_TO_ASK: Final = HostState(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    host: Host
-    url: str | None
-    """The repository that git is asked for; None: the API is asked, or no repository is known."""
-
-
 class HealthProbes:
     """Asks hosts for their health: one probe serves all organizations that connected the same host."""
 
     def __init__(self, settings: ProbingSettings) -> None:
         self._settings = settings
         self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="probe")
-        self._running: dict[_Probe, tuple[float, Future[HostState]]] = {}
-        """Each probe's start (monotonic seconds) and its answer."""
+        self._running: dict[tuple[Host, str | None], tuple[float, Future[HostState]]] = {}
+        """A host, and the repository that git is asked for, to the probe's start (monotonic seconds) and answer."""
         self._last_status: dict[Host, str] = {}
         """The status last logged for each host."""
         self._lock = threading.Lock()
 
     def ask(self, hosts: Iterable[Host], repositories: list[Repository]) -> dict[str, HostState]:
         """Return each platform's verdict, in little more time than the probing time-out."""
-        probes = [_probe_of(host, repositories) for host in hosts]
-        asked = [(probe, self._put(probe)) for probe in probes]
+        asked = [(host, self._put(host, repositories)) for host in hosts]
         until = time.monotonic() + self._settings.timeout_s + _GRACE_S
         found = {}
-        for probe, answer in asked:
-            host = probe.host
+        for host, answer in asked:
             try:
                 verdict = answer.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
@@ -166,8 +158,17 @@ class HealthProbes:
         """Drop the probes under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _put(self, probe: _Probe) -> Future[HostState]:
-        now = time.monotonic()
+    def _put(self, host: Host, repositories: list[Repository]) -> Future[HostState]:
+        now, url = time.monotonic(), None
+        if host.probe != "api":
+            template = host.clone_url if host.clone_url is not None and "{path}" not in host.clone_url else None
+            url = next((one.url for one in repositories if one.platform == host.platform), template)
+
+        def probe() -> HostState:
+            if host.probe == "api":
+                return probe_api(host, self._settings)
+            return _NOTHING_TO_ASK if url is None else probe_git(host, url, self._settings)
+
         with self._lock:
             # Callers during a probe share its answer.
             self._running = {
@@ -175,20 +176,6 @@ class HealthProbes:
                 for key, (at, answer) in self._running.items()
                 if not answer.done() or now - at < self._settings.cache_s
             }
-            if probe not in self._running:
-                self._running[probe] = now, self._pool.submit(self._probe, probe)
-            return self._running[probe][1]
-
-    def _probe(self, probe: _Probe) -> HostState:
-        if probe.host.probe == "api":
-            return probe_api(probe.host, self._settings)
-        return _NOTHING_TO_ASK if probe.url is None else probe_git(probe.host, probe.url, self._settings)
-
-
-def _probe_of(host: Host, repositories: list[Repository]) -> _Probe:
-    if host.probe == "api":
-        return _Probe(host, None)
-    url = next((one.url for one in repositories if one.platform == host.platform), None)
-    if url is None and host.clone_url is not None and "{path}" not in host.clone_url:
-        url = host.clone_url
-    return _Probe(host, url)
+            if (host, url) not in self._running:
+                self._running[host, url] = now, self._pool.submit(probe)
+            return self._running[host, url][1]

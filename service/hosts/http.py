@@ -64,7 +64,10 @@ def ask(
     try:
         parts = urlsplit(url)
         host = network.Host.parse(parts.hostname or "")
-        connection = _connection(parts.scheme, host, parts.port)
+        kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+        if parts.scheme not in kinds:
+            raise ValueError("the address must begin with https:// or http://")  # noqa: TRY301 — explained as any other
+        connection = kinds[parts.scheme](host.text, network.port_of(parts))
         try:
             opened = connection.sock = network.connect(parts, started + timeout_s, addresses)
             # The response takes the socket from the connection, and the deadline still needs it.
@@ -94,14 +97,6 @@ def ask(
     except (ValueError, RecursionError):
         document = None
     return HostResponse(response.status, got, document, raw, time.monotonic() - started)
-
-
-def _connection(scheme: str, host: network.Host, port: int | None) -> http.client.HTTPConnection:
-    if scheme == "https":
-        return http.client.HTTPSConnection(host.text, port or http.client.HTTPS_PORT)
-    if scheme == "http":
-        return http.client.HTTPConnection(host.text, port or http.client.HTTP_PORT)
-    raise ValueError("the address must begin with https:// or http://")
 
 
 def _reason(error: Exception, started: float, timeout_s: float) -> str:

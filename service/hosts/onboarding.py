@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -51,7 +51,18 @@ def find_project(host: Host, project_id: int | None, path: str | None, timeout_s
         OnboardingError: There is no such project, or the host cannot be asked.
     """
     if host.api_url is None:
-        return _find_by_git(host, project_id, path, timeout_s)
+        if path is not None:
+            _check_group(host, path)
+        if path is None or (url := host.clone_url_of(path)) is None:
+            raise OnboardingError(
+                "this GitLab host has no API URL, so a project needs its project_path and a clone URL"
+            )
+        with tempfile.TemporaryDirectory(prefix="runwarden-onboarding-") as home:
+            try:
+                GitRunner(Path(home), timeout_s, login=HostLogin(host, url))("ls-remote", "--", url, "HEAD")
+            except GitCommandError as error:
+                raise OnboardingError(f"the project {path} cannot be read: {error}") from error
+        return Project(path, url, project_id)
     try:
         body = api_of(host, timeout_s).document("GET", f"/projects/{quote(str(project_id or path), safe='')}")
     except ForgeError as error:
@@ -111,20 +122,6 @@ def _checked_address(host: Host, path: str, given: object) -> str:
             + "; correct GitLab's external URL, or connect the host with --clone-url"
         )
     return url
-
-
-def _find_by_git(host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Project:
-    if path is not None:
-        _check_group(host, path)
-    url = None if path is None else host.clone_url_of(path)
-    if path is None or url is None:
-        raise OnboardingError("this GitLab host has no API URL, so a project needs its project_path and a clone URL")
-    with tempfile.TemporaryDirectory(prefix="runwarden-onboarding-") as home:
-        try:
-            GitRunner(Path(home), timeout_s, login=HostLogin(host, url))("ls-remote", "--", url, "HEAD")
-        except GitCommandError as error:
-            raise OnboardingError(f"the project {path} cannot be read: {error}") from error
-    return Project(path, url, project_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +188,6 @@ class ProjectKey:
     project_id: int | None
     path: str | None
 
-    def matches(self, repository: Repository) -> bool:
-        """Whether a repository is the project."""
-        if repository.platform != "gitlab":
-            return False
-        if self.project_id is not None:
-            return repository.project_id == self.project_id
-        return repository.path.lower() == (self.path or "").lower()
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -232,13 +221,13 @@ class Onboarding:
         """
         with self._database.read() as connection:
             own = repositories.of(connection, self._organization_id)
-        known = next((one for one in own if key.matches(one)), None)
+        known = _of(own, key.project_id, None if key.project_id else key.path)
         wants_webhook = self._settings.gitlab.webhook_url is not None
         if known is not None and not wants_webhook:
             return Outcome(is_new=False, repository=known, webhook_failure=None)
         project = self._project(key, known)
         # GitLab is asked before the database is locked, since it may answer slowly.
-        same = next((one for one in own if _is(one, project)), None)
+        same = _of(own, project.id, project.path)
         webhook = self._webhook(project, same) if wants_webhook else Webhook(configured=None)
         with self._database.write() as connection:
             kept, is_new = self._keep(connection, project, webhook)
@@ -280,7 +269,7 @@ class Onboarding:
         """Store the project, replacing its repository if there is one; return the repository and whether it is new."""
         repositories.begin_change(connection, self._organization_id)
         own = repositories.of(connection, self._organization_id)
-        same = next((one for one in own if _is(one, project)), None)
+        same = _of(own, project.id, project.path)
         if same is None:
             names = {one.name for one in own}
             name = project.path if project.path not in names else f"gitlab:{project.path}"
@@ -297,8 +286,10 @@ class Onboarding:
         return made, same is None
 
 
-def _is(repository: Repository, project: Project) -> bool:
-    if repository.platform != "gitlab":
-        return False
-    same_id = project.id is not None and repository.project_id == project.id
-    return same_id or repository.path.lower() == project.path.lower()
+def _of(own: Sequence[Repository], project_id: int | None, path: str | None) -> Repository | None:
+    """Return the repository that is the project of an id or at a path."""
+    for one in own:
+        is_same = project_id is not None and one.project_id == project_id
+        if one.platform == "gitlab" and (is_same or one.path.lower() == (path or "").lower()):
+            return one
+    return None

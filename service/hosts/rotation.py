@@ -7,7 +7,7 @@ asks only after it has noted that it will, and nobody repeats a request of which
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -20,6 +20,7 @@ from service import how_to_add
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError
+from service.shapes import table
 from service.store.database import Database, insert_new
 from service.store.hosts import Host
 from service.store.schema import first, found, host_tokens, hosts
@@ -128,8 +129,14 @@ class TokenRotation:
         if shown.status != HTTPStatus.OK or not isinstance(shown.body, dict):
             self._note(digest, row, _refused(host, shown))
             return
-        life = _life_of(shown.body, now)
-        if life is None or life[0] > min(_EARLY_DAYS, max(1, life[1] // 3)):
+        try:
+            # Without an end, it never expires.
+            ends_on = date.fromisoformat(str(shown.body["expires_at"]))
+            whole = max(1, (ends_on - date.fromisoformat(str(shown.body["created_at"])[:10])).days)
+            is_due = (ends_on - _day(now)).days <= min(_EARLY_DAYS, max(1, whole // 3))
+        except (KeyError, ValueError):
+            whole, is_due = 0, False
+        if not is_due:
             self._note(digest, row, None)
             return
         # Another worker may have asked, or even have been answered, since this one has read the row.
@@ -139,12 +146,14 @@ class TokenRotation:
         with self._database.write() as connection:
             if not connection.execute(sa.update(host_tokens).where(*same).values(asked_at=now)).rowcount:
                 return
-        ends = (_day(now) + timedelta(days=min(life[1], _LONGEST_DAYS))).isoformat()
+        ends = (_day(now) + timedelta(days=min(whole, _LONGEST_DAYS))).isoformat()
         # If this fails, the answer is unknown, and `asked_at` stays.
         answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
-        new = answer.body.get("token") if isinstance(answer.body, dict) else None
+        new = table(answer.body).get("token")
         if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
-            self._save(digest, {"sealed": _sealed(given, new), "asked_at": None, "fault": None})
+            jwe, key, _ = _cipher(given)
+            sealed = str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
+            self._save(digest, {"sealed": sealed, "asked_at": None, "fault": None})
             _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
         elif answer.status in range(400, 500):
             self._save(digest, {"asked_at": None, "fault": _refused(host, answer)})
@@ -169,19 +178,10 @@ def _ask(host: Host, token: str, method: str, path: str, document: object = None
 
 
 def _refused(host: Host, answer: HostResponse) -> str:
-    body = answer.body if isinstance(answer.body, dict) else {}
+    body = table(answer.body)
     said = str(body.get("message") or body.get("error_description") or body.get("error") or "").strip()
     text = f"the token in {host.token_env} cannot be rotated: {host.host} answered {answer.status} {said}".rstrip()
     return f"{text}; it must be valid, and needs the scope self_rotate or api: replace it, or remove rotate"
-
-
-def _life_of(body: Mapping[str, Any], now: int) -> tuple[int, int] | None:
-    """Return the days that a token has left, and those of its whole life; None: it does not expire."""
-    try:
-        ends, made = date.fromisoformat(str(body["expires_at"])), date.fromisoformat(str(body["created_at"])[:10])
-    except (KeyError, ValueError):
-        return None
-    return (ends - _day(now)).days, max(1, (ends - made).days)
 
 
 def _day(micros: int) -> date:
@@ -202,11 +202,6 @@ def _token(given: str, row: RotatedToken | None) -> str:
         return (jwe.decrypt_compact(row.sealed, key).plaintext or b"").decode()
     except error as invalid:
         raise NoKeyError("the rotated token in the database was changed: create a new token, and set it") from invalid
-
-
-def _sealed(given: str, new: str) -> str:
-    jwe, key, _ = _cipher(given)
-    return str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
 
 
 def _cipher(given: str) -> tuple[Any, Any, type[Exception]]:

@@ -17,6 +17,7 @@ from service.hosts import rotation
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError, PrintedKey
 from service.reference import location
+from service.shapes import table
 from service.store.hosts import Host
 from service.store.schema import GitHubApp
 
@@ -161,7 +162,13 @@ class _Installation:
         with self._asking:
             if self._token == refused or time.monotonic() >= self._until:
                 if self._id is None:
-                    self._id = self._only_one()
+                    listed = self._ask("GET", "/app/installations").body
+                    found = {int(one["id"]): str(one["account"]["login"]) for one in listed}
+                    if len(found) != 1:
+                        shown = ", ".join(f"{name} ({number})" for number, name in found.items())
+                        by = f"it is installed by: {shown or 'none: install it in GitHub'}"
+                        raise TokenError(f"set installation_id of the GitHub App {self._app.id}; {by}")
+                    (self._id,) = found
                 body = self._ask("POST", f"/app/installations/{self._id}/access_tokens").body
                 self._token = str(body["token"])
                 ends_in_s = (parse_rfc3339(str(body["expires_at"]), round_up=False) - now_micros()) / SECOND_MICROS
@@ -178,19 +185,12 @@ class _Installation:
             self._account = name, f"{user['id']}+{name}@users.noreply.{host}"
         return self._account
 
-    def _only_one(self) -> int:
-        found = {int(one["id"]): str(one["account"]["login"]) for one in self._ask("GET", "/app/installations").body}
-        if len(found) != 1:
-            shown = ", ".join(f"{name} ({number})" for number, name in found.items()) or "none: install it in GitHub"
-            raise TokenError(f"set installation_id of the GitHub App {self._app.id}; it is installed by: {shown}")
-        return next(iter(found))
-
     def _ask(self, method: str, path: str) -> HostResponse:
         headers = {"Authorization": f"Bearer {self._signed()}", "X-GitHub-Api-Version": "2022-11-28"}
         answer = ask(self._api_url + path, _TIMEOUT_S, headers=headers, method=method)
         if answer.status in _CREATED and answer.body is not None:
             return answer
-        said = str(answer.body.get("message", "")) if isinstance(answer.body, dict) else ""
+        said = str(table(answer.body).get("message", ""))
         text = f"GitHub gave the App {self._app.id} no token: {answer.status} {said}".rstrip()
         cure = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
         raise TokenError(f"{text}{cure}", is_away=answer.status not in _REFUSED)

@@ -10,7 +10,7 @@ import ssl
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from service.clock import SECOND_MICROS, Clock
 from service.mail.message import Mailer, MailError, MailMessage, invitation_message
@@ -106,7 +106,14 @@ class SmtpRelay:
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[smtplib.SMTP]:
-        session = self._new_session()
+        # With a name given, smtplib does not look up this machine's name in the DNS.
+        given: Any = {"local_hostname": socket.gethostname() or "localhost", "timeout": self._settings.timeout_s}
+        is_tls = self._settings.security == "tls"
+        tls = ssl.create_default_context()
+        session = smtplib.SMTP_SSL(**given, context=tls) if is_tls else smtplib.SMTP(**given)
+        # Certificates are checked against this name. The constructor would also set it, but connect at once, before the
+        # deadline applies.
+        session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
         with cut_off(self._settings.timeout_s, lambda: session.sock):
             try:
                 code, reply = self._connected(session)
@@ -134,21 +141,6 @@ class SmtpRelay:
         session.sock = ssl.create_default_context().wrap_socket(link, server_hostname=host.text) if is_tls else link
         session.file = None
         return session.getreply()
-
-    def _new_session(self) -> smtplib.SMTP:
-        # With a name given, smtplib does not look up this machine's name in the DNS.
-        name = socket.gethostname() or "localhost"
-        timeout_s = self._settings.timeout_s
-        if self._settings.security == "tls":
-            session: smtplib.SMTP = smtplib.SMTP_SSL(
-                local_hostname=name, timeout=timeout_s, context=ssl.create_default_context()
-            )
-        else:
-            session = smtplib.SMTP(local_hostname=name, timeout=timeout_s)
-        # Certificates are checked against this name. The constructor would also set it, but connect at once, before the
-        # deadline applies.
-        session._host = self._settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — see above
-        return session
 
     def _explained(self, error: Exception) -> MailError:
         if isinstance(error, smtplib.SMTPRecipientsRefused):

@@ -62,7 +62,9 @@ class Masks:
 
     def mask(self, text: str) -> str:
         """Return the text without the values and without credentials recognized by form."""
-        return _CREDENTIAL.sub(_masked, self._secrets.mask(text))
+        return _CREDENTIAL.sub(
+            lambda found: f"{found['scheme'] or found['login'] or ''}{MASK}", self._secrets.mask(text)
+        )
 
 
 def start_log(form: LogFormat, stream: IO[str] | None = None) -> Masks:
@@ -105,7 +107,8 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
             _without_traceback,
             structlog.processors.format_exc_info,
             clean,
-            _as_json if form == "json" else _as_text,
+            # Only ASCII, so that a reader of the log need not know its encoding.
+            (lambda _, __, event: json.dumps(_ordered(event))) if form == "json" else _as_text,
         ],
     )
 
@@ -124,30 +127,19 @@ def _without_traceback(_logger: object, _method: str, event: Event) -> Event:
     return event
 
 
-def _masked(found: re.Match[str]) -> str:
-    return f"{found['scheme'] or found['login'] or ''}{MASK}"
-
-
-def _as_json(_logger: object, _method: str, event: Event) -> str:
-    # Only ASCII, so that a reader of the log need not know its encoding.
-    return json.dumps({key: event[key] for key in _ordered(event)})
-
-
 def _as_text(_logger: object, _method: str, event: Event) -> str:
-    fields = "".join(f" {key}={_quoted(event[key])}" for key in _ordered(event) if key not in {*_HEAD, "exception"})
+    given = {key: str(value) for key, value in _ordered(event).items() if key not in {*_HEAD, "exception"}}
+    quoted = {
+        key: text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False) for key, text in given.items()
+    }
+    fields = "".join(f" {key}={text}" for key, text in quoted.items())
     line = f"{event['timestamp']} {event['level'].upper()} {event['logger']}: {event['event']}{fields}"
     # Indented, so that no line of a traceback looks like a record.
     return line + "".join(f"\n    {one}" for one in event.get("exception", "").splitlines())
 
 
-def _quoted(value: object) -> str:
-    text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
-
-
-def _ordered(event: Event) -> list[str]:
-    known = [key for key in (*_HEAD, *FIELDS) if key in event]
-    return [*known, *(key for key in event if key not in known)]
+def _ordered(event: Event) -> dict[str, Any]:
+    return {key: event[key] for key in (*_HEAD, *FIELDS, *event) if key in event}
 
 
 def _log_thread_failure(failure: threading.ExceptHookArgs) -> None:

@@ -24,10 +24,12 @@ from service import DISTRIBUTION
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.observability.requests import RequestRecord
 from service.settings import SettingsError
-from service.store import dispatch, endings, invitations, postings, turns, usage, workers
+from service.store import dispatch, endings, postings, turns, usage, workers
 from service.store.database import Database, round_trip_s
 from service.store.dispatch import Share
 from service.store.outages import Sources
+from service.store.schema import mails as mails_table
+from service.store.schema import unsent
 from service.store.turns import CANCELLED
 from service.store.usage import MICROS_PER_USD, UsageFigures
 from service.text import one_line
@@ -151,7 +153,7 @@ class _DatabaseCollector(Collector):
             database_s = round_trip_s(connection)
             lines = _capped(dispatch.shares(connection))
             living = workers.heard_within(connection, self._ttl_micros, self._clock)
-            owed = invitations.unsent_mails(connection)
+            owed = unsent(connection, mails_table)
             unposted = postings.unposted(connection)
             self._ended.catch_up(connection)
             self._used.catch_up(connection)

@@ -140,7 +140,10 @@ class OtlpTracer(Tracer):
             if step.kind not in _TOOLS:
                 continue
             result = results.get(step.call or "")
-            began, ended = (None if one is None or one.at is None else _nanos(one.at) for one in (step, result))
+            began, ended = (
+                None if one is None or one.at is None else parse_rfc3339(one.at, round_up=False) * 1000
+                for one in (step, result)
+            )
             attributes: dict[str, str] = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": step.kind}
             attributes |= {"gen_ai.tool.call.id": step.call} if step.call else {}
             span = self._tracer.start_span(
@@ -168,10 +171,6 @@ class OtlpTracer(Tracer):
         return self._tracer.start_as_current_span(
             name, record_exception=False, set_status_on_exception=False, **options
         )
-
-
-def _nanos(at: str) -> int:
-    return parse_rfc3339(at, round_up=False) * 1000
 
 
 class _NoOrphans(Sampler):

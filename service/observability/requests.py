@@ -63,7 +63,10 @@ class RequestObserver:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        record = RequestRecord(_request_id(scope), scope["method"])
+        given = [value for name, value in scope["headers"] if name == _HEADER]
+        is_named = len(given) == 1 and _WELL_FORMED.fullmatch(given[0])
+        request_id = bytes(given[0]).decode("ascii") if is_named else f"req_{secrets.token_hex(12)}"
+        record = RequestRecord(request_id, scope["method"])
         scope.setdefault("state", {})[RECORD] = record
 
         async def observed(message: Message) -> None:
@@ -88,13 +91,6 @@ def record_of(scope: Scope) -> RequestRecord:
     """Return the record of a request, or an unused one where no observer wraps the application."""
     record: RequestRecord = scope.get("state", {}).get(RECORD) or RequestRecord("", "")
     return record
-
-
-def _request_id(scope: Scope) -> str:
-    given = [value for name, value in scope["headers"] if name == _HEADER]
-    if len(given) == 1 and _WELL_FORMED.fullmatch(given[0]):
-        return bytes(given[0]).decode("ascii")
-    return f"req_{secrets.token_hex(12)}"
 
 
 def _route(scope: Scope) -> str:

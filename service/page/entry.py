@@ -38,7 +38,7 @@ def enter(visitor: Anybody) -> Response:
 @router.get("/sign-in")
 def show_sign_in(context: RequestContext, next: str = "") -> Response:  # noqa: A002 — in addresses
     """Show the form for a token."""
-    return page("sign_in", next=next, fault=None, oidc=context.settings.page.oidc)
+    return page("sign_in", next=next, oidc=context.settings.page.oidc)
 
 
 @router.post("/sign-in")
@@ -55,7 +55,7 @@ def sign_in(request: Request, context: RequestContext, form: AnyForm) -> Respons
         caller = _caller(request, context, given)
     except HttpError as error:
         where, oidc = form.get("next"), context.settings.page.oidc
-        return page("sign_in", status=error.status, headers=error.headers, next=where, fault=error.message, oidc=oidc)
+        return page("sign_in", next=where, fault=error, oidc=oidc)
     with context.database.write() as connection:
         owner, token, at = caller.organization.id, caller.token.id, context.clock()
         value = sessions.begin(connection, now, organization_id=owner, token_id=token)
@@ -92,7 +92,17 @@ def sign_out(context: RequestContext, _: Writer, visitor: Anybody) -> RedirectRe
 @router.get("/invitation")
 def show_invitation(context: RequestContext, code: str = "") -> Response:
     """Show whom an invitation is from, or ask for its code; nothing is accepted by opening a link."""
-    return _invitation(context, code.strip())
+    code = code.strip()
+    with context.database.read() as connection:
+        invitation = invitations.by_code(connection, code) if code else None
+        owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
+        parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
+    is_open = invitation is not None and invitation.accepted_at is None
+    is_open = is_open and invitation is not None and invitation.expires_at > context.expiry_clock()
+    if code and not is_open:
+        return page("invitation", status=404, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
+    task = invitation and sessions.TASKS[invitation.role]
+    return page("invitation", invitation=invitation, owner=owner, parent=parent, code=code, task=task)
 
 
 @router.post("/invitation")
@@ -107,7 +117,7 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         owner_id = invitations.accept(connection, form.get("code"), now)
         owner = None if owner_id is None else organizations.by_id(connection, owner_id)
         if owner is None or invitation is None:
-            return page("invitation", status=400, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
+            return page("invitation", fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
         try:
             member, token, value = welcome(connection, owner, invitation, context.clock())
         except SetupError as error:
@@ -118,19 +128,6 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         audit.record(connection, who, "invitation.accept", at, target=token.id, organization_id=owner.id)
     shown = page("first_token", owner=owner, token=token, value=value, origin=origin_of(request))
     return open_session(shown, session)
-
-
-def _invitation(context: Context, code: str) -> Response:
-    with context.database.read() as connection:
-        invitation = invitations.by_code(connection, code) if code else None
-        owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
-        parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
-    is_open = invitation is not None and invitation.accepted_at is None
-    is_open = is_open and invitation is not None and invitation.expires_at > context.expiry_clock()
-    if code and not is_open:
-        return page("invitation", status=404, fault=_BAD_CODE, invitation=None, owner=None, parent=None, code="")
-    task = invitation and sessions.TASKS[invitation.role]
-    return page("invitation", fault=None, invitation=invitation, owner=owner, parent=parent, code=code, task=task)
 
 
 def _count_attempt(request: Request) -> None:

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 
 from service.agents.inputs import INSTRUCTIONS, AgentInput
 from service.api import results, run_list
-from service.api import results as results_api
 from service.api import runs as runs_api
 from service.api.auth import Caller
 from service.api.bodies import AgentStart, RunStart
@@ -94,7 +93,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
     for name, time in (("date_from", "T00:00:00Z"), ("date_to", "T23:59:59.999999Z")):
         if len(given.get(name, "")) == _DAY:
             given[name] += time
-    fault: HttpError | None = None
+    fault = None
     listed: dict[str, Any] = {"runs": [], "next_token": None, "total_count": 0}
     try:
         listed = run_list.listed(context, caller, given)
@@ -112,17 +111,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
         for run, key in zip(found, ids, strict=True)
         if key in stored and key in last
     ]
-    return page(
-        "runs",
-        visitor,
-        status=fault.status if fault else 200,
-        fault=fault.message if fault else None,
-        rows=rows,
-        filters=filters,
-        listed=listed,
-        statuses=STATUSES,
-        known=known,
-    )
+    return page("runs", visitor, fault=fault, rows=rows, filters=filters, listed=listed, statuses=STATUSES, known=known)
 
 
 def _findings(connection: sa.Connection, turn: turns.Turn) -> str:
@@ -156,7 +145,7 @@ def show_new_run(
 def _new_run(
     context: Context, caller: Caller, visitor: Visitor | None, fields: dict[str, str], fault: HttpError | None = None
 ) -> Response:
-    known: Any = results_api.list_agents(context, caller)["agents"]
+    known: Any = results.list_agents(context, caller)["agents"]
     chosen = next((one for one in known if one["name"] == fields.get("agent")), None)
     if chosen is None:
         fault = fault or HttpError(
@@ -165,36 +154,22 @@ def _new_run(
         chosen = next(one for one in known if one["name"] == DEFAULT_NAME)
     with context.database.read() as connection:
         paths = [one.path for one in repositories.of(connection, caller.organization.id)]
-    return page(
-        "new_run",
-        visitor,
-        status=fault.status if fault else 200,
-        fault=fault.message if fault else None,
-        agents=known,
-        chosen=chosen,
-        fields=fields,
-        paths=paths,
-    )
+    return page("new_run", visitor, fault=fault, agents=known, chosen=chosen, fields=fields, paths=paths)
 
 
 @router.post("/runs/new")
 async def start_run(context: RequestContext, form: Writer, caller: RunWriter, visitor: Anybody) -> Response:
     """Start the chosen agent; a form that cannot be used comes back with all that was typed."""
     try:
-        declared = await run_in_threadpool(_declared, context, caller, form.get("agent"))
-        body = _start_body(form, declared)
-        made = await runs_api.start_agent(form.get("agent"), context, caller, body)
+        known: Any = (await run_in_threadpool(results.list_agents, context, caller))["agents"]
+        found: dict[str, Any] = next((one["inputs"] for one in known if one["name"] == form.get("agent")), {})
+        declared = {name: AgentInput.model_validate(one) for name, one in found.items()}
+        made = await runs_api.start_agent(form.get("agent"), context, caller, _start_body(form, declared))
     except HttpError as error:
         return await run_in_threadpool(
             _new_run, context, caller, visitor, {"repository": ""} | dict(form.fields), error
         )
     return leads_to(f"/runs/{made['execution_id']}")
-
-
-def _declared(context: Context, caller: Caller, agent: str) -> dict[str, AgentInput]:
-    known: Any = results_api.list_agents(context, caller)["agents"]
-    found: dict[str, Any] = next((one["inputs"] for one in known if one["name"] == agent), {})
-    return {name: AgentInput.model_validate(one) for name, one in found.items()}
 
 
 def _start_body(form: Form, declared: dict[str, AgentInput]) -> AgentStart:
@@ -204,7 +179,11 @@ def _start_body(form: Form, declared: dict[str, AgentInput]) -> AgentStart:
         if one.type == "boolean" and not one.choices:
             values[name] = typed == "on"
         elif typed.strip() or (one.required and one.type == "text"):
-            values[name] = typed if one.type == "text" and not one.choices else _value(name, typed)
+            try:
+                values[name] = typed if one.type == "text" and not one.choices else json.loads(typed)
+            except (ValueError, RecursionError) as error:
+                fault = f"the input {name!r} cannot be read: write it as JSON, such as 5 or true"
+                raise bad_request("invalid_input", fault) from error
     if not values and not declared:
         raise bad_request("invalid_request", "instructions: describe the task")
     try:
@@ -213,15 +192,6 @@ def _start_body(form: Form, declared: dict[str, AgentInput]) -> AgentStart:
         )
     except ValidationError as error:
         raise bad_request("invalid_request", first_fault(error)) from error
-
-
-def _value(name: str, typed: str) -> Any:
-    try:
-        return json.loads(typed)
-    except (ValueError, RecursionError) as error:
-        raise bad_request(
-            "invalid_input", f"the input {name!r} cannot be read: write it as JSON, such as 5 or true"
-        ) from error
 
 
 @router.get("/runs/{run_id}")
@@ -243,8 +213,7 @@ def _run(
     return page(
         "run",
         visitor,
-        status=fault.status if fault else 200,
-        fault=fault.message if fault else None,
+        fault=fault,
         run=run,
         last=last,
         repository=repository_name(run["repository"]),
@@ -292,10 +261,7 @@ def show_changes(
 ) -> Response:
     """Show the change of a turn, of the whole run if none is named, of one file if one is named, or around a line."""
     run: Any = results.run_document(run_id, context, caller)
-    if turn:
-        answer = results.read_turn_diff(run_id, turn, context, caller)
-    else:
-        answer = results.read_run_diff(run_id, context, caller)
+    answer = read_patch(run_id, context, caller, turn)
     if len(answer.body) > results.LARGEST_DIFF:
         way = f"download it: /runs/{run_id}/changes.patch?turn={turn}"
         raise HttpError(413, "diff_too_large", f"the change is too large for this page; {way}")
@@ -327,10 +293,7 @@ def show_changes(
 @router.get("/runs/{run_id}/changes.patch")
 def read_patch(run_id: str, context: RequestContext, caller: RunReader, turn: str = "") -> Response:
     """Return the change as a patch, for git apply."""
-    found = (
-        results.read_turn_diff(run_id, turn, context, caller)
-        if turn
-        else results.read_run_diff(run_id, context, caller)
-    )
+    of_turn = results.read_turn_diff
+    found = of_turn(run_id, turn, context, caller) if turn else results.read_run_diff(run_id, context, caller)
     found.headers.update(HEADERS)
     return found

@@ -64,7 +64,6 @@ def _tokens(
     return page(
         "tokens",
         visitor,
-        status=400 if fault else 200,
         fault=fault,
         tokens=found,
         own=caller.token.id,
@@ -121,8 +120,8 @@ def _members(
 ) -> Response:
     with context.database.read() as connection:
         found = sessions.members_of(connection, caller.organization.id)
-    own, status = caller.token.id, 400 if fault else 200
-    return page("members", visitor, status=status, fault=fault, members=found, own=own, email=email, roles=ROLES)
+    own = caller.token.id
+    return page("members", visitor, fault=fault, members=found, own=own, email=email, roles=ROLES)
 
 
 @router.post("/members")
@@ -212,7 +211,6 @@ def _events(
     return page(
         "events",
         visitor,
-        status=400 if fault else 200,
         fault=fault,
         endpoints=found,
         urls={one.id: one.url for one in found},

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import cache
@@ -19,9 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.api.context import Context
-from service.api.errors import HttpError, bad_request
+from service.api.errors import HttpError, bad_request, refusal_of
 from service.clock import EPOCH, SECOND_MICROS, now_micros, parse_rfc3339
-from service.errors import ServiceError
 from service.page import text
 from service.page.visitor import NotSignedInError, Visitor, address, read_form
 from service.store.database import AWAY
@@ -53,7 +51,6 @@ _TITLES: Final = {
     429: "Too many requests",
     503: "The service is busy",
 }
-_logger = logging.getLogger(__name__)
 assets = APIRouter()
 
 
@@ -118,10 +115,15 @@ def page(
     *,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
+    fault: HttpError | str | None = None,
     **facts: Any,
 ) -> HTMLResponse:
-    """Return a page, rendered from a template with facts."""
-    shown = _templates().get_template(f"{name}.html").render(visitor=visitor, **facts)
+    """Return a page, rendered from a template with facts; `fault`: why a form or filter cannot be used (else 400)."""
+    if isinstance(fault, HttpError):
+        status, headers, fault = fault.status, fault.headers, fault.message
+    elif fault and status == HTTPStatus.OK:
+        status = 400
+    shown = _templates().get_template(f"{name}.html").render(visitor=visitor, fault=fault, **facts)
     return HTMLResponse(shown, status, {**HEADERS, **(headers or {})})
 
 
@@ -181,31 +183,20 @@ def _check_address(request: Request) -> None:
 
 async def _show_failure(request: Request, error: Exception) -> Response:
     """Return the page for a failure; it shows the typed text, so that nothing is lost."""
-    headers: Mapping[str, str] | None = None
+    if isinstance(error, NotSignedInError) and request.method == "GET":
+        here = address(request.url.path, **request.query_params)
+        return leads_to("/sign-in", next="" if here == "/" else here)
     match error:
-        case NotSignedInError() if request.method == "GET":
-            here = address(request.url.path, **request.query_params)
-            return leads_to("/sign-in", next="" if here == "/" else here)
-        case HttpError():
-            status, message, headers = error.status, error.message, error.headers
-        case RequestValidationError():
-            fault = error.errors()[0]
-            status, message = 400, f"{fault['loc'][-1]} in the address: {fault['msg']}"
         case HTTPException():
-            status, headers = error.status_code, error.headers
-            message = "There is no such page." if status == HTTPStatus.NOT_FOUND else "This is not offered here."
+            message = (
+                "There is no such page." if error.status_code == HTTPStatus.NOT_FOUND else "This is not offered here."
+            )
+            refusal = HttpError(error.status_code, "", message, error.headers)
         case LastAdminError():
-            status, message = 409, str(error)
-        case InactiveOrganizationError():
-            status, message = 403, "The organization is not active."
-        case _ if isinstance(error, AWAY):
-            _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
-            status, headers = 503, {"Retry-After": "2"}
-            message = "the database is down or overloaded, and it is unknown whether this took effect: check it first"
+            refusal = HttpError(409, "", str(error))
         case _:
-            if isinstance(error, ServiceError):
-                _logger.error("%s %s failed: %s", request.method, request.url.path, error)
-            status, message = 500, "The service failed. Its log says why: ask the operator."
+            refusal = refusal_of(request, error)
+    status, message, headers = refusal.status, refusal.message, refusal.headers
     typed: Mapping[str, str] = {}
     if request.method == "POST":
         # What cannot be read, or was read in part, is not shown.

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fastapi import Depends, Request, Response
 
-from service.api.auth import READ, Caller, scoped
+from service.api.auth import READ, Caller, check_rate, scoped
 from service.api.bodies import Reserve, read_bytes
 from service.api.context import Context, RequestContext, context_of
 from service.api.errors import HttpError, bad_request
@@ -146,7 +146,7 @@ def _session(context: Context, value: str, csrf: str) -> Visitor | None:
     return Visitor(session, csrf, Caller(owner, token))
 
 
-def _find(request: Request, context: Context) -> Visitor | None:
+def anybody(request: Request, context: RequestContext) -> Visitor | None:
     """Return the person whose session the browser sent; None: there is none, or it has ended."""
     value = request.cookies.get(COOKIE)
     if not value:
@@ -155,16 +155,8 @@ def _find(request: Request, context: Context) -> Visitor | None:
     if found is not None and found.caller is not None:
         record = record_of(request.scope)
         record.organization, record.actor = found.caller.organization.slug, found.caller.actor
-        wait_s = context.rate.wait_s(found.caller.organization.id)
-        if wait_s is not None:
-            text = f"your organization sent too many requests; try again in {wait_s} s"
-            raise HttpError(429, "rate_limited", text, {"Retry-After": str(wait_s)})
+        check_rate(context, found.caller.organization)
     return found
-
-
-def anybody(request: Request, context: RequestContext) -> Visitor | None:
-    """Return who is signed in; None: no one."""
-    return _find(request, context)
 
 
 def _signed_in(visitor: Annotated[Visitor | None, Depends(anybody)]) -> Visitor:

@@ -10,7 +10,7 @@ from service import ids
 from service.agents.options import AgentOptions
 from service.store.database import one_at_a_time
 from service.store.runs import Run
-from service.store.schema import agents, first, found
+from service.store.schema import agents, first, found, replace_rows
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 DEFAULT_NAME: Final = "reviewer"
@@ -61,16 +61,8 @@ def put(connection: sa.Connection, agent: Agent, now: int) -> None:
 
 def put_all(connection: sa.Connection, configured: Sequence[Agent], now: int) -> None:
     """Add or replace agents; the caller ensures that nothing else changes them at the same time."""
-    if not configured:
-        return
-    same = (
-        agents.c.name == sa.bindparam("of_name"),
-        agents.c.organization_id.is_not_distinct_from(sa.bindparam("owner", type_=sa.Text)),
-    )
-    keys = [{"of_name": agent.name, "owner": agent.organization_id} for agent in configured]
-    connection.execute(sa.delete(agents).where(*same), keys)
     rows = [asdict(agent) | {"id": f"agent_{ids.ulid(now)}"} for agent in configured]
-    connection.execute(sa.insert(agents), rows)
+    replace_rows(connection, agents, rows, [agents.c.name, agents.c.organization_id])
 
 
 def remove(connection: sa.Connection, name: str, organization_id: str | None) -> bool:

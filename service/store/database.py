@@ -20,17 +20,6 @@ from service.clock import SECOND_MICROS, Clock, now_micros
 from service.store.migrations import DatabaseError, check, migrate, version
 from service.store.schema import VERSION, meta
 
-__all__ = [
-    "AWAY",
-    "Database",
-    "DatabaseClock",
-    "DatabaseError",
-    "alone",
-    "insert_new",
-    "now_in",
-    "one_at_a_time",
-    "round_trip_s",
-]
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
 """Raised while the database is down or shutting down, or after it closed a connection: a retry may succeed."""
 _PAUSE_S: Final = 1.0
@@ -174,10 +163,8 @@ class Database:
             with self.exclusive() as connection:
                 migrate(connection)
         except sa.exc.OperationalError as error:
-            address = self.url.render_as_string(hide_password=True)
-            raise DatabaseError(
-                f"the database {address} cannot be used: {error.orig}; check that it exists and that we may use it"
-            ) from error
+            why = f"cannot be used: {error.orig}; check that it exists and that we may use it"
+            raise DatabaseError(f"the database {self.shown} {why}") from error
 
     def _check_sessions(self) -> None:
         """Refuse a connection pooler that changes sessions between transactions: settings and LISTEN need a fixed one.

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from service.store.schema import deliveries, found
+from service.store.schema import deliveries, exists, found
 from service.triggers.events import CLOSED, NO_CHANGES
 
 STARTED: Final = "started"
@@ -53,20 +53,11 @@ class DeliveryEntry:
     received_at: int
     is_issue: bool = False
 
-    @property
-    def subject(self) -> SubjectKey:
-        """The pull request or issue that the delivery is about."""
-        return SubjectKey(self.organization_id, self.platform, self.path_key, self.number, self.is_issue)
-
 
 def is_known(connection: sa.Connection, organization_id: str, platform: str, delivery: str) -> bool:
     """Whether a delivery was already decided."""
-    same = (
-        deliveries.c.organization_id == organization_id,
-        deliveries.c.platform == platform,
-        deliveries.c.delivery == delivery,
-    )
-    return connection.execute(sa.select(deliveries.c.id).where(*same).limit(1)).first() is not None
+    here = (deliveries.c.organization_id == organization_id, deliveries.c.platform == platform)
+    return exists(connection, deliveries, *here, deliveries.c.delivery == delivery)
 
 
 def record(connection: sa.Connection, entry: DeliveryEntry) -> None:

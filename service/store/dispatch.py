@@ -9,23 +9,12 @@ import sqlalchemy as sa
 
 from service.store.outages import Sources
 from service.store.runs import OPEN
-from service.store.schema import HAD_SLOT, UNDER_WAY, WAITING, organizations, runs, turns
-from service.store.turns import MADE_UP
+from service.store.schema import HAD_SLOT, WAITING, organizations, runs, turns
+from service.store.turns import MADE_UP, SLOTTED
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingTurn:
-    """An accepted turn that is not in the queue yet."""
-
-    run_id: str
-    number: int
-    organization_id: str
-    attempt: int
-    """How often it was started and gave its slot back."""
-
-
-def next_turns(connection: sa.Connection, slots: int, share: int | None, now: int) -> list[WaitingTurn]:
-    """Return the turns to queue now, so that at most `slots` are under way.
+def next_turns(connection: sa.Connection, slots: int, share: int | None, now: int) -> list[Any]:
+    """Return run_id, number, organization_id and attempt of the turns to queue, so that `slots` are under way.
 
     A free slot goes to the organization using the fewest slots; ties go to the one served least recently. An
     organization gets at most `share` slots; None means all but one if there are other organizations. While a model
@@ -34,7 +23,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     under_way = connection.execute(
         sa.select(runs.c.organization_id, runs.c.url, runs.c.branch, runs.c.agent)
         .join(turns, turns.c.run_id == runs.c.id)
-        .where(UNDER_WAY, turns.c.executor.is_distinct_from(MADE_UP))
+        .where(SLOTTED)
     ).all()
     room = slots - len(under_way)
     if room <= 0:
@@ -46,14 +35,14 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     lanes = {(row.url, row.branch) for row in under_way}
     sources = Sources(connection)
     asked = {sources.of(row.organization_id, row.agent) for row in under_way} - {None}
-    chosen: list[WaitingTurn] = []
+    chosen: list[Any] = []
     while len(chosen) < room and (able := [owner for owner in able if taken[owner] < share]):
         owner = min(able, key=lambda one: taken[one])
         able.remove(owner)
         given = {"owner": owner, "lanes": [*lanes], "held": sources.agents_of(owner, asked), "now": now}
         row = connection.execute(_next_of_owner(), given).first()
         if row is not None:
-            chosen.append(WaitingTurn(row.run_id, row.number, owner, row.attempt))
+            chosen.append(row)
             if not row.is_restricted:
                 asked |= {sources.of(owner, row.agent)} - {None}
             taken[owner] += 1
@@ -95,22 +84,14 @@ def _least(column: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -
 @cache
 def _next_of_owner() -> sa.Select[Any]:
     """The query for the oldest due turn of `owner` that is on none of the `lanes` and whose agent is not `held`."""
-    lane = sa.tuple_(runs.c.url, runs.c.branch)
+    lane, of_agent = (runs.c.url, runs.c.branch), (runs.c.agent, runs.c.is_restricted)
     return (
-        sa.select(
-            turns.c.run_id,
-            turns.c.number,
-            turns.c.attempt,
-            runs.c.url,
-            runs.c.branch,
-            runs.c.agent,
-            runs.c.is_restricted,
-        )
+        sa.select(*(turns.c[name] for name in ("run_id", "number", "attempt", "organization_id")), *lane, *of_agent)
         .join(runs, runs.c.id == turns.c.run_id)
         .where(WAITING, turns.c.organization_id == sa.bindparam("owner"))
         .where(turns.c.due_at.is_(None) | (turns.c.due_at <= sa.bindparam("now")))
         .where(runs.c.agent.not_in(sa.bindparam("held", expanding=True)) | runs.c.is_restricted.is_(True))
-        .where(lane.not_in(sa.bindparam("lanes", expanding=True)))
+        .where(sa.tuple_(*lane).not_in(sa.bindparam("lanes", expanding=True)))
         .order_by(turns.c.accepted_at, turns.c.run_id)
         .limit(1)
     )
@@ -133,14 +114,9 @@ class Share:
 def shares(connection: sa.Connection) -> list[Share]:
     """Return the organizations that have open turns, the longest waiting first."""
     waiting = turns.c.dispatched_at.is_(None)
-    oldest = sa.func.min(turns.c.accepted_at).filter(waiting)
+    number, oldest = sa.func.count(), sa.func.min(turns.c.accepted_at).filter(waiting)
     query = (
-        sa.select(
-            organizations.c.slug,
-            sa.func.count().filter(waiting),
-            oldest,
-            sa.func.count().filter(sa.not_(waiting)),
-        )
+        sa.select(organizations.c.slug, number.filter(waiting), oldest, number.filter(sa.not_(waiting)))
         .join(runs, runs.c.id == turns.c.run_id)
         .join(organizations, organizations.c.id == runs.c.organization_id)
         .where(turns.c.status.in_(OPEN), turns.c.executor.is_distinct_from(MADE_UP))

@@ -11,7 +11,7 @@ from service import ids
 from service.reference import location
 from service.store import events
 from service.store.database import one_at_a_time
-from service.store.schema import GitHubApp, by_owner, found, hosts
+from service.store.schema import GitHubApp, by_owner, found, hosts, replace_rows
 
 PROBES: Final = ("api", "git")
 _last_status: Final = sa.func.coalesce(hosts.c.status, "ok")
@@ -93,17 +93,11 @@ def note_status(
 
 def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], now: int) -> None:
     """Connect hosts, given with organization ids; the caller ensures that nothing else changes them."""
-    if not connected:
-        return
-    old = sa.delete(hosts).where(
-        hosts.c.organization_id == sa.bindparam("owner"), hosts.c.platform == sa.bindparam("on")
-    )
-    connection.execute(old, [{"owner": owner, "on": host.platform} for owner, host in connected])
     rows = [
         asdict(host) | {"app": host.app, "id": f"host_{ids.ulid(now)}", "organization_id": owner, "connected_at": now}
         for owner, host in connected
     ]
-    connection.execute(sa.insert(hosts), rows)
+    replace_rows(connection, hosts, rows, [hosts.c.organization_id, hosts.c.platform])
 
 
 def disconnect(connection: sa.Connection, organization_id: str, platform: str) -> bool:

@@ -55,36 +55,18 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
     withdraw_all(connection, organization_id, email, now)
     invitation_id = f"inv_{ids.ulid(now)}"
     code = ids.new_token()
-    connection.execute(
-        sa.insert(invitations).values(
-            id=invitation_id,
-            organization_id=organization_id,
-            email=email,
-            role=role,
-            code_digest=ids.digest(code),
-            expires_at=now + LIFE_MICROS,
-        )
-    )
-    connection.execute(
-        sa.insert(mails).values(
-            invitation_id=invitation_id,
-            code=code,
-            state="waiting",
-            attempts=0,
-            due_at=now + _OWN_MICROS,
-            failure=None,
-        )
-    )
+    values: dict[str, object] = {"id": invitation_id, "organization_id": organization_id, "email": email, "role": role}
+    values |= {"code_digest": ids.digest(code), "expires_at": now + LIFE_MICROS}
+    connection.execute(sa.insert(invitations).values(values))
+    mail = {"code": code, "state": "waiting", "attempts": 0, "due_at": now + _OWN_MICROS}
+    connection.execute(sa.insert(mails).values(mail | {"invitation_id": invitation_id}))
     return invitation_id
 
 
 def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
     """Return the invitation with an id."""
-    if "\0" in invitation_id:
-        # It may come from a URL, and PostgreSQL refuses NUL as a parameter.
-        return None
-    row = connection.execute(_select().where(invitations.c.id == invitation_id)).first()
-    return None if row is None else Invitation(*row)
+    # It may come from a URL, and PostgreSQL refuses NUL as a parameter.
+    return _first(connection, invitations.c.id == invitation_id.replace("\0", ""))
 
 
 def all_of(connection: sa.Connection, organization_id: str | None = None) -> list[Invitation]:
@@ -112,7 +94,11 @@ def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: in
 
 def by_code(connection: sa.Connection, code: str) -> Invitation | None:
     """Return the invitation with a code, in any state."""
-    row = connection.execute(_select().where(invitations.c.code_digest == ids.digest(code))).first()
+    return _first(connection, invitations.c.code_digest == ids.digest(code))
+
+
+def _first(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> Invitation | None:
+    row = connection.execute(_select().where(condition)).first()
     return None if row is None else Invitation(*row)
 
 
@@ -121,22 +107,14 @@ def accept(connection: sa.Connection, code: str, now: int) -> str | None:
     if (known := by_code(connection, code)) is None:
         return None
     one_at_a_time(connection, "members", known.organization_id)
-    accepted = connection.execute(
-        sa.update(invitations)
-        .where(
-            invitations.c.id == known.id,
-            invitations.c.accepted_at.is_(None),
-            invitations.c.expires_at > now,
-        )
-        .values(accepted_at=now)
-        .returning(invitations.c.organization_id, invitations.c.id, invitations.c.email)
-    ).first()
-    if accepted is None:
+    unused = (invitations.c.accepted_at.is_(None), invitations.c.expires_at > now)
+    taken = sa.update(invitations).where(invitations.c.id == known.id, *unused).values(accepted_at=now)
+    if not connection.execute(taken).rowcount:
         return None
-    owner = accepted.organization_id
-    data = {"organization_id": owner, "invitation_id": accepted.id, "email": accepted.email}
+    owner = known.organization_id
+    data = {"organization_id": owner, "invitation_id": known.id, "email": known.email}
     events.record(connection, owner, "invitation.accepted", data, now)
-    return str(owner)
+    return owner
 
 
 def withdraw_all(connection: sa.Connection, organization_id: str, email: str, now: int) -> None:
@@ -150,11 +128,9 @@ def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
     """Close an invitation for good and stop its mail; False if none that is unused and not withdrawn has that id."""
     # An expired one as well: it could be sent again.
     not_withdrawn = invitations.c.id.in_(sa.select(mails.c.invitation_id).where(mails.c.state != "withdrawn"))
-    closed = connection.execute(
-        sa.update(invitations)
-        .where(invitations.c.id == invitation_id, invitations.c.accepted_at.is_(None), not_withdrawn)
-        .values(expires_at=now)
-    )
+    unused = (invitations.c.accepted_at.is_(None), not_withdrawn)
+    closing = sa.update(invitations).where(invitations.c.id == invitation_id, *unused).values(expires_at=now)
+    closed = connection.execute(closing)
     if closed.rowcount:
         stopped = sa.update(mails).where(mails.c.invitation_id == invitation_id)
         connection.execute(stopped.values(state="withdrawn", code=None))
@@ -175,19 +151,8 @@ def waiting_code(connection: sa.Connection, invitation_id: str) -> str | None:
 
 def due_mails(connection: sa.Connection, now: int) -> list[str]:
     """Return the invitations whose mail is due, longest due first."""
-    rows = connection.execute(
-        sa.select(mails.c.invitation_id)
-        .where(mails.c.state == "waiting", mails.c.due_at <= now)
-        .order_by(mails.c.due_at, mails.c.invitation_id)
-    )
-    return list(rows.scalars())
-
-
-def unsent_mails(connection: sa.Connection) -> dict[str, int]:
-    """Return how many mails wait and how many were refused."""
-    chosen = sa.select(mails.c.state, sa.func.count()).where(mails.c.state.in_(("waiting", "refused")))
-    found: dict[str, int] = dict(connection.execute(chosen.group_by(mails.c.state)).all())
-    return {"waiting": 0, "refused": 0} | found
+    due = sa.select(mails.c.invitation_id).where(mails.c.state == "waiting", mails.c.due_at <= now)
+    return list(connection.execute(due.order_by(mails.c.due_at, mails.c.invitation_id)).scalars())
 
 
 def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
@@ -205,19 +170,12 @@ def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, 
 def retry(connection: sa.Connection, now: int, invitation_id: str | None) -> list[str]:
     """Let the caller send unsent mails now, including refused ones; return their invitations."""
     chosen = sa.true() if invitation_id is None else mails.c.invitation_id == invitation_id
-    rows = connection.execute(
-        sa.update(mails)
-        .where(mails.c.state.in_(("waiting", "refused")), mails.c.code.is_not(None), chosen)
-        .values(state="waiting", due_at=now + _OWN_MICROS)
-        .returning(mails.c.invitation_id)
-    )
-    return sorted(rows.scalars())
+    unsent = (mails.c.state.in_(("waiting", "refused")), mails.c.code.is_not(None))
+    again = sa.update(mails).where(*unsent, chosen).values(state="waiting", due_at=now + _OWN_MICROS)
+    return sorted(connection.execute(again.returning(mails.c.invitation_id)).scalars())
 
 
 def _record_attempt(connection: sa.Connection, invitation_id: str, **values: object) -> None:
     # Withdrawn mails are left out.
-    connection.execute(
-        sa.update(mails)
-        .where(mails.c.invitation_id == invitation_id, mails.c.state == "waiting")
-        .values(attempts=mails.c.attempts + 1, **values)
-    )
+    waiting = (mails.c.invitation_id == invitation_id, mails.c.state == "waiting")
+    connection.execute(sa.update(mails).where(*waiting).values(attempts=mails.c.attempts + 1, **values))

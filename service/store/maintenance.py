@@ -6,7 +6,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from service.store.schema import meta
+from service.store.schema import meta, replace_rows
 from service.store.workers import Worker
 
 _MAINTENANCE: Final = "maintenance"
@@ -37,7 +37,7 @@ def current(connection: sa.Connection) -> Pauses:
 
 def begin(connection: sa.Connection, why: str) -> None:
     """Begin the maintenance, or replace its reason."""
-    _set(connection, _MAINTENANCE, why)
+    replace_rows(connection, meta, [{"key": _MAINTENANCE, "value": why}], [meta.c.key])
 
 
 def end(connection: sa.Connection) -> None:
@@ -47,9 +47,5 @@ def end(connection: sa.Connection) -> None:
 
 def drain(connection: sa.Connection, machine: str, living: Sequence[Worker]) -> None:
     """Let a machine's workers begin nothing more; those that start later do."""
-    _set(connection, f"{_DRAIN}{machine}", str(max(one.started_at for one in living if one.host == machine)))
-
-
-def _set(connection: sa.Connection, key: str, value: str) -> None:
-    connection.execute(sa.delete(meta).where(meta.c.key == key))
-    connection.execute(sa.insert(meta).values(key=key, value=value))
+    latest = str(max(one.started_at for one in living if one.host == machine))
+    replace_rows(connection, meta, [{"key": f"{_DRAIN}{machine}", "value": latest}], [meta.c.key])

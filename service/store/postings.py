@@ -17,7 +17,7 @@ from service.findings.document import SEVERITIES
 from service.store import agents, runs, turn_files
 from service.store.database import insert_new
 from service.store.runs import Run
-from service.store.schema import first, found, postings, turns
+from service.store.schema import first, found, postings, turns, unsent
 from service.store.schema import runs as runs_table
 from service.store.turn_files import Key
 
@@ -69,23 +69,15 @@ class Posted:
     """A remark, such as that someone closed the pull request."""
 
 
-@dataclass(frozen=True, slots=True)
-class SameChange:
-    """Another run's pull request with the same change."""
+def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int) -> Sequence[Any]:
+    """Return run_id, branch, commit_sha and state of others' pull requests with the same change in the repository.
 
-    run_id: str
-    branch: str
-    commit_sha: str
-    state: str
-
-
-def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int) -> list[SameChange]:
-    """Return other runs of a repository that opened a pull request for the same change, or requested one earlier."""
+    They were opened, or requested earlier than this one.
+    """
     of_turn = (turns.c.run_id == postings.c.run_id, turns.c.number == postings.c.number)
     mine = sa.select(turns.c.tree_sha).where(turns.c.run_id == run.id, turns.c.number == posting.number)
-    earlier = sa.tuple_(postings.c.wanted_at, postings.c.run_id) < sa.tuple_(
-        sa.literal(posting.wanted_at), sa.literal(run.id)
-    )
+    present = sa.tuple_(sa.literal(posting.wanted_at), sa.literal(run.id))
+    earlier = sa.tuple_(postings.c.wanted_at, postings.c.run_id) < present
     # A posting with a remark did not open a pull request itself.
     opened = (postings.c.state == POSTED) & postings.c.failure.is_(None)
     query = (
@@ -103,7 +95,7 @@ def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int
         )
         .order_by(postings.c.wanted_at.desc())
     )
-    return [SameChange(*row) for row in connection.execute(query.limit(_MOST_COMPARED))]
+    return connection.execute(query.limit(_MOST_COMPARED)).all()
 
 
 def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:
@@ -234,9 +226,7 @@ def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
 
 def unposted(connection: sa.Connection) -> dict[str, int]:
     """Return how many postings wait, and how many were refused."""
-    query = sa.select(postings.c.state, sa.func.count()).where(postings.c.state.in_((WAITING, REFUSED)))
-    counted: dict[str, int] = dict(connection.execute(query.group_by(postings.c.state)).all())
-    return {WAITING: 0, REFUSED: 0} | counted
+    return unsent(connection, postings)
 
 
 def refused(connection: sa.Connection, limit: int) -> list[Posting]:

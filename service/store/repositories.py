@@ -11,7 +11,16 @@ from service import ids
 from service.agents.options import RepositorySetup
 from service.store.database import insert_new, one_at_a_time
 from service.store.runs import InactiveOrganizationError
-from service.store.schema import by_owner, default_branches, first, found, organizations, repositories
+from service.store.schema import (
+    by_owner,
+    default_branches,
+    exists,
+    first,
+    found,
+    organizations,
+    replace_rows,
+    repositories,
+)
 from service.triggers.rules import TriggerRule
 
 
@@ -83,7 +92,7 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     ).scalar()
     if namesake is not None:
         raise taken(repository.name, namesake)
-    is_new = connection.execute(sa.select(repositories.c.id).where(same)).first() is None
+    is_new = not exists(connection, repositories, same)
     put_all(connection, [(organization_id, repository)], now)
     return is_new
 
@@ -95,20 +104,13 @@ def taken(name: str, path: str) -> ValueError:
 
 def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repository]], now: int) -> None:
     """Add or replace repositories, given with organization ids; no other transaction changes them, no name is taken."""
-    if not configured:
-        return
-    keys = [
-        {"owner": owner, "on": repository.platform, "at": repository.path.lower()} for owner, repository in configured
-    ]
-    columns = (repositories.c.organization_id, repositories.c.platform, repositories.c.path_key)
-    same = (column == sa.bindparam(name) for column, name in zip(columns, ("owner", "on", "at"), strict=True))
-    connection.execute(sa.delete(repositories).where(*same), keys)
     rows = [
         asdict(repository)
         | {"id": f"repo_{ids.ulid(now)}", "organization_id": owner, "path_key": repository.path.lower()}
         for owner, repository in configured
     ]
-    connection.execute(sa.insert(repositories), rows)
+    keys = [repositories.c.organization_id, repositories.c.platform, repositories.c.path_key]
+    replace_rows(connection, repositories, rows, keys)
 
 
 def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:

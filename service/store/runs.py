@@ -4,7 +4,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Final
 
 import sqlalchemy as sa
@@ -13,7 +13,7 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
-from service.store.schema import first, found, organizations, runs, turns
+from service.store.schema import exists, first, found, organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
@@ -131,24 +131,11 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
     ).scalar()
     created_at = max(now, (latest or 0) + 1)
     run_id = ids.run_id(created_at)
-    run = Run(
-        id=run_id,
-        organization_id=request.organization_id,
-        agent=request.agent,
-        status="queued",
-        branch=request.branch or default_branch(request.instructions, run_id),
-        platform=request.platform,
-        path=request.path,
-        url=request.url,
-        turn=1,
-        created_at=created_at,
-        updated_at=created_at,
-        head_ref=request.head_ref,
-        head_sha=request.head_sha,
-        is_restricted=request.is_restricted,
-    )
-    values = asdict(run)
-    connection.execute(sa.insert(runs).values(values | {"path_key": run.path.lower(), "metadata": request.metadata}))
+    asked = {one.name: getattr(request, one.name) for one in fields(Run) if hasattr(request, one.name)}
+    asked |= {"branch": request.branch or default_branch(request.instructions, run_id)}
+    run = Run(id=run_id, status="queued", turn=1, created_at=created_at, updated_at=created_at, **asked)
+    more = {"path_key": run.path.lower(), "metadata": request.metadata}
+    connection.execute(sa.insert(runs).values(asdict(run) | more))
     _add_turn(connection, run, request, created_at)
     return run
 
@@ -161,12 +148,8 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) 
     """
     _hold_organization(connection, run.organization_id)
     # The repository's address may have changed since the last turn.
-    values: dict[str, object] = {
-        "status": "queued",
-        "turn": runs.c.turn + 1,
-        "updated_at": _later(now),
-        "url": request.url,
-    }
+    values: dict[str, object] = {"status": "queued", "turn": runs.c.turn + 1, "updated_at": _later(now)}
+    values["url"] = request.url
     if request.metadata is not None:
         values["metadata"] = request.metadata
     changed = connection.execute(
@@ -201,7 +184,7 @@ def is_worked_on(connection: sa.Connection, url: str, branch: str) -> bool:
     """Whether any organization has an active run on a branch."""
     active = sa.select(turns.c.run_id).where(turns.c.status.in_(OPEN))
     here = (runs.c.url == url, runs.c.branch == branch, runs.c.id.in_(active))
-    return connection.execute(sa.select(runs.c.id).where(*here).limit(1)).first() is not None
+    return exists(connection, runs, *here)
 
 
 def commits_on(connection: sa.Connection, run: Run) -> frozenset[str]:
@@ -269,21 +252,9 @@ def _later(now: int) -> sa.ColumnElement[int]:
 
 
 def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> None:
-    connection.execute(
-        sa.insert(turns).values(
-            run_id=run.id,
-            number=run.turn,
-            organization_id=run.organization_id,
-            status="queued",
-            instructions=request.instructions,
-            inputs=request.inputs,
-            attempt=0,
-            accepted_at=now,
-            trace_parent=request.trace_parent,
-            caller=request.caller,
-            from_turn=request.from_turn,
-        )
-    )
+    asked = {name: getattr(request, name) for name in ("instructions", "inputs", "trace_parent", "caller", "from_turn")}
+    key = {"run_id": run.id, "number": run.turn, "organization_id": run.organization_id}
+    connection.execute(sa.insert(turns).values(key | asked | {"status": "queued", "attempt": 0, "accepted_at": now}))
 
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:

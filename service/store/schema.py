@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 from types import NoneType
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import sqlalchemy as sa
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 from sqlalchemy.schema import SchemaItem
 
 from service.agents.options import AgentOptions, RepositorySetup
@@ -31,12 +31,14 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class GitHubApp:
-    """A GitHub App as which the service acts."""
+    """A GitHub App as which the service acts: its tokens live an hour, and its commits are the App's."""
 
-    id: int
-    key_file: str
+    __pydantic_config__ = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    id: Annotated[int, Field(gt=0)]
+    key_file: Annotated[str, Field(min_length=1, max_length=200)]
     """The file with its private key (PEM)."""
-    installation_id: int | None = None
+    installation_id: Annotated[int, Field(gt=0)] | None = None
     """None: the App is installed once."""
     sign: bool = False
     """Whether GitHub's API makes the commits, which signs them."""
@@ -78,6 +80,33 @@ def by_owner(
         for row in connection.execute(sa.select(owner.label("owner"), *columns).where(owner.in_(some))):
             grouped[row[0]].append(record(*row[1:]))
     return grouped
+
+
+def exists(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool]) -> bool:
+    """Whether any row matches."""
+    return (
+        connection.execute(sa.select(sa.literal(1)).select_from(table).where(*conditions).limit(1)).first() is not None
+    )
+
+
+def replace_rows(
+    connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]], keys: Sequence[sa.Column[Any]]
+) -> None:
+    """Insert rows in place of those with the same keys; the caller ensures that nothing else changes them."""
+    if rows:
+        same = []
+        for key in keys:
+            given = sa.bindparam(f"of_{key.name}", type_=key.type)
+            same.append(key.is_not_distinct_from(given) if key.nullable else key == given)
+        connection.execute(sa.delete(table).where(*same), [{f"of_{k.name}": row[k.name] for k in keys} for row in rows])
+        connection.execute(sa.insert(table), rows)
+
+
+def unsent(connection: sa.Connection, table: sa.Table) -> dict[str, int]:
+    """Return how many rows are in the states `waiting` and `refused`."""
+    query = sa.select(table.c.state, sa.func.count()).group_by(table.c.state)
+    counted: dict[str, int] = dict(connection.execute(query.where(table.c.state.in_(("waiting", "refused")))).all())
+    return {"waiting": 0, "refused": 0} | counted
 
 
 def batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -2,32 +2,35 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import sqlalchemy as sa
+from pydantic import ConfigDict, Field
 
 from service.store.database import one_at_a_time
-from service.store.schema import by_owner, first, found, offers, trials
+from service.store.schema import by_owner, first, found, offers, replace_rows, trials
 
 KINDS: Final = ("partner", "public")
+_Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """An offer; a retired one is still accepted at signup, but gives only the standard trial (spec 3)."""
 
-    code: str
-    kind: str
+    __pydantic_config__ = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    code: _Name
+    kind: Literal["partner", "public"]
     retired: bool = False
-    price: str | None = None
+    price: _Name | None = None
     """Free text; an offer whose price changed after signup no longer applies (spec 3)."""
 
 
 def put_offer(connection: sa.Connection, offer: Offer) -> None:
     """Add an offer or replace the one with its code."""
     one_at_a_time(connection, "offer", offer.code)
-    connection.execute(sa.delete(offers).where(offers.c.code == offer.code))
-    connection.execute(sa.insert(offers).values(asdict(offer)))
+    replace_rows(connection, offers, [asdict(offer)], [offers.c.code])
 
 
 def offer_by_code(connection: sa.Connection, code: str) -> Offer | None:

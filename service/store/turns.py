@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from service.clock import Clock
 from service.store import audit, events, postings, turn_files
 from service.store import runs as run_store
-from service.store.schema import UNDER_WAY, first, found, runs, turns
+from service.store.schema import UNDER_WAY, exists, first, found, runs, turns
 from service.triggers.events import ISSUE_TEXT
 
 WEBHOOK: Final = "webhook"
@@ -22,6 +22,9 @@ MADE_UP: Final = "lab"
 NEEDS_ANSWER: Final = "needs_answer"
 """The outcome of a turn whose agent asked a question; its status is `failed`."""
 CANCELLED: Final = "cancelled"
+_OPEN: Final = turns.c.status.not_in(run_store.FINAL)
+SLOTTED: Final = UNDER_WAY & turns.c.executor.is_distinct_from(MADE_UP)
+"""The condition of the turns that take a slot."""
 """How the failure of a turn begins that a caller or the operator cancelled."""
 
 
@@ -161,7 +164,7 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     """Claim a turn: status working, attempt incremented; None if it has already ended."""
     changed = connection.execute(
         sa.update(turns)
-        .where(*_is(run_id, number), turns.c.status.notin_(run_store.FINAL))
+        .where(*_is(run_id, number), _OPEN)
         .values(
             status="working",
             attempt=turns.c.attempt + 1,
@@ -183,7 +186,7 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
 
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
     """Give a turn's slot back for a while; False if it has ended, or another attempt has taken over."""
-    held = (turns.c.attempt == turn.attempt, turns.c.status.notin_(run_store.FINAL))
+    held = (turns.c.attempt == turn.attempt, _OPEN)
     values = {
         **paused.change,
         "status": "queued",
@@ -201,14 +204,14 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) ->
 
 def note_put_back(connection: sa.Connection, run_id: str, number: int, why: str, now: int) -> None:
     """Record why an open turn's worker has no room for it at present."""
-    held = turns.c.status.notin_(run_store.FINAL)
+    held = _OPEN
     connection.execute(sa.update(turns).where(*_is(run_id, number), held).values(failure=why))
     run_store.touch(connection, run_id, now)
 
 
 def begin_push(connection: sa.Connection, turn: Turn, commit: str) -> bool:
     """Store the commit that is about to be pushed; False unless this is the latest attempt of an open turn."""
-    held = (turns.c.attempt == turn.attempt, turns.c.status.notin_(run_store.FINAL))
+    held = (turns.c.attempt == turn.attempt, _OPEN)
     noted = sa.update(turns).where(*_is(turn.run_id, turn.number), *held).values(pushing_sha=commit)
     return connection.execute(noted).rowcount > 0
 
@@ -220,7 +223,7 @@ def last_begun(past: Sequence[Turn]) -> Turn | None:
 
 def is_own_commit(connection: sa.Connection, commit: str) -> bool:
     """Whether a turn of any organization pushed a commit, or is about to push it."""
-    return connection.execute(sa.select(turns.c.number).where(turns.c.pushing_sha == commit)).first() is not None
+    return exists(connection, turns, turns.c.pushing_sha == commit)
 
 
 def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
@@ -233,9 +236,7 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     values.pop("attempt", None)
     # The commit may be one that an earlier attempt pushed.
     values |= {"pushing_sha": outcome.commit_sha} if outcome.commit_sha else {}
-    changed = connection.execute(
-        sa.update(turns).where(*_is(run_id, number), held, turns.c.status.notin_(run_store.FINAL)).values(values)
-    )
+    changed = connection.execute(sa.update(turns).where(*_is(run_id, number), held, _OPEN).values(values))
     if changed.rowcount:
         turn_files.remove(connection, (run_id, number), turn_files.COMMIT)
         run_store.set_status(connection, run_id, outcome.status, now)
@@ -280,7 +281,7 @@ def note_kept(connection: sa.Connection, turn: Turn, change: Mapping[str, object
 
 def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> bool:
     """End a run's open turn as failed, which interrupts its worker; False if there is none."""
-    query = sa.select(turns.c.number).where(turns.c.run_id == run_id, turns.c.status.notin_(run_store.FINAL))
+    query = sa.select(turns.c.number).where(turns.c.run_id == run_id, _OPEN)
     number = connection.execute(query).scalar()
     return number is not None and end(connection, run_id, number, TurnOutcome("failed", failure=reason), now)
 
@@ -303,20 +304,20 @@ def cancel_each(
 def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: int) -> int:
     """End every open turn of an organization as failed; return how many there were."""
     mine = sa.select(runs.c.id).where(runs.c.organization_id == organization_id)
-    query = sa.select(turns.c.run_id).where(turns.c.run_id.in_(mine), turns.c.status.notin_(run_store.FINAL))
+    query = sa.select(turns.c.run_id).where(turns.c.run_id.in_(mine), _OPEN)
     return sum(cancel(connection, run_id, reason, now) for run_id in connection.execute(query).scalars().all())
 
 
 def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> frozenset[tuple[str, int]]:
     """Return the turns, each a run's id and a number, that have ended or were deleted."""
     key = sa.tuple_(turns.c.run_id, turns.c.number)
-    query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), turns.c.status.notin_(run_store.FINAL))
+    query = sa.select(turns.c.run_id, turns.c.number).where(key.in_(keys), _OPEN)
     return frozenset(keys) - {(run_id, number) for run_id, number in connection.execute(query)}
 
 
 def dispatched(connection: sa.Connection) -> list[tuple[str, int]]:
     """Return the open turns that have a slot, each a run's id and a number."""
-    query = sa.select(turns.c.run_id, turns.c.number).where(UNDER_WAY, turns.c.executor.is_distinct_from(MADE_UP))
+    query = sa.select(turns.c.run_id, turns.c.number).where(SLOTTED)
     return [(run_id, number) for run_id, number in connection.execute(query)]
 
 
@@ -327,31 +328,31 @@ def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> 
     return frozenset(connection.execute(query).scalars())
 
 
-@dataclass(frozen=True, slots=True)
-class OpenQuestion:
-    """A question that waits for an answer: its run has not been continued since."""
+def open_questions(connection: sa.Connection, organization_id: str, limit: int) -> Sequence[Any]:
+    """Return run_id, number, question and finished_at of an organization's open questions, newest first.
 
-    run_id: str
-    number: int
-    question: dict[str, Any]
-    finished_at: int
-
-
-def open_questions(connection: sa.Connection, organization_id: str, limit: int) -> list[OpenQuestion]:
-    """Return an organization's open questions, newest first."""
-    last = (runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
-    asked = (turns.c.organization_id == organization_id, turns.c.question.is_not(None))
+    A question is open until its run is continued.
+    """
     columns = (turns.c.run_id, turns.c.number, turns.c.question, turns.c.finished_at)
-    query = sa.select(*columns).join(runs, sa.and_(*last)).where(*asked).order_by(turns.c.finished_at.desc())
-    return [OpenQuestion(*row) for row in connection.execute(query.limit(limit))]
+    return _newest(connection, columns, organization_id, turns.c.question.is_not(None), limit)
 
 
 def newest_cancelled(connection: sa.Connection, organization_id: str, limit: int) -> list[str]:
     """Return the ids of an organization's runs whose last turn was cancelled, newest first."""
-    last = (runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
-    cancelled = (turns.c.organization_id == organization_id, turns.c.failure.startswith(CANCELLED))
-    query = sa.select(turns.c.run_id).join(runs, sa.and_(*last)).where(*cancelled).order_by(turns.c.finished_at.desc())
-    return list(connection.execute(query.limit(limit)).scalars())
+    cancelled = turns.c.failure.startswith(CANCELLED)
+    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, cancelled, limit)]
+
+
+def _newest(
+    connection: sa.Connection,
+    columns: Sequence[sa.Column[Any]],
+    owner: str,
+    condition: sa.ColumnElement[bool],
+    limit: int,
+) -> Sequence[Any]:
+    last = sa.and_(runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
+    query = sa.select(*columns).join(runs, last).where(turns.c.organization_id == owner, condition)
+    return connection.execute(query.order_by(turns.c.finished_at.desc()).limit(limit)).all()
 
 
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
@@ -377,26 +378,15 @@ def _is(run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElem
     return turns.c.run_id == run_id, turns.c.number == number
 
 
-@dataclass(frozen=True, slots=True)
-class EndedTurn:
-    """A turn that ended; instants in microseconds."""
+def ended_since(connection: sa.Connection, earliest: int) -> Sequence[Any]:
+    """Return run_id, number, outcome, accepted_at, started_at and finished_at of turns that ended since an instant.
 
-    run_id: str
-    number: int
-    outcome: str
-    """`completed`, `failed`, or `cancelled`."""
-    accepted_at: int
-    started_at: int | None
-    """None if it was cancelled before any worker claimed it."""
-    finished_at: int
-
-
-def ended_since(connection: sa.Connection, earliest: int) -> list[EndedTurn]:
-    """Return the turns that ended at an instant or later."""
+    Instants are microseconds; `started_at` is None if the turn was cancelled before any worker claimed it.
+    """
     cancelled = (turns.c.failure.startswith(CANCELLED), CANCELLED)
-    outcome = sa.case(cancelled, else_=turns.c.status)
+    outcome = sa.case(cancelled, else_=turns.c.status).label("outcome")
     columns = (turns.c.accepted_at, turns.c.started_at, turns.c.finished_at)
     query = sa.select(turns.c.run_id, turns.c.number, outcome, *columns).where(
         turns.c.finished_at >= earliest, turns.c.executor.is_distinct_from(MADE_UP)
     )
-    return [EndedTurn(*row) for row in connection.execute(query)]
+    return connection.execute(query).all()

@@ -11,8 +11,8 @@ from service.settings import ExecutionSettings
 from service.store import dispatch, maintenance, workers
 from service.store.outages import Sources, clock_time
 from service.store.runs import Run
-from service.store.schema import UNDER_WAY, WAITING, organizations, runs, turns
-from service.store.turns import MADE_UP, Turn
+from service.store.schema import WAITING, organizations, runs, turns
+from service.store.turns import MADE_UP, SLOTTED, Turn
 from service.text import plural
 
 
@@ -50,7 +50,7 @@ def _reason(
         sa.select(*columns)
         .join(turns, turns.c.run_id == runs.c.id)
         .join(organizations, organizations.c.id == runs.c.organization_id)
-        .where(UNDER_WAY, turns.c.executor.is_distinct_from(MADE_UP))
+        .where(SLOTTED)
     ).all()
     if any(one.id == run.id for one in under_way):
         return None
@@ -79,14 +79,9 @@ def _reason(
     share = dispatch.share_of(connection, slots, settings.organization_slots)
     if mine >= share:
         return f"the organization may use {plural(share, 'slot')} at a time, which other runs of it take"
-    earlier = sa.select(sa.func.count()).where(
-        WAITING, turns.c.organization_id == run.organization_id, turns.c.accepted_at < _accepted(turn)
-    )
+    this = turns.alias()
+    accepted = sa.select(this.c.accepted_at).where(this.c.run_id == turn.run_id, this.c.number == turn.number)
+    mine_waiting = (WAITING, turns.c.organization_id == run.organization_id)
+    earlier = sa.select(sa.func.count()).where(*mine_waiting, turns.c.accepted_at < accepted.scalar_subquery())
     count = connection.execute(earlier).scalar_one()
     return f"{plural(count, 'earlier turn')} of the organization {'waits' if count == 1 else 'wait'}" if count else None
-
-
-def _accepted(turn: Turn) -> sa.ScalarSelect[int]:
-    this = turns.alias()
-    query = sa.select(this.c.accepted_at).where(this.c.run_id == turn.run_id, this.c.number == turn.number)
-    return query.scalar_subquery()

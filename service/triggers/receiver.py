@@ -292,11 +292,7 @@ def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str,
 
 
 def _refusal(
-    connection: sa.Connection,
-    subject: SubjectKey,
-    repository: Repository,
-    rule: TriggerRule,
-    event: HookEvent,
+    connection: sa.Connection, subject: SubjectKey, repository: Repository, rule: TriggerRule, event: HookEvent
 ) -> str | None:
     """Return why the run that a rule asks for cannot start; None: it can."""
     owner = organizations.by_id(connection, subject.organization_id)

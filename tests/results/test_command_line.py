@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import click
 import pytest
 
+from app.results.command_changes import resolved
 from tests.cli.conftest import CommandLine, Inside
 from tests.lab import Lab
 from tests.results.repository import Origin, git
@@ -111,3 +113,15 @@ def test_what_is_not_to_be_had_ends_with_its_reason(cli: CommandLine) -> None:
     assert all("add it under [repositories]" in each.json()["error"]["message"] for each in refused)
     assert cli("runs", "open", "run_01").code == 2
     assert cli("runs", "diff", "run_01", "--stat", "--name-only").code == 2
+
+
+def test_a_working_folder_that_is_gone_is_a_fault_of_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, with the cure; a folder by its whole path is found all the same."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    with pytest.raises(click.BadParameter, match="name another one"):
+        resolved(None, None, Path())
+    assert resolved(None, None, tmp_path) == tmp_path.resolve()

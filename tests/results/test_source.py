@@ -58,6 +58,7 @@ async def test_the_extension_alone_gives_everything_but_whole_files(tmp_path: Pa
     assert change.source == "service"
     assert [(file.path, file.additions) for file in change.files] == [("reviews/r.md", 3), ("a.py", 1)]
     assert (reviews[0].text, reviews[0].findings[0].line) == ("### `a.py`\n\n- **minor** line 3: x", 3)
+    assert (await found.log("run_1", 1)).data == b"abc"
     assert isinstance(await found.blob(run_detail(), "a" * 40), Unavailable)
 
 

@@ -275,7 +275,7 @@ def tenant(request: pytest.FixtureRequest) -> Callable[..., Api]:
     def join(on: Any = None, agents: Sequence[dict[str, Any]] = (), **fields: Any) -> Api:
         service = on or request.getfixturevalue("shared_service")
         slug = f"tenant-{secrets.token_hex(6)}"
-        entry = member(slug, name=slug, **fields)
+        entry = member(slug, **{"name": slug} | fields)
         setup = {"organizations": [entry], "agents": [{"organization": slug} | one for one in agents]}
         file = service.data_dir.parent / "tenant.json"
         file.write_text(json.dumps(setup), "utf-8")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +70,15 @@ class AppHost(GitHttpHost):
         return Respond(404, {"message": "Not Found"})
 
 
-@pytest.fixture(scope="module")
-def key() -> RSAKey:
+@cache
+def own_key() -> RSAKey:
+    """The App's key, which takes long to make."""
     return RSAKey.generate_key(2048)
+
+
+@pytest.fixture
+def key() -> RSAKey:
+    return own_key()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from service.cli import main
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.mail.message import MailError, MailMessage
-from service.mail.sender import MailSender, Outbox, SmtpRelay
+from service.mail.sender import MailSender, SmtpRelay
 from service.settings import MailSettings, SmtpSettings
 from service.store import invitations, organizations
 from service.store.database import Database
@@ -225,16 +225,6 @@ def test_a_name_cannot_add_headers(mailroom: Mailroom) -> None:
     assert b"\r\nBcc:" not in message.content.partition(b"\r\n\r\n")[0]
     assert message.content.isascii()
     assert message.recipient == "jane@xn--bcher-kva.example"
-
-
-def test_a_further_invitation_does_not_cover_the_first(tmp_path: Path) -> None:
-    """Two files in the outbox: the first may not have been delivered."""
-    outbox = Outbox(tmp_path)
-    for name in ("inv_1", "inv_2"):
-        outbox.send(MailMessage("org_1", name, "a@b.example", "c@d.example", name.encode()))
-    found = {file.name: file.read_text() for file in tmp_path.iterdir()}
-
-    assert found == {"org_1.eml": "inv_1", "org_1.inv_2.eml": "inv_2"}
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from joserfc.jwk import RSAKey
 
 from tests.lab import Received, Respond, Step
 from tests.service.conftest import UNBOXED, Api, Make, placed
 from tests.service.git_hosts import push
-from tests.service.test_host_tokens import APP, AppHost
+from tests.service.test_host_tokens import APP, AppHost, own_key
 from tests.service_process import git, make_repository, put_hook
 from tests.waiting import COLD_START_S, eventually
 
@@ -153,7 +152,7 @@ class Setting:
     def __init__(self, tenant: Make, patient: Any, folder: Path, *, sign: bool) -> None:
         files = {"README.md": "# api\n", "tool.sh": "true\n"}
         self.bare = make_repository(folder / "hosted" / "acme" / "api", files, {"fix": {"fix.txt": "1\n"}})
-        key = RSAKey.generate_key(2048)
+        key = own_key()
         (folder / "app.pem").write_bytes(key.as_pem(private=True))
         self.host = AppHost(folder / "hosted", key)
         self.database = GitDatabase(self.host, self.bare)

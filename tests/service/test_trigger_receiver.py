@@ -21,7 +21,8 @@ from service.store import audit, deletions, deliveries, hosts, organizations, re
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.events import HookEvent, PayloadError, authentic, delivery_id, read
+from service.triggers.deliveries import authentic, delivery_id, read
+from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond, Server

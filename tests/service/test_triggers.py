@@ -16,8 +16,6 @@ from tests.service.payloads import (
     SECRET,
     forgejo,
     github,
-    github_check,
-    github_comment,
     gitlab,
     signed,
     with_token,
@@ -30,7 +28,6 @@ github_secret_env = "HOOK_SECRET"
 forgejo_secret_env = "FORGEJO_SECRET"
 own_accounts = ["Acme-Bot"]
 body_bytes = 100_000
-mention = "acme-bot"
 [gitlab]
 webhook_secret_env = "GITLAB_SECRET"
 """
@@ -305,33 +302,3 @@ def test_forgejo_starts_runs_at_either_of_its_names(host: Host, number: int) -> 
     assert health["forgejo"] == {"status": "unreachable", "host": "127.0.0.1"}
     assert ([run["run_id"] for run in found["runs"]], again.status_code) == ([ended["run_id"]], 201)
     assert f"(pull request #{number}, commit {sha})" in api.turns(ended["run_id"])[0]["instructions"]
-
-
-def test_a_comment_starts_a_run_on_the_delivered_commit_and_its_push_no_further_one(host: Host, number: int) -> None:
-    """What is forged starts nothing; decisions can be read in their log."""
-    asked = {"instructions": "note this", "on": ["comment"], "authors": ["dora"]}
-    host.rules(rule(**asked), rule(on=["failed"]))
-    branch = f"asked-{number}"
-    sha, given = host.branch(branch), {"number": number, "head": branch}
-
-    def deliver(name: str, document: dict[str, Any], secret: str = SECRET) -> httpx.Response:
-        return host.post("github", signed(document, f"delivery-{secrets.token_hex(8)}", name, secret))
-
-    ask, diff = "@acme-bot review the login", "pull_request_review_comment"
-    answer = deliver(diff, github_comment(ask, sha, **given))
-    ended = host.api.ended(answer.json()["runs"][0])
-    pushed = git("rev-parse", branch, cwd=host.repository)
-    later = [
-        deliver("check_run", github_check(pushed, **given)),
-        deliver(diff, github_comment(ask, sha, id=9, **given), "another"),
-        deliver("issue_comment", github_comment(ask, id=10, **given)),
-    ]
-    told = host.log(number)
-
-    assert (answer.status_code, ended["status"], pushed != sha) == (202, "completed", True)
-    words = f"note this\n\ndora asks: On src/app.py, line 3: the login\n\n(pull request #{number}"
-    assert host.api.turns(ended["run_id"])[0]["instructions"].startswith(words)
-    assert [one.status_code for one in later] == [204, 401, 204]
-    results = [("comment", "started"), ("failed", "own"), ("comment", "ignored")]
-    assert [(one["event"], one["result"]) for one in told] == results
-    assert told[-1]["detail"].startswith("the pull request cannot be read: ")

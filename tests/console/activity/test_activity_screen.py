@@ -11,14 +11,7 @@ from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
 
 from app.actions.screen_writes import ContinueRunForm
-from app.api.requests import (
-    ContinueRun,
-    CreateOrganization,
-    OnboardProject,
-    StartAgent,
-    StartRun,
-    WriteRequest,
-)
+from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun, WriteRequest
 from app.engine.files import login
 from app.engine.times import stamp
 from app.runs.screen_run import RunScreen
@@ -34,12 +27,6 @@ HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"
 API = Repository.parse("acme/api")
 NO_ADDRESS = ActionFailure("rejected", "Not an address.", 400, "invalid_email")
 REFUSED = ActionFailure("unreachable", "Connection refused.")
-
-
-@pytest.fixture
-def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Actions get the same ids in every picture."""
-    monkeypatch.setattr("secrets.randbits", lambda bits: 7)
 
 
 async def past(scene: Scene, request: WriteRequest, state: ActionState, ago_m: float, **how: Any) -> None:
@@ -189,7 +176,7 @@ async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypa
         assert (table(scene).total, table(scene).item) == (4, last)
 
 
-async def test_picture(staged: Staged, picture: SnapshotAssertion, same_ids: None) -> None:
+async def test_picture(staged: Staged, picture: SnapshotAssertion) -> None:
     """An unknown outcome on top, under the cursor."""
     async with room(staged, SMALL) as scene:
         assert scene.app.export_screenshot() == picture

@@ -26,6 +26,7 @@ from widgets.kit.line_table import LineTable
 
 Configured = Callable[[str], Changed]
 TIMED = '[[automations]]\nname = "nightly"\non = { schedule = "0 3 * * *" }\ndo = { command = ["echo", "{date}"] }\n'
+HOSTILE = "\x1b[2J[/nope]\u202e"
 RUN = {"run_id": "run_01JX0003", "run_status": "failed", "run_repository": "acme/api"}
 
 
@@ -57,19 +58,6 @@ async def test_picture_of_ten_recipes(staged: Staged, configured: Configured, pi
         assert scene.app.export_screenshot() == picture
 
 
-async def test_without_automations_the_tab_says_how_to_make_one(staged: Staged, configured: Configured) -> None:
-    """The key that it names opens the form; without a file it says how to make one."""
-    async with staged(changed=configured("")) as scene:
-        await scene.press("5")
-        assert "No automations yet" in scene.text
-        await scene.press("n")
-        assert "New automation" in scene.text
-
-    async with staged(toasts=True) as scene:
-        await scene.press("5", "n")
-        assert "runwarden config init" in " ".join(scene.toasts)
-
-
 async def test_a_decision_leads_to_its_run(staged: Staged, configured: Configured) -> None:
     """What set it off or what it made: one at once, of several it asks which; and back to the rule."""
     async with staged(changed=configured(ONE)) as scene:
@@ -89,7 +77,10 @@ async def test_a_decision_leads_to_its_run(staged: Staged, configured: Configure
 
 
 async def test_the_journal_says_continued_of_a_run_that_was_not_made(staged: Staged, configured: Configured) -> None:
-    """Nor of what an earlier wording of the rule did, which is not known."""
+    """Nor of what an earlier wording of the rule did, which is not known.
+
+    Foreign text stays text, in the journal, on the card and over the question: neither markup nor anything that acts.
+    """
     async with staged(changed=configured(ONE)) as scene:
         await decided(scene, "second chance", "done", made="run_01JX0003", **RUN)
         await decided(scene, "second chance", "done", made="run_new", ago_m=2, **RUN)
@@ -97,6 +88,18 @@ async def test_the_journal_says_continued_of_a_run_that_was_not_made(staged: Sta
         await scene.press("5", "enter")
         assert [f"{how} run_" in scene.text for how in ("continued", "made", "acted on")] == [True] * 3
         assert "made run_01JX0003" not in scene.text
+
+        body = {"instructions": HOSTILE, "run_id": HOSTILE}
+        request = json.dumps({"path": "/external/runs", "body": body}, ensure_ascii=False)
+        facts = {"run_id": HOSTILE, "run_branch": HOSTILE}
+        await decided(scene, "second chance", "failed", HOSTILE, ago_m=0.9, made=HOSTILE, **facts)
+        await decided(scene, "second chance", "waiting", HOSTILE, ago_m=0.5, request=request, **facts)
+        await scene.press("escape")
+        await scene.ring(StateChangedElsewhere())
+        for keys in ("home", "v"):
+            await scene.press(keys)
+            assert "[/nope]" in scene.text
+            assert not {"\x1b", "\u202e"} & set(scene.text)
 
 
 async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Configured) -> None:
@@ -214,11 +217,22 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
 
 
 async def test_a_proposal_waits_without_any_automation(staged: Staged, configured: Configured) -> None:
-    """With its exact request, and who wants it; the inbox leads there, and it is answered by the mouse alone."""
+    """With its exact request, and who wants it; the inbox leads there, and it is answered by the mouse alone.
+
+    Without automations the tab says how to make one, and without a file how to make that.
+    """
+    async with staged() as scene:
+        await scene.press("5", "n")
+        assert "runwarden config init" in " ".join(scene.toasts)
     async with staged(changed=configured("")) as scene:
+        await scene.press("5")
+        assert "No automations yet" in scene.text
+        await scene.press("n")
+        assert "New automation" in scene.text
+        await scene.press("escape")
         request = StartRun("Look at {run.id}.", Repository.parse("acme/api"))
         await propose(scene.engine, request)
-        await scene.press("5")
+        await scene.ring(StateChangedElsewhere())
         await scene.shows("1 waits for approval")
         scene.app.screen.post_message(GoToTab("automations", "approval:[mcp] run.start"))
         await scene.shows("[mcp] run.start", "by a program", "acme/api: start a run: Look at {run.id}.")
@@ -263,22 +277,6 @@ async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_reques
         await scene.ring(StateChangedElsewhere())
         await scene.press("ctrl+s")
         assert (await outcomes(scene))[0] == ("waiting", "waits")
-
-
-async def test_foreign_text_stays_text(staged: Staged, configured: Configured) -> None:
-    """In the journal, on the card and over the question: neither markup nor anything that a terminal obeys."""
-    hostile = "\x1b[2J[/nope]\u202e"
-    body = {"instructions": hostile, "run_id": hostile}
-    request = json.dumps({"path": "/external/runs", "body": body}, ensure_ascii=False)
-    async with staged(changed=configured(ONE)) as scene:
-        facts = {"run_id": hostile, "run_branch": hostile}
-        await decided(scene, "second chance", "failed", hostile, ago_m=2, made=hostile, **facts)
-        await decided(scene, "second chance", "waiting", hostile, request=request, **facts)
-        for keys in (("5",), ("v",)):
-            await scene.press(*keys)
-
-            assert "[/nope]" in scene.text
-            assert not {"\x1b", "\u202e"} & set(scene.text)
 
 
 async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Staged, configured: Configured) -> None:

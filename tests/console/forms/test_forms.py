@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from textual.widgets import Input
 
 from app.actions.screen_writes import ContinueRunForm, NewRunForm, OnboardForm, OrganizationForm
 from app.actions.second_press import SecondPress
 from app.engine.engine import Engine
+from storage.records import Repository
 from tests.console.forms.conftest import Stage
 from tests.console.forms.steps import (
     CREATED,
@@ -270,3 +272,21 @@ async def test_after_one_organization_another_is_offered(stage: Any, post: Any) 
 
     sent = [(request.json()["email"], request.json()["offer_code"]) for request in post.requests]
     assert sent == [("ada@globex.example", "PARTNER"), ("bea@initech.example", "PARTNER")]
+
+
+PICTURES = {
+    "problems": "acme\tfix..x\tFix it.\tdepth=3\ndepth=4",
+    "preview": "acme/web\tfix/x\tFix the \u202eflaky\ntest. " + "Long. " * 40,
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+async def test_a_form_looks_as_it_was_accepted(stage: Any, engine: Engine, clock: Any, picture: Any, name: str) -> None:
+    """Wrong, and previewed; to an address that is the same in every run."""
+    labels = ("acme/api", "acme/billing", "acme/web", "acme/web-admin", "gitlab:ops/deploy", "zeta/one")
+    runs = [replace(a_run(label, "", repository=Repository.parse(label)), created_at=clock()) for label in labels]
+    await engine.cache.store_runs(runs, asked_at=clock())
+    await engine.cache.note_no_results(clock())
+    elsewhere = replace(engine, profile=replace(engine.profile, base_url="https://api.acme.example/v1"))
+    async with opened(stage(lambda _: NewRunForm(elsewhere)), PICTURES[name], "ctrl+s") as pilot:
+        assert pilot.app.export_screenshot(title="runwarden") == picture

@@ -1,6 +1,5 @@
 """The Inbox tab, over the real cache, ledger and state."""
 
-import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -31,12 +30,6 @@ from widgets.kit.line_table import LineTable
 RULES = parse(
     Path("/etc/config.toml"), rule(approval="true") + "\n" + rule(name='"nightly review"', on='{ every = "6h" }')
 ).automations
-
-
-@pytest.fixture(autouse=True)
-def same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Actions get the same ids in every picture."""
-    monkeypatch.setattr("secrets.randbits", lambda bits: 7)
 
 
 def state_of(scene: Scene) -> State:
@@ -307,11 +300,8 @@ def continued(board: Lab) -> list[tuple[str, str]]:
     return [(body["run_id"], body["instructions"]) for body in bodies]
 
 
-async def test_a_question_is_answered_with_the_key_of_a_choice_or_in_the_form(
-    staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_question_is_answered_with_the_key_of_a_choice_or_in_the_form(staged: Staged, board: Lab) -> None:
     """It is an item to decide, not a failure; what is sent is shown before, continues the run, and the item goes."""
-    monkeypatch.setattr("secrets.randbits", random.getrandbits)
     async with inbox(staged, automated=False) as scene:
         await asking(scene, board, "run_asks", "SQLite", "PostgreSQL")
         item = of_kind(scene, "question")

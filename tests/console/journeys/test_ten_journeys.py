@@ -35,17 +35,13 @@ class Journey(NamedTuple):
 PRESSED: Final = {"]": "right_square_bracket", "!": "exclamation_mark", "↓": "down"}
 JOURNEYS: Final = (
     Journey(
-        "Find the failed run of last Tuesday (today is Friday)",
-        "] ] t 3",
-        ("1 of", "since:2026-04-28", "fix/tuesday"),
+        "Find the failed run of last Tuesday (today is Friday)", "] ] t 3", ("1 of", "since:2026-04-28", "fix/tuesday")
     ),
     Journey("See what broke last night: the incident and its runs", "2 ! enter", ("repo:gitlab:*", "fix/night")),
     Journey("See who changed this branch", "b enter enter", ("ada", "On this branch 2 runs")),
     Journey("Read the error in the log of the last failed run", "] ] l !", ("Error: no space left on device",)),
     Journey(
-        "See a repository's success rate, and its runs of the week",
-        "4 ↓ enter",
-        ("repo:acme/api since:2026-04-25",),
+        "See a repository's success rate, and its runs of the week", "4 ↓ enter", ("repo:acme/api since:2026-04-25",)
     ),
     Journey("Resolve a write whose outcome is unknown", "U v n ctrl+s", ("⊘ not created",)),
     Journey(

@@ -1,37 +1,15 @@
 """A change is taken over from the run's screen, into real checkouts of a real repository."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
-from app.results.repository import CommitHistory, RunRepositories
-from storage.records import Repository, RunDetail
 from tests.console.run.conftest import OnShow, ScriptedResults
 from tests.results.repository import Origin, git, repositories, run_detail
 from widgets.forms.inputs import LineInput
 
 RUN = run_detail("fix/it")
-
-
-@dataclass
-class OneRepository:
-    """Takes the run on show for the one that pushed to the origin."""
-
-    real: RunRepositories
-
-    def mirror(self, _: Repository) -> Any:
-        return self.real.mirror(RUN.run.repository)
-
-    def address(self, _: Repository) -> str | None:
-        return self.real.address(RUN.run.repository)
-
-    def is_configured(self, _: Repository) -> bool:
-        return True
-
-    async def history(self, _: RunDetail) -> CommitHistory:
-        return await self.real.history(RUN)
 
 
 @pytest.fixture
@@ -41,7 +19,14 @@ async def results(tmp_path: Path) -> ScriptedResults:
     git(tmp_path, "clone", "--quiet", str(origin.bare), "home/mine")
     origin.commit("fix/it", {"code.py": b"def f():\n    return 2\n", "new.txt": b"new\n"})
     real = repositories(tmp_path / "data", origin.url)
-    return ScriptedResults(change_=await real.change(RUN), repositories=OneRepository(real))
+    # The run on show is taken for the one that pushed to the origin.
+    one = SimpleNamespace(
+        mirror=lambda _: real.mirror(RUN.run.repository),
+        address=lambda _: real.address(RUN.run.repository),
+        is_configured=lambda _: True,
+        history=lambda _: real.history(RUN),
+    )
+    return ScriptedResults(change_=await real.change(RUN), repositories=one)
 
 
 async def test_a_change_is_applied_to_a_checkout_of_its_repository(

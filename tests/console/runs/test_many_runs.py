@@ -133,19 +133,9 @@ async def test_what_is_done_with_one_is_done_with_the_marked_one(
 
 
 async def test_a_run_is_opened_where_it_is_shown(staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a template; a service that names no address says what is missing, and no other kind is opened.
-
-    A service that is slow to tell the instructions is waited for in sight: the form opens with the answer.
-    """
+    """Without a template; a service that names no address says what is missing, and no other kind is opened."""
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
-    release, answer = threading.Event(), board.answer
-
-    def slowly(request: Received) -> Step:
-        if request.path.rpartition("/")[2] in board.runs:
-            release.wait()
-        return answer(request)
-
     async with staged(run_url="") as scene:
         for url in ("javascript:alert(1)", None, "https://runs.example/runs/1"):
             board.turns[at_cursor(scene)] = {"turns": [], "url": url}
@@ -153,7 +143,18 @@ async def test_a_run_is_opened_where_it_is_shown(staged: Staged, board: Lab, mon
         assert opened == ["https://runs.example/runs/1"]
         assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2
 
-        board.turns.clear()
+
+async def test_a_service_that_is_slow_is_waited_for_in_sight(staged: Staged, board: Lab) -> None:
+    """The form opens with the answer, unless another screen is on show by then."""
+    release = threading.Event()
+    answer = board.answer
+
+    def slowly(request: Received) -> Step:
+        if request.path.rpartition("/")[2] in board.runs:
+            release.wait()
+        return answer(request)
+
+    async with staged(toasts=True) as scene:
         board.otherwise = slowly
         await scene.press("slash", *"status:failed", "enter", "space")
         screen = scene.app.screen

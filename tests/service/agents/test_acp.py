@@ -1,5 +1,6 @@
 """Programs that speak the Agent Client Protocol, in the sandbox: a stand-in over the protocol's own library."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from service.agents.options import AgentOptions
+from service.agents.presets import ACP
 from service.agents.steps import steps_of
 from service.execution.rehearsal import Rehearsal, RehearsalResult
 from service.store.agents import Agent
@@ -103,22 +105,31 @@ def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: T
     assert ("what I said before" in again.log, '"lost"' in again.log) == (False, False)
 
 
+def test_an_error_and_a_sudden_end_fail_the_turn(turn: Turn) -> None:
+    error = turn("raise RequestError(-32603, 'insufficient quota')")
+    ended = turn("print('out of paper', file=sys.stderr, flush=True); os._exit(0)")
+
+    assert (error.reason, "insufficient quota" in str(error.failure)) == ("out_of_budget", True), error.log
+    assert (ended.reason, "the connection to the program broke" in str(ended.failure)) == ("failed", True), ended.log
+    assert "out of paper" in ended.log
+
+
 @pytest.mark.parametrize(
-    ("words", "reason", "text"),
+    ("stop", "reason", "text"),
     [
-        ("return 'refusal'", "refused", "refused the task"),
-        ("await self.say('Half of'); return 'max_tokens'", "cut_short", "was cut at its limit of tokens"),
-        ("return 'max_turn_requests'", "failed", "stopped before its answer (max_turn_requests)"),
-        ("return 'cancelled'", "failed", "stopped before its answer (cancelled)"),
-        ("raise RequestError(-32603, 'insufficient quota')", "out_of_budget", "insufficient quota"),
-        ("sys.stdout.flush(); os._exit(0)", "failed", "the connection to the program broke"),
-        ("await client.read_text_file('s-1', '/etc/passwd')", "failed", "Method not found"),
+        ("end_turn", None, ""),
+        ("refusal", "refused", "refused the task"),
+        ("max_tokens", "cut_short", "was cut at its limit of tokens"),
+        ("max_turn_requests", "failed", "stopped before its answer (max_turn_requests)"),
+        ("cancelled", "failed", "stopped before its answer (cancelled)"),
     ],
 )
-def test_each_ending_has_its_reason(turn: Turn, words: str, reason: str, text: str) -> None:
-    done = turn(words)
+def test_each_stop_reason_is_an_outcome(stop: str, reason: str | None, text: str) -> None:
+    reader = ACP.reader()
+    reader.feed(json.dumps({"acp": "end", "stop_reason": stop}).encode() + b"\n")
+    found = reader.failure(0)
 
-    assert (done.reason, text in str(done.failure)) == (reason, True), (done.failure, done.log[-2000:])
+    assert (found and found.reason, text in (found.text if found else "")) == (reason, True)
 
 
 def test_what_is_no_report_is_left_out_and_a_flood_of_reports_is_cut(turn: Turn) -> None:

@@ -135,17 +135,6 @@ def test_three_turns_of_a_run_are_one_conversation_and_know_no_key(
         assert sum(usage.tokens for _, usage, _ in one.used) == len(one.used) * (INPUT + CACHED + OUTPUT) > 0
 
 
-@pytest.mark.parametrize("preset", ["claude-code", "opencode"])
-def test_a_trusted_repository_s_text_is_read_by_the_program_itself(
-    ready: Make, server: ModelServer, preset: str
-) -> None:
-    stage, agent = ready(preset, {"CLAUDE.md" if preset == "claude-code" else "AGENTS.md": TEXT})
-    trusted = replace(agent, options=agent.options.model_copy(update={"trust_repository": True}))
-    done = stage.turn(trusted, "go")
-
-    assert (done.failure, most_often(TEXT, server)) == (None, 1), done.log[-2000:]
-
-
 def test_only_a_file_of_the_repository_is_text_for_the_model(sandbox: Sandbox, tmp_path: Path) -> None:
     """The first of its names that is a file of the checkout and has at most 64 KiB; otherwise an empty file."""
     workspace, outside = Workspace(tmp_path / "work"), tmp_path / "outside"

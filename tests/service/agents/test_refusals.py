@@ -108,6 +108,7 @@ def test_what_a_program_says_of_an_error_is_shown_in_words() -> None:
         (f"got status: 503. [{gemini(503, 'UNAVAILABLE', 'Overloaded.')}]", "got status: 503. Overloaded."),
         ("Error code: 401 - {'error': {'message': \"It isn't\", 'code': None}}", "Error code: 401 - It isn't"),
         ("Connection broken: IncompleteRead(0 bytes read)", "Connection broken: the connection was cut"),
+        ("see [the docs] and {this}", "see [the docs] and {this}"),
         (f"Error: {openai('long ' * 200)}", f"Error: {'long ' * 78}lon…"),
     ):
         assert in_words(said) == words

@@ -8,7 +8,7 @@ from service.agents.options import ChangeLimits
 from service.execution.change import Patches, oversize, refusal
 from service.execution.commits import changed_between
 from service.execution.git import GitRunner
-from service.forge.client import ForgeError, NewPullRequest, ReviewComment
+from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
 from tests.lab import Respond
 from tests.service.forge.conftest import CHECKED_LINES, ONE_FORGE
 from tests.service.forge.forges import Forge, GitLabForge
@@ -42,6 +42,15 @@ def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_
     assert [one.body for one in now] == [f"finding {at}" for at in range(60)]
     assert [(one.is_resolved, one.resolved_by) for one in now[:2]] == [(False, None), (True, "ann")]
     assert (now[4].path, now[4].line) == ("src/app.py", 2)
+
+
+def test_a_status_is_set_once(forge: Forge) -> None:
+    """With as much of its text as the forge takes."""
+    status = CommitStatus("runwarden/claude", "pending", "working " * 200, "https://runs.example/run_1")
+    for _ in range(2):
+        forge.client().set_status("b" * 40, "agent/fix-1", status)
+
+    assert [(commit, context) for commit, context, _ in forge.statuses] == [("b" * 40, "runwarden/claude")]
 
 
 def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:

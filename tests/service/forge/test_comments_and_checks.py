@@ -14,7 +14,8 @@ from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, repositories, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.triggers.events import HookEvent, PayloadError, read
+from service.triggers.deliveries import read
+from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import Receiver, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond

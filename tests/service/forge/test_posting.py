@@ -372,7 +372,7 @@ FORBIDDEN = {"errors": [{"type": "FORBIDDEN", "message": "Resource not accessibl
 
 @ONE_FORGE
 @pytest.mark.parametrize(
-    "answer", [None, Respond(200, FORBIDDEN), Respond(200, ["not", "an", "object"]), Respond(500, {})]
+    "answer", [None, Respond(200, FORBIDDEN), Respond(200, ["not", "an", "object"]), Respond(500, "<p>")]
 )
 def test_a_posting_that_fails_delays_no_other(desk: Desk, answer: Respond | None) -> None:
     """Whatever the forge answers to it, or if it is on no connected host: it alone is tried again later."""

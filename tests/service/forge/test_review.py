@@ -121,10 +121,11 @@ def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Forge, monkeypa
     """The diff that it shows may be another than the one that it checks."""
     pull = Pull(forge)
     monkeypatch.setattr(forge, "patch_of", lambda _: "@@ -1,0 +1,9 @@\n" + "+x\n" * 9)
-    pull.push(0, A, finding("f", 8))
+    pull.push(0, A, finding("f", 8), finding("d", None, "other.py"))
 
     assert "`src/app.py:8` **minor** `r`: finding f" in pull.bodies[0]
-    assert len(pull.threads) + pull.bodies[0].count("- [ ]") == 2
+    assert "`other.py` **minor** `r`: finding d" in pull.bodies[0]
+    assert len(pull.threads) + pull.bodies[0].count("- [ ]") == 3
 
 
 @ONE_FORGE

@@ -1,0 +1,226 @@
+"""GitHub's deliveries, and those of Forgejo and Gitea, which send the same payloads with a few of their own."""
+
+import re
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import AliasPath, Field
+
+from service.reference import PLATFORMS
+from service.triggers import payloads
+from service.triggers.events import CLOSED, HookEvent
+from service.triggers.payloads import Account, Issue, Label, Name, Number, Part, Payload, Repository, Sha, Time, Words
+
+_FAILURES: Final = frozenset({"failure", "timed_out", "startup_failure"})
+"""The conclusions of a check or workflow that failed; it also ends as cancelled, skipped or stale."""
+_DRAFT: Final = re.compile(r"\s*(WIP:|\[WIP\]|Draft:)", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"#([0-9]{1,9})", re.ASCII)
+
+
+class _Fork(Part):
+    id: int
+
+
+class _Head(Part):
+    ref: Name
+    sha: Sha
+    repo: _Fork | None = None
+    """None: the fork was deleted."""
+
+
+class _Linked(Part):
+    """A pull request, as far as a check names it."""
+
+    number: Number
+    head: _Head
+    base: _Head
+    labels: tuple[Label, ...] = ()
+
+    def about(self, repository: Repository) -> dict[str, Any]:
+        head = self.head
+        return {
+            "number": self.number,
+            "ref": PLATFORMS["github"].ref.format(self.number),
+            "head": head.ref,
+            "head_sha": head.sha,
+            "base": self.base.ref,
+            "is_fork": head.repo is None or head.repo.id != repository.id,
+            "labels": tuple(label.name for label in self.labels),
+        }
+
+
+class _PullRequest(_Linked):
+    state: Name = "open"
+    draft: bool = False
+    updated_at: Time
+
+
+class _Delivery(Payload):
+    action: str
+    repository: Repository
+    sender: Account
+
+    def is_by(self, author: Account | None) -> bool:
+        return author is not None and author.name == self.sender.name
+
+
+class _PullRequestDelivery(_Delivery):
+    pull_request: _PullRequest
+
+    def event(self, _mention: str) -> HookEvent | None:
+        kind, given = payloads.KINDS.get(self.action), self.pull_request
+        if kind is None or (kind != CLOSED and given.state != "open"):
+            return None
+        about = self.repository.done_by(self.sender) | given.about(self.repository)
+        return HookEvent(kind=kind, **about, is_draft=given.draft, changed_at=payloads.micros(given.updated_at))
+
+
+class _IssueDelivery(_Delivery):
+    """A change of an issue; labels of pull requests come as events of those."""
+
+    issue: Issue
+    label: Label | None = None
+    """The one that was set; Forgejo does not say which, nor who was assigned, so there all that it has count."""
+    assignee: Account | None = None
+
+    def event(self, mention: str) -> HookEvent | None:
+        given = self.issue
+        if given.pull_request is not None:
+            return None
+        change = payloads.KINDS.get(self.action, self.action)
+        labels = ((self.label,) if self.label else given.labels) if change == "labeled" else ()
+        assignees = ((self.assignee,) if self.assignee else given.assignees) if change == "assigned" else ()
+        sender, is_authors = self.repository.done_by(self.sender), self.is_by(given.user)
+        return given.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
+
+
+class _Comment(Part):
+    id: int
+    body: Words = ""
+    user: Account | None = None
+    created_at: Time
+    path: Name = ""
+    """The file that it is about, of a comment on the diff."""
+    line: int | None = None
+
+
+class _CommentDelivery(_Delivery):
+    """A comment on a pull request, on its diff, or on an issue."""
+
+    is_comment: ClassVar = True
+    issue: Issue | None = None
+    """Of a comment on the whole: all that GitHub sends about the pull request."""
+    pull_request: _PullRequest | None = None
+    comment: _Comment
+
+    def event(self, mention: str) -> HookEvent | None:
+        given, issue = self.comment, self.issue
+        said = payloads.asked(given.body, mention)
+        if said is None or self.action not in {"created", "edited"}:
+            return None
+        about = self.repository.done_by(self.sender)
+        if self.pull_request is not None:
+            subject = payloads.over(self.pull_request.state)
+            about |= self.pull_request.about(self.repository)
+        elif issue is None:
+            return None
+        elif issue.pull_request is not None:
+            subject = payloads.over(issue.state)
+            about |= {"number": issue.number, "labels": tuple(label.name for label in issue.labels)}
+        else:
+            about |= issue.about
+            subject = about["fault"]
+        place = f"On {given.path}{f', line {given.line}' if given.line else ''}: " if given.path else ""
+        is_edited, is_authors = self.action == "edited", self.is_by(given.user)
+        fault = payloads.faults(given.body, subject, is_edited=is_edited, is_authors=is_authors)
+        return payloads.commented(about, given.id, (said[0], f"{place}{said[1]}"), fault, given.created_at)
+
+
+class _Check(Part):
+    """A check or workflow."""
+
+    name: Name | None = None
+    head_sha: Sha
+    conclusion: str | None = None
+    completed_at: Time | None = None
+    updated_at: Time | None = None
+    """Of a workflow."""
+    pull_requests: tuple[_Linked, ...] = ()
+    """Empty for forks."""
+
+
+class _CheckDelivery(_Delivery):
+    check_run: _Check | None = None
+    workflow_run: _Check | None = None
+    workflow: Label | None = None
+
+    def event(self, _mention: str) -> HookEvent | None:
+        check = self.check_run or self.workflow_run
+        if check is None or self.action != "completed" or check.conclusion not in _FAILURES:
+            return None
+        own = [one for one in check.pull_requests if one.base.repo and one.base.repo.id == self.repository.id]
+        at = check.completed_at or check.updated_at
+        if not own or at is None:
+            return None
+        # Several pull requests may have one head: the run is about the head.
+        linked = next((one for one in own if one.head.sha == check.head_sha), own[0])
+        about = self.repository.done_by(self.sender) | linked.about(self.repository)
+        about["fault"] = (
+            "" if linked.head.sha == check.head_sha else f"the pull request is at {linked.head.sha[:12]} by now"
+        )
+        return payloads.failed(about, check.name or (self.workflow.name if self.workflow else ""), check.head_sha, at)
+
+
+PAYLOADS: Final[dict[str, type[Payload]]] = {
+    "pull_request": _PullRequestDelivery,
+    "issues": _IssueDelivery,
+    "issue_comment": _CommentDelivery,
+    "pull_request_review_comment": _CommentDelivery,
+    "check_run": _CheckDelivery,
+    "workflow_run": _CheckDelivery,
+}
+"""GitHub's, by the event."""
+
+
+class _Retitled(Part):
+    old: Annotated[Words, Field(validation_alias=AliasPath("title", "from"))] = ""
+
+
+class _ForgejoPullRequestDelivery(_PullRequestDelivery):
+    """Here it is the title that makes a draft."""
+
+    changes: _Retitled = _Retitled()
+
+    def event(self, mention: str) -> HookEvent | None:
+        is_ready = self.action == "edited" and _DRAFT.match(self.changes.old) and not self.pull_request.draft
+        given = self.model_copy(update={"action": "ready_for_review"}) if is_ready else self
+        return _PullRequestDelivery.event(given, mention)
+
+
+class _ForgejoRun(Part):
+    workflow_id: Name = ""
+    repository: Repository
+    prettyref: Name
+    """The branch, or `#` and the number of a pull request."""
+    commit_sha: Sha
+    status: str
+    stopped: Time
+
+
+class _ForgejoRunDelivery(Payload):
+    """The end of a run of Forgejo Actions."""
+
+    run: _ForgejoRun
+
+    def event(self, _mention: str) -> HookEvent | None:
+        run = self.run
+        named = _NUMBER.fullmatch(run.prettyref)
+        about = run.repository.done_by(Account()) | ({"number": int(named[1])} if named else {"head": run.prettyref})
+        return payloads.failed(about, run.workflow_id, run.commit_sha, run.stopped) if run.status == "failure" else None
+
+
+FORGEJO_PAYLOADS: Final[dict[str, type[Payload]]] = {
+    "pull_request": _ForgejoPullRequestDelivery,
+    "issues": _IssueDelivery,
+    "issue_comment": _CommentDelivery,
+    "action_run_failure": _ForgejoRunDelivery,
+}

@@ -1,0 +1,188 @@
+"""GitLab's deliveries about merge requests, issues, notes and pipelines."""
+
+import re
+from typing import Annotated, Any, ClassVar, Final, Generic, TypeVar
+
+from pydantic import AliasChoices, Field
+
+from service.reference import PLATFORMS
+from service.triggers import payloads
+from service.triggers.events import CLOSED, CONFIDENTIAL, HookEvent
+from service.triggers.payloads import Account, Issue, Label, Name, Number, Part, Payload, Repository, Sha, Time, Words
+
+_MERGE_REQUEST: Final = re.compile(r"refs/merge-requests/([0-9]{1,9})/")
+INTERNAL: Final = "the note is internal"
+
+
+class _Commit(Part):
+    id: Sha
+
+
+class _Request(Part):
+    iid: Number
+    source_branch: Name
+    target_branch: Name
+    source_project_id: int | None = None
+    target_project_id: int
+    last_commit: _Commit | None = None
+    state: Name = "opened"
+    labels: tuple[Label, ...] = ()
+    """Of a note's request."""
+
+    def about(self, labels: tuple[Label, ...]) -> dict[str, Any]:
+        return {
+            "number": self.iid,
+            "ref": PLATFORMS["gitlab"].ref.format(self.iid),
+            "head": self.source_branch,
+            "head_sha": self.last_commit.id if self.last_commit else "",
+            "fault": "" if self.last_commit else "the merge request has no commits",
+            "base": self.target_branch,
+            "is_fork": self.source_project_id != self.target_project_id,
+            "labels": tuple(label.name for label in labels),
+        }
+
+
+class _Attributes(_Request):
+    action: str = ""
+    """Empty when GitLab only recomputed something."""
+    oldrev: str | None = None
+    """The head before a push; None: nothing was pushed."""
+    draft: bool = False
+    work_in_progress: bool = False
+    updated_at: Time
+
+
+class _RequestDelivery(Payload):
+    user: Account
+    project: Repository
+    object_attributes: _Attributes
+    labels: tuple[Label, ...] = ()
+    changes: dict[str, object] = Field(default_factory=dict)
+
+    def event(self, _mention: str) -> HookEvent | None:
+        given, kind = self.object_attributes, payloads.KINDS.get(self.object_attributes.action)
+        if given.action == "update":
+            was_draft = "draft" in self.changes and not given.draft
+            changed = ((given.oldrev, "pushed"), (was_draft, "ready"), ("labels" in self.changes, "labeled"))
+            kind = next((name for holds, name in changed if holds), None)
+        if kind is None or (kind != CLOSED and given.state != "opened"):
+            return None
+        about = self.project.done_by(self.user) | given.about(self.labels)
+        about |= {"is_draft": given.draft or given.work_in_progress}
+        return HookEvent(kind=kind, **about, changed_at=payloads.micros(given.updated_at))
+
+
+_Item = TypeVar("_Item", Label, Account)
+
+
+class _Change(Part, Generic[_Item]):
+    previous: tuple[_Item, ...] = ()
+    current: tuple[_Item, ...] = ()
+
+    @property
+    def new(self) -> tuple[_Item, ...]:
+        return tuple(one for one in self.current if one not in self.previous)
+
+
+class _IssueChanges(Part):
+    labels: _Change[Label] = _Change[Label]()
+    assignees: _Change[Account] = _Change[Account]()
+    confidential: object = None
+
+
+class _IssueDelivery(Payload):
+    user: Account
+    project: Repository
+    object_attributes: Issue
+    labels: tuple[Label, ...] = ()
+    assignees: tuple[Account, ...] = ()
+    changes: _IssueChanges = _IssueChanges()
+
+    def event(self, mention: str) -> HookEvent | None:
+        given = self.object_attributes
+        change = payloads.KINDS.get(given.action, given.action)
+        labels, assignees = self.changes.labels.new, self.changes.assignees.new
+        if given.confidential and self.changes.confidential:
+            change = CONFIDENTIAL
+        if change == "opened":
+            labels, assignees = self.labels, self.assignees
+        sender, is_authors = self.project.done_by(self.user), given.author_id == self.user.id
+        return given.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
+
+
+class _Note(Part):
+    id: int
+    note: Words = ""
+    noteable_type: str = ""
+    system: bool = False
+    internal: Annotated[bool, Field(validation_alias=AliasChoices("internal", "confidential"))] = False
+    action: str = ""
+    """Empty in older versions of GitLab, which send edited notes as well."""
+    author_id: int
+    created_at: Time
+    updated_at: Time
+
+
+class _NoteDelivery(Payload):
+    """A comment on a merge request or an issue."""
+
+    is_comment: ClassVar = True
+    user: Account
+    project: Repository
+    object_attributes: _Note
+    merge_request: _Request | None = None
+    issue: Issue | None = None
+
+    def event(self, mention: str) -> HookEvent | None:
+        given, request = self.object_attributes, self.merge_request
+        said = payloads.asked(given.note, mention)
+        about = self.project.done_by(self.user)
+        if said is None or given.system:
+            return None
+        if given.noteable_type == "MergeRequest" and request is not None:
+            about |= request.about(request.labels)
+            subject = payloads.over(request.state) or about["fault"]
+        elif given.noteable_type == "Issue" and self.issue is not None:
+            about |= self.issue.about
+            subject = about["fault"]
+        else:
+            return None
+        is_edited = given.action != "create" if given.action else given.updated_at != given.created_at
+        is_authors = given.author_id == self.user.id
+        fault = payloads.faults(given.note, subject, is_edited=is_edited, is_authors=is_authors)
+        return payloads.commented(about, given.id, said, INTERNAL if given.internal else fault, given.created_at)
+
+
+class _Pipeline(Part):
+    name: Name | None = None
+    ref: Name
+    sha: Sha
+    status: str
+    created_at: Time
+    finished_at: Time | None = None
+
+
+class _PipelineDelivery(Payload):
+    user: Account = Account()
+    project: Repository
+    object_attributes: _Pipeline
+
+    def event(self, _mention: str) -> HookEvent | None:
+        given = self.object_attributes
+        if given.status != "failed":
+            return None
+        # The pipeline of a push names no merge request, and one of a merge request may be about another commit.
+        found = _MERGE_REQUEST.match(given.ref)
+        about = self.project.done_by(self.user) | {"head": given.ref} | ({"number": int(found[1])} if found else {})
+        return payloads.failed(about, given.name or "pipeline", given.sha, given.finished_at or given.created_at)
+
+
+PAYLOADS: Final[dict[str, type[Payload]]] = {
+    "Merge Request Hook": _RequestDelivery,
+    "Issue Hook": _IssueDelivery,
+    "Confidential Issue Hook": _IssueDelivery,
+    "Note Hook": _NoteDelivery,
+    "Confidential Note Hook": _NoteDelivery,
+    "Pipeline Hook": _PipelineDelivery,
+}
+"""By the event."""

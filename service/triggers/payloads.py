@@ -1,0 +1,211 @@
+"""What the payloads of all code hosts have in common: their parts, and the events that they become."""
+
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Final
+
+from markdown_it import MarkdownIt
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, model_validator
+
+from service.clock import EPOCH, MICROSECOND
+from service.text import one_line, printable
+from service.triggers.events import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, HookEvent, IssueText
+
+_BOT: Final = re.compile(r".*\[bot\]|(forgejo|gitea)-actions|(project|group)_[0-9]+_bot(_.*)?")
+_LONGEST_WORDS: Final = 20_000
+_HIDDEN: Final = re.compile(
+    r"""
+    <!--(?:-?>|.*?(?:-->|\Z)) | <\?.*?(?:\?>|\Z) | <!\[CDATA\[.*?(?:\]\]>|\Z) | <![a-z][^>]*(?:>|\Z)
+    | ^[ \t>*+.)\d-]*\[(?!\^)(?:\\.|[^\[\]\\]){1,999}\]:\s*(?:<[^<>\n]*>|[^\s<]\S*)  # the definition of a link
+      (?:\s+(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?[ \t]*$
+    """,
+    re.DOTALL | re.MULTILINE | re.VERBOSE | re.IGNORECASE,
+)
+"""HTML and Markdown that code hosts do not show, so nobody who reads the issue would see it."""
+_MARKDOWN: Final = MarkdownIt("commonmark")
+_CODE: Final = frozenset({"fence", "code_block"})
+_OPEN: Final = ("open", "opened")
+KINDS: Final = {
+    "opened": "opened",
+    "synchronize": "pushed",
+    "reopened": "reopened",
+    "ready_for_review": "ready",
+    "labeled": "labeled",
+    "open": "opened",
+    "reopen": "reopened",
+    "synchronized": "pushed",
+    "label_updated": "labeled",
+    **dict.fromkeys(("closed", "close", "merge", "deleted", "transferred"), CLOSED),
+}
+"""The actions of GitHub, GitLab and Forgejo, and the change that each means; GitLab's `update` means one of several."""
+Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?$")]
+Number = Annotated[int, Field(ge=1, lt=1 << 31)]
+Name = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
+"""A name of any kind: text that a database can store, no longer than code hosts allow."""
+Words = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+# RFC 3339, or GitLab's form: 2026-01-31 08:00:00 UTC, or +0100 in the zone that it is set to.
+Time = Annotated[
+    datetime,
+    BeforeValidator(lambda at: re.sub(r" (?=[+-])", "", at.replace(" UTC", "Z")) if isinstance(at, str) else at),
+]
+
+
+class Part(BaseModel):
+    """A part of a payload; fields that are not declared are ignored, and one that is null counts as left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class Payload(Part):
+    """A whole payload."""
+
+    is_comment: ClassVar = False
+
+    @abstractmethod
+    def event(self, mention: str) -> HookEvent | None:
+        """Return its event; None: it has none that a rule can name."""
+
+
+class Label(Part):
+    """A label; GitLab's has a title."""
+
+    name: Annotated[Name, Field(validation_alias=AliasChoices("title", "name"))] = ""
+
+
+class Account(Part):
+    """An account."""
+
+    id: int | None = None
+    name: Annotated[Name, Field(validation_alias=AliasChoices("login", "username"))] = ""
+    type: str = "User"
+
+
+class Repository(Part):
+    """A repository or project."""
+
+    id: int | None = None
+    path: Annotated[Name, Field(validation_alias=AliasChoices("full_name", "path_with_namespace"))]
+    default_branch: Name | None = None
+
+    def done_by(self, sender: Account) -> dict[str, Any]:
+        """Return the fields of an event in it."""
+        is_bot = sender.type == "Bot" or _BOT.fullmatch(sender.name) is not None
+        return {"path": self.path, "default_branch": self.default_branch, "sender": sender.name, "is_bot": is_bot}
+
+
+def _shown(text: str) -> str:
+    """Return a Markdown text without its hidden parts; there are none in blocks of code."""
+    lines = re.split(r"(?<=\n)", text)  # as the parser counts them
+    parts, end = list[str](), 0
+    for begin, after in [one.map for one in _MARKDOWN.parse(text) if one.type in _CODE and one.map]:
+        parts += [_HIDDEN.sub("[hidden comment]", "".join(lines[end:begin])), *lines[begin:after]]
+        end = after
+    return "".join([*parts, _HIDDEN.sub("[hidden comment]", "".join(lines[end:]))])
+
+
+class Issue(Part):
+    """An issue; on GitLab also a task or incident."""
+
+    number: Annotated[Number, Field(validation_alias=AliasChoices("number", "iid"))]
+    title: Name
+    body: Annotated[Words, Field(validation_alias=AliasChoices("body", "description"))] = ""
+    state: Name = "open"
+    locked: Annotated[bool, Field(validation_alias=AliasChoices("locked", "is_locked", "discussion_locked"))] = False
+    confidential: bool = False
+    user: Account | None = None
+    author_id: int | None = None
+    labels: tuple[Label, ...] = ()
+    assignees: tuple[Account, ...] = ()
+    pull_request: object = None
+    """None: it is no pull request."""
+    action: str = ""
+    """Of a change on GitLab."""
+    updated_at: Time
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The fields of an event about it."""
+        whole = self.body.replace("\r", "")
+        rest = len(whole) - _LONGEST_WORDS
+        shown = printable(_shown(whole[:_LONGEST_WORDS]))
+        shown += f"\n[{rest} more characters are left out]" if rest > 0 else ""
+        reasons = ((self.confidential, "confidential"), (self.locked, "locked"), (self.state not in _OPEN, self.state))
+        fault = next((f"the issue is {word}" for holds, word in reasons if holds), "")
+        return {"number": self.number, "issue": IssueText(one_line(self.title), shown), "fault": fault}
+
+    def changed(
+        self,
+        sender: Mapping[str, Any],
+        mention: str,
+        change: str,
+        labels: tuple[Label, ...],
+        assignees: tuple[Account, ...],
+        *,
+        is_authors: bool,
+    ) -> HookEvent | None:
+        """Return the event of its change, which adds the `labels` and the `assignees`."""
+        about = dict(sender) | self.about | {"changed_at": micros(self.updated_at)}
+        if change in {CLOSED, CONFIDENTIAL}:
+            return HookEvent(kind=CLOSED, **about, occasion=change)
+        text = about["issue"].text
+        said = asked(text, mention) if change == "opened" else None
+        if said is not None:
+            # The author's words are instructions, so they are not repeated as the issue's text.
+            fault = faults(text, about["fault"], is_edited=False, is_authors=is_authors)
+            about |= {"command": said[0], "words": said[1], "issue": replace(about["issue"], text=""), "fault": fault}
+        elif not labels and not assignees:
+            return None
+        about |= {"labels": tuple(one.name for one in labels), "assignees": tuple(one.name for one in assignees)}
+        return HookEvent(kind=ISSUE, **about, occasion=f"issue at {about['changed_at']}")
+
+
+def asked(body: str, mention: str) -> tuple[str, str] | None:
+    """Return the command and the further words of a comment that begins with the mention; None: it does not.
+
+    Four blanks, or a tab, make it a block of code.
+    """
+    begun = rf"(?:[^\S\n]*\n)* {{0,3}}@{re.escape(mention)}(?![\w-])"
+    found = re.match(rf"{begun}\s*([\w-]*)\s*(.*)", body, re.IGNORECASE | re.DOTALL)
+    return None if found is None else (found[1].lower()[:100], found[2].strip())
+
+
+def over(state: str) -> str:
+    """Return why a comment on a pull request in this state starts nothing; empty: it may."""
+    return "" if state in _OPEN else f"the pull request is {state}"
+
+
+def faults(body: str, subject: str, *, is_edited: bool, is_authors: bool) -> str:
+    """Return why a comment starts nothing; empty: nothing is wrong with it. `subject`: what is wrong with that."""
+    reasons = (
+        ("<!-- runwarden" in body, "the service wrote it"),
+        (is_edited, "the comment was edited: only a new one counts"),
+        (not is_authors, "it was sent by another than its author"),
+        (len(body) > _LONGEST_WORDS, f"it is longer than {_LONGEST_WORDS} characters"),
+        (bool(subject), subject),
+    )
+    return next((text for holds, text in reasons if holds), "")
+
+
+def commented(about: Mapping[str, Any], number: int, said: tuple[str, str], fault: str, at: datetime) -> HookEvent:
+    """Return the event of a comment, with the command and the words in it."""
+    given = {**about, "command": said[0], "words": said[1], "fault": fault, "changed_at": micros(at)}
+    return HookEvent(kind=ISSUE if "issue" in about else COMMENT, **given, occasion=f"comment {number}")
+
+
+def failed(about: Mapping[str, Any], name: str, commit: str, at: datetime) -> HookEvent:
+    """Return the event of a failed check, whose sender means nothing: it pushed, or is the program that checks."""
+    given = {**about, "is_bot": False, "head_sha": commit, "changed_at": micros(at), "check": name}
+    return HookEvent(kind=FAILED, **given, occasion=f"{commit} {name}")
+
+
+def micros(at: datetime) -> int:
+    """Return a time in microseconds since 1970; without a zone it is UTC."""
+    return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - EPOCH) // MICROSECOND
