@@ -218,5 +218,12 @@ class StreamToken(Struct, frozen=True):
         return Token(self.stream.readline(_LONGEST + 2).strip())
 
 
+TOKEN_KINDS: Final[Mapping[str, type[EnvToken | FileToken | CommandToken | KeyringToken]]] = {
+    "token_env": EnvToken,
+    "token_file": FileToken,
+    "token_command": CommandToken,
+    "token_keyring": KeyringToken,
+}
+"""The sources that a profile may name, by their keys; a key's value is the first field of its source."""
 TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | StreamToken
 """`read` may block as long as a command or a keyring takes, and raises `TokenError`; `str` says where it is."""
