@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from storage.base_error import RunwardenError
 
@@ -12,8 +12,7 @@ from storage.base_error import RunwardenError
 class StorageError(RunwardenError):
     """A database that cannot be used; the message has the file and the fix."""
 
-    kind: ClassVar[str] = "storage"
-    """A stable word for JSON and the screen."""
+    kind = "storage"
 
     def __init__(self, message: str, *, path: Path) -> None:
         super().__init__(message)

@@ -13,8 +13,8 @@ from textual.widgets import Static
 
 from app.engine.text import SafeText, safe_text
 from app.engine.times import ago
-from app.organizations.facts import full, short
-from storage.records import INVITATION_LIFETIME, Action, Organization
+from app.organizations.facts import full, invited_until, short
+from storage.records import Action, Organization
 from storage.records.results import Invitation
 from widgets.actions.activity import ActivityEntry
 from widgets.forms.field import LineField
@@ -49,16 +49,6 @@ class OrganizationEntry(ActivityEntry, frozen=True):
         """Its outcome."""
         return _CREATED if self.source.state == "confirmed" else super().badge
 
-    @property
-    def invited_until(self) -> datetime | None:
-        """When the invitation expires; None: there is none."""
-        action = self.source
-        if action.state != "confirmed":
-            return None
-        # If someone confirmed it later, the invitation dates from the sending.
-        sent = action.settled_at if action.resolution is None else action.sending_at
-        return sent + INVITATION_LIFETIME if sent is not None else None
-
     def matches(self, words: Iterable[str]) -> bool:
         """Whether all these case-folded words occur in its address, name, slug or ids."""
         made, action = self.organization, self.source
@@ -89,7 +79,7 @@ class OrganizationEntry(ActivityEntry, frozen=True):
                 if (made := self.organization) is not None:
                     yield "name", (safe_text(f"{made.organization_name}  {made.organization_slug}"), "plain")
                     yield "parent", (safe_text(made.parent_organization_id), "plain")
-                if (until := self.invited_until) is not None:
+                if (until := invited_until(self.source)) is not None:
                     yield "invitation", (safe_text(full(self.invitation, until, now)), self._invitation(now)[1])
             elif name != "what":
                 yield name, text
@@ -97,7 +87,7 @@ class OrganizationEntry(ActivityEntry, frozen=True):
     def _invitation(self, now: datetime) -> TonedText:
         if self.unknown is not None:
             return safe_text("address blocked"), "warn"
-        if self.invited_until is None:
+        if invited_until(self.source) is None:
             return safe_text("-"), "quiet"
         text, tone = short(self.invitation, now)
         return safe_text(text, limit=40), tone

@@ -52,9 +52,14 @@ class BatchResult(Struct, frozen=True):
         return (self.action.result_id if self.action else None) or ""
 
     @property
+    def message(self) -> str:
+        """The error of the action; empty: it has none."""
+        return self.action.error.message if self.action and self.action.error else ""
+
+    @property
     def reason(self) -> str:
         """Why it was refused or failed; empty: it did not."""
-        return self.problem or (self.action.error.message if self.action and self.action.error else "")
+        return self.problem or self.message
 
     @property
     def stops_batch(self) -> bool:

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -135,7 +135,7 @@ def _json(field: str, value: Json) -> Iterator[FieldProblem]:
 class ActionRefusedError(RunwardenError):
     """The program itself refused to act."""
 
-    kind: ClassVar[str] = "refused_here"
+    kind = "refused_here"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

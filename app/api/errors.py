@@ -19,16 +19,13 @@ ApiError
     └── ServerFailedError    5xx
 """
 
-from typing import ClassVar
-
 from storage.base_error import RunwardenError
 
 
 class ApiError(RunwardenError):
     """A request without a usable answer."""
 
-    kind: ClassVar[str] = "api_error"
-    """A stable word for JSON, the ledger and the screen."""
+    kind = "api_error"
 
     def __init__(self, message: str, *, surely_not_sent: bool = False) -> None:
         super().__init__(message)

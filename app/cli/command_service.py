@@ -28,30 +28,24 @@ class ServiceCommand(click.Command):
         return completed_by_service([*before, *ctx.params["arguments"]], incomplete)
 
 
-class _Arguments(click.types.UnprocessedParamType):
-    def shell_complete(
-        self,
-        ctx: click.Context,
-        _param: click.Parameter,
-        incomplete: str,
-    ) -> "list[CompletionItem[str]]":
-        return ctx.command.shell_complete(ctx, incomplete)
+ARGUMENTS: Final = click.argument(
+    "arguments",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=lambda ctx, _, incomplete: ctx.command.shell_complete(ctx, incomplete),
+)
 
 
 @click.command(cls=ServiceCommand, context_settings=PASS_THROUGH, add_help_option=False)
-@click.argument("arguments", nargs=-1, type=_Arguments())
+@ARGUMENTS
 @click.pass_obj
 def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
     """Run the self-hosted service in the foreground; its own --data-dir, --host and --port follow."""
     _become(invocation, ["serve", *arguments])
 
 
-@click.command(
-    cls=ServiceCommand,
-    context_settings=PASS_THROUGH,
-    add_help_option=False,
-)
-@click.argument("arguments", nargs=-1, type=_Arguments())
+@click.command(cls=ServiceCommand, context_settings=PASS_THROUGH, add_help_option=False)
+@ARGUMENTS
 @click.pass_obj
 def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
     """Administer a self-hosted service: org, token, offer, host, repository, agent."""

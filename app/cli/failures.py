@@ -75,34 +75,22 @@ def failure_of(error: BaseException) -> Failure | None:
 
 
 def _of_ours(error: RunwardenError) -> Failure:
-    detail: dict[str, ErrorDetail] = {}
-    if isinstance(error, TokenError):
-        return Failure("token", str(error), Exit.USAGE)
+    kind, detail, hint = error.kind, dict[str, ErrorDetail](), ""
     if isinstance(error, ConfigError):
         detail = {"file": None if error.file is None else str(error.file), "line": error.line, "key": error.key}
-        return Failure(error.kind, str(error), Exit.USAGE, detail)
-    # A mistake in the command line or in the configuration does not need these.
-    from app.actions.refusals import ActionRefusedError, BlockedError, DuplicateError, InvalidRequestError
-    from storage.errors import StorageError
-    from storage.ledger import AmbiguousActionError, NoSuchActionError, WrongStateError
+    elif not isinstance(error, TokenError):
+        # A mistake in the command line or in the configuration does not need these.
+        from app.actions.refusals import BlockedError, DuplicateError, InvalidRequestError
+        from storage.errors import StorageError
 
-    match error:
-        case ActionRefusedError():
-            if isinstance(error, BlockedError | DuplicateError):
-                detail["action_id"] = error.existing.action_id
-            if isinstance(error, InvalidRequestError):
-                detail["problems"] = [{"field": p.field, "message": p.message} for p in error.problems]
+        if isinstance(error, StorageError):
+            detail = {"file": str(error.path)}
+        elif isinstance(error, InvalidRequestError):
+            detail = {"problems": [{"field": p.field, "message": p.message} for p in error.problems]}
+        elif isinstance(error, BlockedError | DuplicateError):
+            detail = {"action_id": error.existing.action_id}
             hint = " To create another one anyway, give --again." if isinstance(error, DuplicateError) else ""
-            return Failure(error.kind, error.message + hint, EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
-        case NoSuchActionError():
-            return Failure("not_found", str(error), Exit.NOT_FOUND)
-        case AmbiguousActionError():
-            return Failure("ambiguous", str(error), Exit.USAGE)
-        case WrongStateError():
-            return Failure("wrong_state", str(error), Exit.USAGE)
-        case StorageError():
-            return Failure(error.kind, str(error), Exit.USAGE, {"file": str(error.path)})
-    return Failure("failed", str(error), Exit.USAGE)
+    return Failure(kind, f"{error}{hint}", EXIT_BY_KIND.get(kind, Exit.USAGE), detail)
 
 
 def _format_asked_for(argv: Sequence[str]) -> Format | None:

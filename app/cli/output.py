@@ -9,7 +9,8 @@ from datetime import datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Protocol, TextIO, TypeVar
-from unicodedata import combining, east_asian_width
+
+from rich.cells import cell_len, set_cell_size
 
 from app.cli import Format
 from app.cli.exits import Failure, failed
@@ -77,12 +78,12 @@ class Table(Generic[T]):
         """The lines of the next items; the title comes before the first items of all."""
         titles = [column.title for column in self.columns]
         is_first = not self._needed
-        needed = self._needed or [cell_width(title) for title in titles]
+        needed = self._needed or [cell_len(title) for title in titles]
         cells = [[str(safe_text(column.cell(item), limit=CELL_LIMIT)) for column in self.columns] for item in items]
         for row in cells:
-            needed = [max(width, cell_width(text)) for width, text in zip(needed, row, strict=True)]
+            needed = [max(width, cell_len(text)) for width, text in zip(needed, row, strict=True)]
         self._needed, widths = needed, list(needed)
-        least = [max(MIN_FLEXIBLE, cell_width(title)) for title in titles]
+        least = [max(MIN_FLEXIBLE, cell_len(title)) for title in titles]
         while self.width is not None and sum(widths) + len(GAP) * (len(widths) - 1) > self.width:
             candidates = [i for i, column in enumerate(self.columns) if column.flexible and widths[i] > least[i]]
             if not candidates:
@@ -96,36 +97,12 @@ class Table(Generic[T]):
             yield _line(row, widths, tones)
 
 
-def cell_width(text: str) -> int:
-    """Width of the text in terminal cells."""
-    return len(text) if text.isascii() else sum(_char_width(c) for c in text)
-
-
-def shorten(text: str, width: int) -> str:
-    """The text in at most `width` cells, cut with an ellipsis."""
-    if cell_width(text) <= width:
-        return text
-    kept, used = "", 0
-    for c in text:
-        used += _char_width(c)
-        if used > width - 1:
-            break
-        kept += c
-    return f"{kept}…"
-
-
-def _char_width(c: str) -> int:
-    if combining(c):
-        return 0
-    return 2 if east_asian_width(c) in "WF" else 1
-
-
 def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str]) -> str:
     parts = []
     for i, (text, width) in enumerate(zip(row, widths, strict=True)):
-        short = shorten(text, width)
+        short = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
         code = TONES.get(tones[i])
-        parts.append((f"\x1b[{code}m{short}\x1b[0m" if code else short) + " " * (width - cell_width(short)))
+        parts.append((f"\x1b[{code}m{short}\x1b[0m" if code else short) + " " * (width - cell_len(short)))
     return GAP.join(parts).rstrip()
 
 
@@ -136,13 +113,6 @@ def facts(one: object, names: str) -> dict[str, object]:
         name: rfc3339(value) if isinstance(value, datetime) else [*value] if isinstance(value, tuple) else value
         for name, value in values.items()
     }
-
-
-def fields(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Labelled values, one a line, the values aligned."""
-    label_width = max((len(label) for label, _ in pairs), default=0)
-    for label, value in pairs:
-        yield f"{label:<{label_width}}{GAP}{safe_text(value, limit=2000)}"
 
 
 class Output(NamedTuple):
@@ -190,8 +160,9 @@ class Output(NamedTuple):
             case Format.CSV:
                 self.csv([[label for label, _ in pairs], [csv_cell(value) for _, value in pairs]])
             case Format.TABLE:
-                for line in fields(pairs):
-                    self.print(line)
+                width = max((len(label) for label, _ in pairs), default=0)
+                for label, value in pairs:
+                    self.print(f"{label:<{width}}{GAP}{safe_text(value, limit=2000)}")
 
     def text(self, line: str) -> None:
         """Print a line of text in table format; nothing in the other formats."""

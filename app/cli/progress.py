@@ -98,12 +98,8 @@ class RowProgress(Bar):
             self._output.note(f"{count}/{self._total}  {outcome:15}  {name}")
             return
         others = [f"{n:,} {word.replace('_', ' ')}" for word, n in self._outcomes.items() if word != self._usual]
-        self.note(counted(count, self._total, *others, safe_text(name, limit=60)))
-
-
-def counted(done: int, total: int, *more: str) -> str:
-    """Format a count of a known number as one line, with remarks."""
-    return " · ".join([_cells(done / total if total else 1.0), f"{done:,} of {total:,}", *more])
+        bar = _cells(count / self._total)
+        self.note(" · ".join([bar, f"{count:,} of {self._total:,}", *others, safe_text(name, limit=60)]))
 
 
 def _cells(share: float) -> str:

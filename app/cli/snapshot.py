@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import Final
 
-from app.cli.documents import COLUMNS, views
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.output import Output, Table
 from app.engine.engine import Engine
@@ -12,6 +11,7 @@ from app.health.command import LEVELS
 from app.health.facts import level as level_of
 from app.health.facts import unobserved_since
 from app.profiles import Profile, Settings
+from app.runs.command_rows import COLUMNS, views
 from storage.records import RunFilter
 
 _MOST_RUNS: Final = 20

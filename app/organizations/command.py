@@ -21,22 +21,13 @@ from app.actions.command_writes import (
 from app.api.errors import ApiError, NotOfferedError
 from app.api.requests import CreateOrganization, OnboardProject, ResendInvitation
 from app.cli.context import Invocation
-from app.cli.documents import invitation_ends_at, organization_document, state_text
+from app.cli.documents import error_document, state_text
 from app.cli.exits import CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import CommandGroup, FactCommand, async_command
-from app.cli.output import Column
+from app.cli.output import Column, facts
 from app.engine.times import exact_ago, rfc3339
-from app.organizations.facts import newest, short
-from app.organizations.imports import (
-    LARGEST,
-    ImportFileError,
-    ImportResult,
-    ImportRow,
-    mistakes,
-    parse_rows,
-    planned,
-    read_rows,
-)
+from app.organizations.facts import invited_until, newest, short
+from app.organizations.imports import LARGEST, ImportFileError, ImportRow, parse_rows, planned, read_rows
 from app.runs.document import as_received
 from storage.base_error import RunwardenError
 from storage.records import Action
@@ -49,14 +40,14 @@ MOST_PROBLEMS: Final = 20
 """Problems of a file that one message lists."""
 LONGEST_ID: Final = 100
 """Digits; Python refuses to read very long numbers."""
-COLUMNS: Final[tuple[Column[ImportResult], ...]] = (
-    Column("line", lambda r: str(r.row.line), "line"),
+COLUMNS: Final[tuple[Column[ImportRow], ...]] = (
+    Column("line", lambda r: str(r.line), "line"),
     Column("outcome", lambda r: r.outcome, "outcome"),
-    Column("email", lambda r: r.row.email, "email", flexible=True),
-    Column("offer code", lambda r: r.row.offer_code or "", "offer_code", flexible=True),
-    Column("organization", lambda r: (r.action.result_id if r.action else None) or "", "organization_id"),
-    Column("error", lambda r: r.action.error.message if r.action and r.action.error else "", "error", flexible=True),
-    Column("action", lambda r: r.action.action_id if r.action else "", "action_id"),
+    Column("email", lambda r: r.name, "email", flexible=True),
+    Column("offer code", lambda r: r.request.offer_code or "", "offer_code", flexible=True),
+    Column("organization", lambda r: r.result.result_id, "organization_id"),
+    Column("error", lambda r: r.result.message, "error", flexible=True),
+    Column("action", lambda r: r.result.action.action_id if r.result.action else "", "action_id"),
 )
 
 
@@ -82,13 +73,9 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
         rows = parse_rows(sys.stdin.buffer.read(LARGEST + 1), origin) if is_stdin else read_rows(file)
     except ImportFileError as error:
         raise failed("usage", str(error)) from error
-    found: list[ErrorDetail] = [
-        {"line": row.line, "field": problem.field, "message": problem.message}
-        for row in rows
-        for problem in row.problems
-    ]
-    if found:
-        lines = " ".join(mistakes(rows)[:MOST_PROBLEMS])
+    if wrong := [(row.line, problem) for row in rows for problem in row.problems]:
+        lines = " ".join(f"Line {line}: {problem.message}" for line, problem in wrong[:MOST_PROBLEMS])
+        found: list[ErrorDetail] = [{"line": n, "field": one.field, "message": one.message} for n, one in wrong]
         raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=found)
     return invocation.run(lambda: _import(invocation, rows, dry_run=dry_run))
 
@@ -97,29 +84,28 @@ async def _import(invocation: Invocation, rows: Sequence[ImportRow], *, dry_run:
     async with invocation.writer(dry_run=dry_run) as engine:
         base_url = engine.client.base_url
 
-        def document(result: ImportResult) -> dict[str, object]:
-            attempt = organization_document(result.action) if result.action else {}
-            is_shown = result.outcome == "to_create" and result.request is not None
-            request = request_document(base_url, result.request) if is_shown and result.request else None
+        def document(row: ImportRow) -> dict[str, object]:
+            attempt = organization_document(row.result.action) if row.result.action else {}
+            request = request_document(base_url, row.request) if row.outcome == "to_create" else None
             return {
-                "line": result.row.line,
-                "email": result.row.email,
-                "offer_code": result.row.offer_code,
-                "outcome": result.outcome,
+                "line": row.line,
+                "email": row.name,
+                "offer_code": row.request.offer_code,
+                "outcome": row.outcome,
                 **{name: attempt.get(name) for name in ("action_id", "organization", "error")},
                 **({"request": request} if dry_run else {}),
             }
 
-        results = planned(rows, await engine.ledger.organizations())
+        rows = planned(rows, await engine.ledger.organizations())
         if not dry_run:
-            results = await send_batch(invocation, engine, results, document, "created")
+            rows = await send_batch(invocation, engine, rows, document, "created")
 
-    def request(result: ImportResult) -> str:
-        sent: Any = document(result)["request"]
+    def request(row: ImportRow) -> str:
+        sent: Any = document(row)["request"]
         return sent and f"{sent['method']} {sent['url']} {invocation.output.json(sent['body'])}"
 
     columns = (*COLUMNS, Column("request", request, "request", flexible=True)) if dry_run else COLUMNS
-    return print_batch(invocation, results, columns, document, base_url, dry_run=dry_run)
+    return print_batch(invocation, rows, columns, document, base_url, dry_run=dry_run)
 
 
 @orgs.command("create", cls=WriteCommand, kind="organization.create")
@@ -187,10 +173,7 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
         return str(as_received(action.response_json).get("organization_name") or "")
 
     def invitation(action: Action) -> str:
-        return short(invited[action.action_id], now)[0] if invitation_ends_at(action) else ""
-
-    def ends(action: Action) -> object:
-        return rfc3339(invitation_ends_at(action))
+        return short(invited[action.action_id], now)[0] if invited_until(action) else ""
 
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state),
@@ -198,11 +181,26 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
         Column("organization", name, "organization", flexible=True),
         Column("id", lambda a: a.result_id or "", "organization_id"),
         Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
-        Column("invitation", invitation, "invitation_expires_at", ends),
+        Column("invitation", invitation, "invitation_expires_at", lambda a: rfc3339(invited_until(a))),
         Column("action", lambda a: a.action_id, "action_id"),
     )
     invocation.output.listing("organizations", entries, columns, found, empty="No organizations requested yet.")
     return Exit.DONE
+
+
+def organization_document(action: Action, invitation: "Invitation | None" = None) -> dict[str, object]:
+    """An attempt to create an organization, and its invitation; None is unknown."""
+    body, reported = as_received(action.body_json), "invitation_id state sent_at expires_at accepted_at failure mail"
+    return {
+        **facts(action, "action_id state created_at settled_at resolution"),
+        "email": body.get("email"),
+        "offer_code": body.get("offer_code"),
+        "organization": as_received(action.response_json) or None,
+        "organization_id": action.result_id,
+        "invitation_expires_at": rfc3339(invited_until(action)),
+        "error": error_document(action),
+        "invitation": invitation and facts(invitation, reported),
+    }
 
 
 def _email(action: Action) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.engine.times import age, ago, stamp
-from storage.records import Tone
+from storage.records import INVITATION_LIFETIME, Action, Tone
 from storage.records.results import Invitation
 
 SOON: Final = timedelta(days=3)
@@ -14,6 +14,13 @@ UNKNOWN: Final = "unknown"
 _TONES: Final[dict[str, Tone]] = {"accepted": "good", "waiting": "warn", "refused": "bad", "expired": "warn"}
 CLOSED: Final = frozenset({"accepted", "withdrawn"})
 """States after which an invitation cannot be sent again."""
+
+
+def invited_until(action: Action) -> datetime | None:
+    """When the administrator's invitation expires by the spec (3); None: no organization was created."""
+    if action.kind != "organization.create" or action.state != "confirmed":
+        return None
+    return (action.sending_at or action.created_at) + INVITATION_LIFETIME
 
 
 def newest(reported: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:

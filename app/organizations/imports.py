@@ -7,7 +7,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.batch import BatchOutcome, BatchResult, BatchWrite
@@ -20,40 +19,40 @@ LARGEST: Final = 10_000_000
 """Bytes of a file."""
 SEPARATORS: Final = {";": "semicolons", "\t": "tabs"}
 """Separators that spreadsheets write instead of commas."""
+OUTCOME_WORDS: Final[dict[BatchOutcome, str]] = {
+    "sent": "created",
+    "sent_before": "already_created",
+    "to_send": "to_create",
+}
+"""The names of these outcomes in an import; the others keep their own."""
 
 
 class ImportFileError(RunwardenError):
     """The file as a whole cannot be used; the message names it and how to fix it."""
 
 
-class ImportRow(Struct, frozen=True):
-    """One organization to create."""
+class ImportRow(BatchWrite, frozen=True, kw_only=True):
+    """One organization to create, and the result of that; it is named by its email."""
 
     line: int
     """The line's number in the file, from 1."""
-    email: str
-    offer_code: str | None = None
-    """None: the service gives the standard trial."""
+    request: CreateOrganization
+    result: BatchResult = BatchResult("to_send")
     problems: tuple[FieldProblem, ...] = ()
     """Why it cannot be sent."""
     is_twice: bool = False
     """Its only problem is that an earlier row has the same email."""
 
     @property
-    def request(self) -> CreateOrganization:
-        """The request for the row."""
-        return CreateOrganization(self.email, self.offer_code)
-
-    @property
-    def subject(self) -> str:
-        """The subject as named in the ledger."""
-        return self.request.subject
+    def outcome(self) -> str:
+        """The outcome in the words of an import."""
+        return OUTCOME_WORDS.get(self.result.outcome, self.result.outcome)
 
     @property
     def text(self) -> str:
         """The row as a line of CSV."""
         written = StringIO()
-        csv.writer(written, lineterminator="").writerow([self.email, *filter(None, (self.offer_code,))])
+        csv.writer(written, lineterminator="").writerow([self.name, *filter(None, [self.request.offer_code])])
         return written.getvalue()
 
 
@@ -110,20 +109,15 @@ def changed(rows: Sequence[ImportRow], line: int, text: str) -> tuple[ImportRow,
     return _checked([each for row in rows for each in (new if row.line == line else [row])])
 
 
-def mistakes(rows: Sequence[ImportRow]) -> tuple[str, ...]:
-    """What is wrong, by line; nothing is sent until this is empty."""
-    return tuple(f"Line {row.line}: {problem.message}" for row in rows for problem in row.problems)
-
-
 def _checked(rows: Sequence[ImportRow]) -> tuple[ImportRow, ...]:
     """The rows; a further one of an email has that as its problem."""
     firsts: dict[str, ImportRow] = {}
     found: list[ImportRow] = []
     for each in rows:
         row = replace(each, problems=(), is_twice=False) if each.is_twice else each
-        first = firsts.setdefault(row.subject, row)
+        first = firsts.setdefault(row.request.subject, row)
         if first is not row and not row.problems:
-            twice = FieldProblem("email", f"{row.email} is on line {first.line} already.")
+            twice = FieldProblem("email", f"{row.name} is on line {first.line} already.")
             row = replace(row, problems=(twice,), is_twice=True)
         found.append(row)
     return tuple(found)
@@ -143,56 +137,31 @@ def _header(cells: list[str], origin: str) -> list[str]:
 
 def _row(line: int, header: list[str], cells: list[str]) -> ImportRow:
     values = dict(zip(header, (cell.strip() for cell in cells), strict=False))
-    row = ImportRow(line, values.get("email", ""), values.get("offer_code") or None)
-    called = next((called for separator, called in SEPARATORS.items() if separator in row.email), None)
+    request = CreateOrganization(values.get("email", ""), values.get("offer_code") or None)
+    called = next((called for separator, called in SEPARATORS.items() if separator in request.email), None)
     found: tuple[FieldProblem, ...]
     if called is not None:
         found = (FieldProblem("email", f"The cells are separated by {called}: separate them with commas."),)
     elif any(cell.strip() for cell in cells[len(header) :]):
         found = (FieldProblem("offer_code", "There are more cells than columns in the first line."),)
     else:
-        found = problems(row.request)
-    return replace(row, problems=found)
+        found = problems(request)
+    return ImportRow(request.email, request=request, line=line, problems=found)
 
 
-OUTCOME_WORDS: Final[dict[BatchOutcome, str]] = {
-    "sent": "created",
-    "sent_before": "already_created",
-    "to_send": "to_create",
-}
-"""The names of these outcomes in an import; the others keep their own."""
-
-
-class ImportResult(BatchWrite, frozen=True, kw_only=True):
-    """A row and the result of creating its organization."""
-
-    row: ImportRow
-
-    @property
-    def action(self) -> Action | None:
-        """The newest attempt for its email; None: there is none."""
-        return self.result.action
-
-    @property
-    def outcome(self) -> str:
-        """The outcome in the words of an import."""
-        return OUTCOME_WORDS.get(self.result.outcome, self.result.outcome)
-
-
-def planned(rows: Iterable[ImportRow], attempts: Iterable[Action]) -> list[ImportResult]:
-    """What to do for each row: by earlier attempts, newest first, it is created, blocked or still to create."""
+def planned(rows: Iterable[ImportRow], attempts: Iterable[Action]) -> list[ImportRow]:
+    """The rows, with what to do for each: by earlier attempts, newest first, it is created, blocked or to create."""
     earlier: defaultdict[str, list[Action]] = defaultdict(list)
     for action in attempts:
         earlier[action.subject].append(action)
     found = []
     for row in rows:
-        own = earlier[row.subject]
+        own = earlier[row.request.subject]
         last = next((each for each in own if each.state == "confirmed" or each.is_open), None)
         if last is None:
             result = BatchResult("to_send", own[0] if own else None)
         else:
             result = BatchResult("sent_before" if last.state == "confirmed" else "blocked", last)
         # Two imports at the same moment count the same attempts and get the same key, so that one of them sends.
-        key = f"orgs-import:{row.subject}:{len(own)}"
-        found.append(ImportResult(row.email, result, row.request, key, row=row))
+        found.append(replace(row, result=result, key=f"orgs-import:{row.request.subject}:{len(own)}"))
     return found

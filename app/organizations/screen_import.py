@@ -23,15 +23,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import PickerScreen, SheetNote, typed_path
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, plural, safe_text
-from app.organizations.imports import (
-    ImportFileError,
-    ImportResult,
-    ImportRow,
-    changed,
-    mistakes,
-    planned,
-    read_rows,
-)
+from app.organizations.imports import ImportFileError, ImportRow, changed, planned, read_rows
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.field import FormField
@@ -85,18 +77,18 @@ class OrganizationImportScreen(BaseScreen):
         super().__init__(session)
         self._engine = engine
         self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
-        self._results: dict[int, ImportResult] = {}
-        """The rows with their results; the key is the line in the file."""
+        self._rows: dict[int, ImportRow] = {}
+        """The key is the line in the file."""
         self._sending = 0
         """The line that is being sent; 0: none."""
         self._file = ""
         """The file's name when it was read last."""
         self._phase: Phase = "idle"
         self._second_press = SecondPress()
-        self._stopped_by: ImportResult | None = None
-        """The row that ended the last sending, or None."""
         self._paused = ""
-        """Why the last sending ended early, if no row was the reason."""
+        """Why the last sending ended early; empty: it did not."""
+        self._unresolved = 0
+        """The line of unknown outcome that ended it; 0: none did."""
         warn = partial(session.notify, severity="warning", timeout=CURE_S)
         fresh = {"path": "", "most": str(MOST)}
         self._form_draft = FormDraft(engine, "organization.import", fresh, warn)
@@ -134,12 +126,8 @@ class OrganizationImportScreen(BaseScreen):
         return self._phase in {"sending", "stopping"}
 
     @property
-    def _rows(self) -> tuple[ImportRow, ...]:
-        return tuple(each.row for each in self._results.values())
-
-    @property
-    def _to_send(self) -> list[ImportResult]:
-        return [each for each in self._results.values() if line(each).state == "to_create"]
+    def _to_send(self) -> list[ImportRow]:
+        return [row for row in self._rows.values() if line(row).state == "to_create"]
 
     @property
     def _most(self) -> int | None:
@@ -153,15 +141,15 @@ class OrganizationImportScreen(BaseScreen):
         item = self._table.item if self.is_mounted else None
         if item is not None and item.unknown is not None:
             return item.unknown
-        return next((each for one in self._results.values() if (each := line(one).unknown) is not None), None)
+        return next((each for row in self._rows.values() if (each := line(row).unknown) is not None), None)
 
     @property
     def _to_fix(self) -> ImportRow | None:
         """The row under the cursor, if it is wrong or was rejected; from elsewhere, the first one that is wrong."""
         item = self._table.item if self.is_mounted else None
-        if item is not None and item.line in self._results and item.state in {"invalid", "twice", "rejected"}:
-            return self._results[item.line].row
-        return next((row for row in self._rows if row.problems), None)
+        if item is not None and item.line in self._rows and item.state in {"invalid", "twice", "rejected"}:
+            return self._rows[item.line]
+        return next((row for row in self._rows.values() if row.problems), None)
 
     # Its keys
 
@@ -170,7 +158,8 @@ class OrganizationImportScreen(BaseScreen):
         if action == "edit":
             return self._to_fix is not None and not self._is_under_way
         if action in {"go", "resolve"}:
-            can_go = bool(self._to_send) and not self._engine.actions.read_only and not mistakes(self._rows)
+            is_right = not any(row.problems for row in self._rows.values())
+            can_go = bool(self._to_send) and not self._engine.actions.read_only and is_right
             can = can_go if action == "go" else self._unknown is not None
             return True if can and not self._is_under_way else None
         if action == "read":
@@ -199,9 +188,7 @@ class OrganizationImportScreen(BaseScreen):
         elif not self._second_press.press():
             self.session.notify("Check it, then press ^s again to create them.", severity="warning")
         else:
-            self._phase = "sending"
-            self._stopped_by = None
-            self._paused = ""
+            self._phase, self._paused = "sending", ""
             self.refresh_bindings()
             self.run_worker(self._send, group="import")
 
@@ -219,14 +206,13 @@ class OrganizationImportScreen(BaseScreen):
         if (row := self._to_fix) is not None:
             self._withdraw()
             self._table.seek(str(row.line))
-            here = line(self._results[row.line])
+            here = line(row)
             problem = here.problem or (reason(here.action.error) if here.action and here.action.error else "")
-            self.app.push_screen(LineSheet(self._rows, row, problem), self._fixed)
+            self.app.push_screen(LineSheet(tuple(self._rows.values()), row, problem), self._fixed)
 
     def _fixed(self, rows: tuple[ImportRow, ...] | None) -> None:
         if rows is not None:
-            known = {each.row: each for each in self._results.values()}
-            self._results = {each.row.line: known.get(each.row, each) for each in planned(rows, ())}
+            self._rows = {row.line: row for row in rows}
             self._planner.ask()
 
     def action_resolve(self) -> None:
@@ -284,17 +270,13 @@ class OrganizationImportScreen(BaseScreen):
         text = self._bar.file.value.strip()
         if not text or self._is_under_way:
             return
-        self._file = text
-        self._phase = "idle"
-        self._stopped_by = None
-        self._paused = ""
-        self._results = {}
+        self._file, self._phase, self._paused, self._rows = text, "idle", "", {}
         try:
             rows = await asyncio.to_thread(lambda: read_rows(typed_path(text)))
         except ImportFileError as error:
             self._bar.file.complain(safe_text(str(error)))
         else:
-            self._results = {each.row.line: each for each in planned(rows, ())}
+            self._rows = {row.line: row for row in rows}
             await self._form_draft.flush()
             self._table.focus()
         await self._plan()
@@ -303,16 +285,16 @@ class OrganizationImportScreen(BaseScreen):
         """Give each row its state by the ledger; a row created or rejected here stays so until its action changes."""
         if self._is_under_way:
             return
-        for each in planned(self._rows, await self._engine.ledger.organizations()):
-            before = self._results[each.row.line]
-            if before.action != each.action or line(before).state not in {"created", "rejected"}:
-                self._results[each.row.line] = each
+        for row in planned(self._rows.values(), await self._engine.ledger.organizations()):
+            before = self._rows[row.line]
+            if before.result.action != row.result.action or line(before).state not in {"created", "rejected"}:
+                self._rows[row.line] = row
         self._show()
         self._bar.say(*self._remark())
         self.refresh_bindings()
 
     def _show(self) -> None:
-        shown = tuple(line(each, is_sending=number == self._sending) for number, each in self._results.items())
+        shown = tuple(line(row, is_sending=row.line == self._sending) for row in self._rows.values())
         self._table.show(shown)
         self._bar.show_counts(counts(shown))
 
@@ -321,35 +303,34 @@ class OrganizationImportScreen(BaseScreen):
         actions = self._engine.actions
         sender = BatchSender(lambda request, key: actions.submit(request, key=key), most=most)
         to_send = self._to_send
-        stopped_by: ImportResult | None = None
         refused = ""
         self._bar.disabled = True
         try:
-            for each in to_send:
+            for row in to_send:
                 if self._phase != "sending" or not sender.may_send:
                     break
-                self._sending = each.row.line
+                self._sending = row.line
                 self._show()
-                self._bar.show_progress(sender.sent, min(most, len(to_send)), safe_text(each.name))
-                result = replace(each, result=await sender.send(each.row.request, each.key))
-                self._results[each.row.line], self._sending = result, 0
-                stopped_by = result if result.result is sender.stopped_by else None
+                self._bar.show_progress(sender.sent, min(most, len(to_send)), safe_text(row.name))
+                sent = self._rows[row.line] = replace(row, result=await sender.send(row.request, row.key))
+                self._sending = 0
                 self._show()
+                if sender.stopped_by is not None:
+                    self._paused = _why_stopped(sent)
+                    self._unresolved = row.line if sent.outcome == "unknown" else 0
         except (ActionRefusedError, StorageError) as error:
             refused = str(error)
         finally:
-            was_stopped = self._phase == "stopping"
-            left = len(self._to_send)
-            self._phase, self._stopped_by, self._sending = "idle", stopped_by, 0
-            if stopped_by is None and left and was_stopped:
+            left = 0 if self._paused else len(self._to_send)
+            if left and self._phase == "stopping":
                 self._paused = f"Stopped. Press ^s to continue with {_organizations(left)}."
-            elif stopped_by is None and left and not sender.may_send:
+            elif left and not sender.may_send:
                 self._paused = f"{sender.sent:,} were sent, the most at a time. Press ^s to continue."
-            self._bar.disabled = False
+            self._phase, self._sending, self._bar.disabled = "idle", 0, False
         await self._plan()
         if refused:
             self._bar.say(safe_text(refused), "bad")
-        elif not self._to_send and self._stopped_by is None:
+        elif not self._to_send and not self._paused:
             await self._form_draft.done()
 
     def _remark(self) -> tuple[SafeText, Tone]:
@@ -359,28 +340,14 @@ class OrganizationImportScreen(BaseScreen):
             first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
             people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
             return safe_text(f"^s again: create {first} and invite {people}; esc: cancel"), "warn"
-        if not self._results:
+        if not self._rows:
             return safe_text(""), "quiet"
-        if (stop := self._stopped_by) is not None:
-            here = self._results.get(stop.row.line)
-            if stop.outcome != "unknown" or (here is not None and line(here).unknown is not None):
-                error = stop.action.error if stop.action is not None else None
-                kind, message = (error.kind, error.message) if error is not None else ("", "")
-                if stop.outcome == "unknown":
-                    why = f"Line {stop.row.line}'s outcome is unknown: press v to resolve it, ^s to continue."
-                elif kind == "rate_limited":
-                    why = "The organization's rate limit is spent (429): wait, then press ^s to continue."
-                elif kind in {"not_authorized", "forbidden", "not_found"}:
-                    why = f"Refused, as every other row would be: {message} Nothing more was sent."
-                else:
-                    why = f"Line {stop.row.line} could not be sent: {message} Press ^s to continue."
-                return safe_text(why), "warn"
         if self._engine.actions.read_only:
             return safe_text("Read-only: nothing can be sent from here."), "warn"
-        if wrong := sum(bool(row.problems) for row in self._rows):
+        if wrong := sum(bool(row.problems) for row in self._rows.values()):
             lines = "1 line is" if wrong == 1 else f"{wrong:,} lines are"
             return safe_text(f"{lines} wrong: press E to fix it here. Nothing is sent before that."), "warn"
-        if self._paused:
+        if self._paused and (not self._unresolved or line(self._rows[self._unresolved]).unknown is not None):
             return safe_text(self._paused), "warn"
         return safe_text(
             f"Press ^s to create {_organizations(count)}." if count else "Nothing is left to create."
@@ -420,23 +387,34 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
             self.dismiss(rows)
 
 
-def line(imported: ImportResult, *, is_sending: bool = False) -> ImportLine:
+def line(row: ImportRow, *, is_sending: bool = False) -> ImportLine:
     """Describe a row with its result."""
-    row, action, outcome = imported.row, imported.action, imported.result.outcome
-    state = cast("ImportRowState", imported.outcome)
+    action, outcome = row.result.action, row.result.outcome
+    state = cast("ImportRowState", row.outcome)
     if is_sending:
         state = "sending"
     elif row.problems:
         state = "twice" if row.is_twice else "invalid"
     elif outcome == "blocked" and action is not None and action.state == "unknown":
         state = "unknown"
-    elif outcome in {"not_tried", "not_sent"} or (outcome == "rejected" and imported.result.stops_batch):
+    elif outcome in {"not_tried", "not_sent"} or (outcome == "rejected" and row.result.stops_batch):
         # A row refused for a reason other than its own can be sent again.
         state = "to_create"
-    problem = imported.result.problem or " ".join(each.message for each in row.problems)
-    email = safe_text(row.email, limit=254)
-    offer = safe_text(row.offer_code or "", limit=100)
+    problem = row.result.problem or " ".join(each.message for each in row.problems)
+    email, offer = safe_text(row.name, limit=254), safe_text(row.request.offer_code or "", limit=100)
     return ImportLine(row.line, email, offer, state, safe_text(problem if outcome != "blocked" else ""), action)
+
+
+def _why_stopped(row: ImportRow) -> str:
+    action = row.result.action
+    kind = action.error.kind if action is not None and action.error is not None else ""
+    if row.outcome == "unknown":
+        return f"Line {row.line}'s outcome is unknown: press v to resolve it, ^s to continue."
+    if kind == "rate_limited":
+        return "The organization's rate limit is spent (429): wait, then press ^s to continue."
+    if kind in {"not_authorized", "forbidden", "not_found"}:
+        return f"Refused, as every other row would be: {row.result.reason} Nothing more was sent."
+    return f"Line {row.line} could not be sent: {row.result.reason} Press ^s to continue."
 
 
 def _organizations(count: int) -> str:

@@ -110,12 +110,8 @@ def check(invocation: Invocation) -> int:
         "data_folder": folder,
         "warnings": [str(each) for each in warnings],
     }
-    read_only = "yes" if profile.read_only else "no"
-    shown = {
-        "file": settings.file or "none: only the environment",
-        "profiles": ", ".join(names),
-        "read_only": read_only,
-    }
+    shown = {"file": settings.file or "none: only the environment", "profiles": ", ".join(names)}
+    shown["read_only"] = "yes" if profile.read_only else "no"
     pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name not in {"ok", "warnings"}]
     invocation.output.record(document, pairs)
     return Exit.DONE
@@ -248,7 +244,7 @@ def list_profiles(invocation: Invocation) -> int:
     ]
     columns: tuple[Column[Any], ...] = (
         Column("profile", lambda each: each["name"], "profile"),
-        Column("default", lambda each: "yes" if each["default"] else "", "default", lambda each: each["default"]),
+        Column("default", lambda each: "yes" if each["default"] else "", "default"),
         Column("base_url", name="base_url", flexible=True),
         Column("token from", name="token_from", flexible=True),
         Column("read_only", lambda each: "yes" if each["read_only"] else "no", "read_only"),

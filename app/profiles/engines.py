@@ -39,17 +39,17 @@ class ProfileEngines:
         self.settings = settings
         self._current = current.name
         self._clock = clock
-        tokens: dict[str, Token] = {}
-        for variable in {profile.token.variable for profile in self.profiles if isinstance(profile.token, EnvToken)}:
+        self._tokens: dict[str, Token] = {}
+        """Tokens read so far, by profile."""
+        named = [(each.name, each.token) for each in self.profiles if isinstance(each.token, EnvToken)]
+        for variable in {source.variable for _, source in named}:
             try:
-                tokens[variable] = Token(env.get(variable, "").strip())
+                token = Token(env.get(variable, "").strip())
             except TokenError:
                 continue  # The variable stays: the engine reports the problem with it.
             del env[variable]
-        self._variables = tokens
-        self._tokens: dict[str, Token] = {}
-        """Tokens read so far, by profile."""
-        self._engines: dict[str, asyncio.Task[Engine]] = {}
+            self._tokens |= {name: token for name, source in named if source == EnvToken(variable)}
+        self._engines: dict[str, asyncio.Future[Engine]] = {}
 
     def profile(self, name: str) -> Profile:
         """The profile of that name."""
@@ -57,13 +57,9 @@ class ProfileEngines:
 
     def adopt(self, engine: "Engine") -> None:
         """Keep an engine that the caller opened, to close it with the others, unless its profile has one already."""
-        if engine.profile.name in self._engines:
-            return
-
-        async def opened() -> "Engine":
-            return engine
-
-        self._engines[engine.profile.name] = asyncio.create_task(opened())
+        opened: asyncio.Future[Engine] = asyncio.get_running_loop().create_future()
+        opened.set_result(engine)
+        self._engines.setdefault(engine.profile.name, opened)
 
     async def engine(self, name: str) -> "Engine":
         """Open a profile's engine; it polls only after `at_work`.
@@ -119,14 +115,9 @@ class ProfileEngines:
 
     async def _token(self, profile: Profile) -> Token | None:
         """The profile's token; None: there is none, and the engine reports why."""
-        if profile.name not in self._tokens:
-            source = profile.token
-            if isinstance(source, EnvToken):
-                if not source.meant_for and source.variable in self._variables:
-                    self._tokens[profile.name] = self._variables[source.variable]
-            else:
-                try:
-                    self._tokens[profile.name] = await asyncio.to_thread(source.read, os.environ)
-                except TokenError:
-                    return None
+        if profile.name not in self._tokens and not isinstance(profile.token, EnvToken):
+            try:
+                self._tokens[profile.name] = await asyncio.to_thread(profile.token.read, os.environ)
+            except TokenError:
+                return None
         return self._tokens.get(profile.name)

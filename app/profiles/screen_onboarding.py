@@ -3,7 +3,7 @@
 import asyncio
 import os
 import shlex
-from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 from typing import ClassVar, Final, Literal
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ from app.console.terminal.process import ending_with_terminal, follow_window, re
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.engine.text import safe_text
 from app.profiles import ConfigError, Profile
-from app.profiles.token import CommandToken, EnvToken, FileToken, Token, TokenError, TokenSource
+from app.profiles.token import CommandToken, EnvToken, FileToken, StreamToken, Token, TokenError, TokenSource
 from app.profiles.values import base_address, is_loopback
 from app.profiles.write import add_profile, keep_token, name_problem
 from storage.records.error_kinds import error_kind
@@ -63,24 +63,7 @@ ORIGINS: Final[dict[TokenOrigin, Origin]] = {
 }
 _DULL: Final = frozenset({"api", "www", "app", "runs", "agents"})
 """First parts of a host name that do not identify its owner."""
-UNWRITTEN: Final = Path()
-"""Placeholder until a pasted token is written."""
 DEADLINE_S: Final = 20.0
-
-
-class Answers(Struct, frozen=True):
-    """The answers, as typed."""
-
-    base_url: str
-    name: str
-    origin: TokenOrigin
-    token: str
-    """The token, the variable, the path or the command line, depending on its origin."""
-    read_only: bool
-
-    def __repr__(self) -> str:
-        # A token may be among them.
-        return f"Answers({self.name!r})"
 
 
 def suggested_name(base_url: str) -> str:
@@ -96,41 +79,29 @@ def suggested_name(base_url: str) -> str:
     return (names or parts)[0]
 
 
-def validated(answers: Answers, here: Path) -> tuple[Profile | None, Mapping[str, str]]:
-    """The profile, or None with the problems by field; relative paths start at `here`."""
-    problems: dict[str, str] = {}
-    base_url = ""
+def _address_problem(text: str) -> str | None:
     try:
-        base_url = base_address(answers.base_url)
+        base_address(text)
     except ValueError as error:
-        text = str(error)
+        said = str(error)
         # A text that begins with a scheme keeps its lower case.
-        problems["base_url"] = f"{text}." if text.startswith("http") else f"{text[:1].upper()}{text[1:]}."
-    if problem := name_problem(answers.name.strip()):
-        problems["name"] = problem
-    source = _source(answers, here)
-    if isinstance(source, str):
-        problems["token"] = source
-    if problems or isinstance(source, str):
-        return None, problems
-    return Profile(answers.name.strip(), base_url, source, answers.read_only), problems
+        return f"{said}." if said.startswith("http") else f"{said[:1].upper()}{said[1:]}."
+    return None
 
 
-def _source(answers: Answers, here: Path) -> TokenSource | str:
-    """The token's source, or the problem with it."""
-    typed = answers.token.strip()
-    match answers.origin:
+def _source(origin: TokenOrigin, typed: str) -> TokenSource | str:
+    """The token's source, or the problem with it; a pasted token is on a stream until it is written."""
+    match origin:
         case "pasted":
             try:
-                Token(typed)
+                return StreamToken(StringIO(Token(typed).reveal()))
             except TokenError as error:
                 return str(error)
-            return FileToken(UNWRITTEN)
         case "variable":
             is_name = typed.isascii() and typed.replace("_", "a").isalnum() and not typed[0].isdigit()
             return EnvToken(typed) if is_name else "A variable's name is letters, digits and _."
         case "file":
-            return FileToken(here / Path(typed).expanduser()) if typed else "Which file?"
+            return FileToken(Path.cwd() / Path(typed).expanduser()) if typed else "Which file?"
         case "command":
             try:
                 argv = tuple(shlex.split(typed))
@@ -139,21 +110,24 @@ def _source(answers: Answers, here: Path) -> TokenSource | str:
             return CommandToken(argv) if argv else "Which command?"
 
 
-class CheckResult(Struct, frozen=True):
-    """The result of asking the service."""
+class Refusal(Struct, frozen=True):
+    """Why a profile was not confirmed."""
 
-    is_good: bool
     text: str
     """What happened and what to do; printable."""
     token_is_at_fault: bool = False
 
 
-async def check(new: Profile, pasted: str) -> CheckResult:
-    """Ask the service for its newest run, with the pasted token or the one from the profile's source."""
+async def check(new: Profile) -> Refusal | None:
+    """Ask the service for its newest run; None: it accepts the token."""
+    env = dict(os.environ)
     try:
-        token = Token(pasted) if pasted else await _resolved(new.token)
+        # A command or a keyring may take its time.
+        token = await asyncio.to_thread(new.token.read, env)
     except TokenError as error:
-        return CheckResult(is_good=False, text=safe_text(str(error)), token_is_at_fault=True)
+        return Refusal(safe_text(str(error)), token_is_at_fault=True)
+    finally:
+        os.environ.update(env)  # Reading removed the token's variable; the console needs it again.
     client = Client(new.base_url, token, deadline_s=DEADLINE_S)
     try:
         await client.list_runs(page_size=1)
@@ -164,21 +138,10 @@ async def check(new: Profile, pasted: str) -> CheckResult:
         text = f"{kind.title}. {kind.setup_fix or message}"
         if not kind.setup_fix and not is_token:
             text = f"{message} Is the address right?"
-        return CheckResult(is_good=False, text=text, token_is_at_fault=is_token)
+        return Refusal(text, is_token)
     finally:
         await client.aclose()
-    return CheckResult(is_good=True, text="The service accepts the token.")
-
-
-async def _resolved(source: TokenSource) -> Token:
-    env = dict(os.environ)
-    try:
-        # A command or a keyring may take its time.
-        return await asyncio.to_thread(source.read, env)
-    finally:
-        if isinstance(source, EnvToken) and source.variable in env:
-            # Reading removed it; the console needs it again.
-            os.environ[source.variable] = env[source.variable]
+    return None
 
 
 _HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
@@ -309,19 +272,19 @@ class OnboardingScreen(Screen[str | None]):
         self._field("variable").say(safe_text(f"{is_set} {ORIGINS['variable'].hint}"))
 
     async def _check(self, new: Profile) -> None:
-        result = await check(new, self._token if self._origin == "pasted" else "")
+        refusal = await check(new)
         self._checking = False
-        if result.is_good:
+        if refusal is None:
             self._write(new)
             return
-        self._say(f"{result.text} Nothing was written.", "bad")
-        self._field(self._origin if result.token_is_at_fault else "base_url").take_focus()
+        self._say(f"{refusal.text} Nothing was written.", "bad")
+        self._field(self._origin if refusal.token_is_at_fault else "base_url").take_focus()
         self._doubt(new)
 
     def _write(self, new: Profile) -> None:
         kept: Path | None = None
         try:
-            if new.token == FileToken(UNWRITTEN):
+            if isinstance(new.token, StreamToken):
                 kept = keep_token(self._file.resolve().parent, new.name, Token(self._token))
                 # A relative path: the configuration resolves it against its own folder.
                 new = Profile(new.name, new.base_url, FileToken(Path(kept.name)), new.read_only)
@@ -336,19 +299,13 @@ class OnboardingScreen(Screen[str | None]):
 
     def _complain(self, *, everywhere: bool = False) -> Profile | None:
         """Show the problems of visited fields, or of all; return the profile if there are none."""
-        new, problems = validated(
-            Answers(
-                base_url=self._field("base_url").value,
-                name=self._field("name").value,
-                origin=self._origin,
-                token=self._token,
-                read_only=self._access_choice.chosen == 1,
-            ),
-            Path.cwd(),
-        )
+        address, name = self._field("base_url").value, self._field("name").value.strip()
+        source = _source(self._origin, self._token)
+        why = source if isinstance(source, str) else None
         first: FormField | None = None
-        for key in ("base_url", "name", self._origin):
-            problem = problems.get("token" if key in ORIGINS else key)
+        for key, problem in (
+            ("base_url", _address_problem(address)), ("name", name_problem(name)), (self._origin, why)
+        ):  # fmt: skip
             field = self._field(key)
             if everywhere:
                 field.insist()
@@ -356,7 +313,9 @@ class OnboardingScreen(Screen[str | None]):
             first = first or (field if problem else None)
         if everywhere and first is not None:
             first.take_focus()
-        return new
+        if first is not None or isinstance(source, str):
+            return None
+        return Profile(name, base_address(address), source, self._access_choice.chosen == 1)
 
     def _doubt(self, new: Profile | None) -> None:
         self._doubted = new

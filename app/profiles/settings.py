@@ -156,7 +156,7 @@ ENVIRONMENT_PROFILE: Final = "environment"
 class ConfigError(RunwardenError):
     """The configuration cannot be used; `str()` names file, line, key, problem and fix."""
 
-    kind: ClassVar[str] = "config"
+    kind = "config"
 
     path: tuple[str | int, ...] = ()
     """Of the key in its file, as `app.profiles.table` has it; empty where that is not known."""

@@ -26,7 +26,7 @@ _KEYRING_SERVICE: Final = "runwarden"
 class TokenError(RunwardenError):
     """There is no usable token; the message names the fix and never contains the token."""
 
-    kind: Final = "token"
+    kind = "token"
 
     def __init__(self, message: str, *, cure: str) -> None:
         super().__init__(f"{message} {cure}")

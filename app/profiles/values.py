@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from datetime import time, timedelta
 from ipaddress import ip_address
 from typing import Annotated, Any, Final, NamedTuple, Self
@@ -50,9 +51,6 @@ def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -
             raise MistakeError(key, f"there is no placeholder {{{name}}}.", f"There are: {there_are}.")
 
 
-_QUIET_HOURS: Final = r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*"
-
-
 class QuietHours(Struct, frozen=True):
     """A part of the day; it spans midnight if it ends earlier than it starts."""
 
@@ -70,14 +68,12 @@ class QuietHours(Struct, frozen=True):
         """
         if not text.strip():
             return None
-        parts = re.fullmatch(_QUIET_HOURS, text)
-        try:
-            start, end = (time(int(parts[n]), int(parts[n + 1])) for n in (1, 3)) if parts else (None, None)
-        except ValueError:
-            start = end = None
-        if start is None or end is None or start == end:
-            raise ValueError(f"{text!r} are not valid hours: write them as in 22:00-07:00")
-        return cls(start, end)
+        if parts := re.fullmatch(r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*", text):
+            with suppress(ValueError):
+                start, end = (time(int(parts[n]), int(parts[n + 1])) for n in (1, 3))
+                if start != end:
+                    return cls(start, end)
+        raise ValueError(f"{text!r} are not valid hours: write them as in 22:00-07:00")
 
     def cover(self, local: time) -> bool:
         """Whether this time of the day is quiet."""
@@ -86,7 +82,6 @@ class QuietHours(Struct, frozen=True):
         return local >= self.start or local < self.end
 
 
-_LOCAL_NAMES: Final = frozenset({"localhost"})
 _LONGEST_LABEL: Final = 63
 
 
@@ -124,9 +119,7 @@ def base_address(text: str) -> str:
 
 def is_loopback(host: str) -> bool:
     """Whether a host name or IP address means this machine."""
-    if host in _LOCAL_NAMES:
-        return True
     try:
-        return ip_address(host).is_loopback
+        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False

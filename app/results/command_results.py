@@ -12,13 +12,14 @@ from app.api.network import Network
 from app.api.requests import CancelRun
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.documents import CACHED_HINT, action_document, badge, state_text, views
+from app.cli.documents import action_document, state_text
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Output, facts
 from app.engine.text import plural, safe_block, safe_text
 from app.engine.times import exact_ago, rfc3339, span
 from app.runs.command_lookup import RunLookup
+from app.runs.command_rows import CACHED_HINT, badge, views
 from app.runs.document import NO_PAGE, as_received, run_address, spec_fields
 from storage.records.action import WRITE_KINDS
 from storage.records.results import RunTurns, Turn, Unavailable
@@ -26,9 +27,9 @@ from storage.records.results import RunTurns, Turn, Unavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from app.cli.documents import RunDocument
     from app.engine.engine import Engine
     from app.results.source import Results
+    from app.runs.command_rows import RunDocument
     from storage.records import Action, Run, RunDetail
 
 T = TypeVar("T")

@@ -14,13 +14,13 @@ from msgspec.structs import asdict
 from app.api.errors import ApiError, NotFoundError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.documents import CACHED_HINT, CHUNK, COLUMNS, EXPORTED, RunDocument, continued_from, views
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading
 from app.cli.output import Rows, exporting
 from app.cli.progress import Bar
 from app.engine.text import closest, plural
 from app.engine.times import exact_ago, parse_period, rfc3339
+from app.runs.command_rows import CACHED_HINT, CHUNK, COLUMNS, EXPORTED, RunDocument, continued_from, views
 from storage.records import ACTIVE_STATUSES, FINAL_STATUSES, Coverage, CoverageGap, Run, RunFilter
 
 if TYPE_CHECKING:

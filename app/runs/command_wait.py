@@ -11,12 +11,12 @@ from msgspec import Struct
 
 from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli.context import Invocation
-from app.cli.documents import COLUMNS, badge, views
 from app.cli.exits import Exit, Failure
 from app.cli.options import RUN_IDS, FactCommand, async_command, options_of, reading
 from app.engine.text import safe_text
 from app.engine.times import parse_duration, rfc3339
 from app.runs.command_lookup import RunLookup
+from app.runs.command_rows import COLUMNS, badge, views
 from storage.records import ACTIVE_STATUSES, Run
 
 if TYPE_CHECKING:

@@ -41,6 +41,8 @@ class AlreadyDoneError(LedgerRefusedError):
 class WrongStateError(LedgerRefusedError):
     """The action's state does not allow the transition."""
 
+    kind = "wrong_state"
+
     def __init__(self, action: Action, transition: str) -> None:
         resolved = f", resolved as {action.resolution}" if action.resolution else ""
         super().__init__(f"{action.action_id} is {action.state}{resolved}: {transition} is not possible from there.")
@@ -50,6 +52,8 @@ class WrongStateError(LedgerRefusedError):
 class NoSuchActionError(LedgerRefusedError):
     """No entry has this id."""
 
+    kind = "not_found"
+
     def __init__(self, action_id: str) -> None:
         super().__init__(f"There is no action {action_id}.")
         self.action_id = action_id
@@ -57,6 +61,8 @@ class NoSuchActionError(LedgerRefusedError):
 
 class AmbiguousActionError(LedgerRefusedError):
     """More than one entry's id begins like this."""
+
+    kind = "ambiguous"
 
     def __init__(self, prefix: str) -> None:
         super().__init__(f"More than one action's id begins with {prefix}: give more of it.")
