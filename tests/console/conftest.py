@@ -257,14 +257,6 @@ def picture(snapshot: SnapshotAssertion) -> SnapshotAssertion:
     return snapshot.use_extension(SVGImageExtension)
 
 
-async def seen(scene: Scene, picture: SnapshotAssertion, what: str = "") -> None:
-    """As it was accepted at both sizes."""
-    for name, size in (("80x24", SMALL), ("140x40", WIDE)):
-        await scene.pilot.resize_terminal(*size)
-        await scene.settle()
-        assert scene.app.export_screenshot() == picture(name=f"{what}{name}")
-
-
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> Hasty:
     """Presses the key that sends too soon after the preview, or after the press before."""
