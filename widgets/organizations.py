@@ -167,16 +167,6 @@ class ImportLine(Struct, frozen=True):
         )
 
 
-def counts(rows: Iterable[ImportLine]) -> Content:
-    """The number of rows in each state."""
-    by_state = Counter(row.state for row in rows)
-    return Content("   ").join(
-        Content.assemble((badge.glyph, badge.style), f" {by_state[state]:,} {badge.word}")
-        for state, badge in BADGES.items()
-        if by_state[state]
-    )
-
-
 def _detail(row: ImportLine, now: datetime) -> SafeText:
     action = row.action
     if row.problem or action is None:
@@ -215,9 +205,15 @@ class ImportBar(Vertical):
         yield Static(id="import-counts", markup=False)
         yield Static(id="import-progress", markup=False)
 
-    def show_counts(self, counts: Content) -> None:
+    def show_counts(self, rows: Iterable[ImportLine]) -> None:
         """Show the number of rows in each state."""
-        self.query_one("#import-counts", Static).update(counts)
+        by_state = Counter(row.state for row in rows)
+        counts = [
+            Content.assemble((badge.glyph, badge.style), f" {by_state[state]:,} {badge.word}")
+            for state, badge in BADGES.items()
+            if by_state[state]
+        ]
+        self.query_one("#import-counts", Static).update(Content("   ").join(counts))
 
     def show_progress(self, done: int, of: int, text: SafeText) -> None:
         """Show how far the import is."""

@@ -18,7 +18,6 @@ from storage.records import STATUS_ORDER, RunFilter
 
 VARIABLE: Final = "_RUNWARDEN_COMPLETE"
 """Set by the shells' scripts; click answers it."""
-BASH: Final = "bash_complete"
 NEWEST: Final = 200
 """How many of the newest runs are suggested."""
 Items = list[CompletionItem[str]]
@@ -32,7 +31,7 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
     except (ConfigError, StorageError, OSError):
         return []
     given = ctx.params.get(param.name or "") or ()
-    is_bash = os.environ.get(VARIABLE) == BASH
+    is_bash = os.environ.get(VARIABLE) == "bash_complete"
     # Bash puts a word into the line unquoted, and would run commands within a name; zsh and fish quote it. Bash
     # replaces only the part after the last colon.
     quoted = shlex.quote if is_bash else str

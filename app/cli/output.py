@@ -316,8 +316,7 @@ def exporting(invocation: Printing, out: Path | None, key: str, columns: Sequenc
         with replacing(out) as file:
             rows = Rows(output._replace(stdout=file, width=None, colour=False), key, columns)
             yield rows
-    except OSError as error:
-        raise failed("usage", f"{out} cannot be written: {error.strerror}.") from error
-    except NotPrintedError as error:
-        raise failed("usage", f"{out} cannot be written: {error.reason}.") from error
+    except (OSError, NotPrintedError) as error:
+        why = error.reason if isinstance(error, NotPrintedError) else error.strerror
+        raise failed("usage", f"{out} cannot be written: {why}.") from error
     output.note(f"{rows.count} {key} written to {out}")

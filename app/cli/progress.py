@@ -46,12 +46,9 @@ class Bar:
 
     def update(self, event: Event) -> None:
         """Show how far the backfill is."""
-        if not isinstance(event, BackfillMoved) or event.progress.phase != "running":
-            return
-        if self._title:
-            self.note(f"{self._title} · {line(replace(event.progress, estimated_runs=None, seconds_left=None))}")
-        else:
-            self.note(line(event.progress))
+        if isinstance(event, BackfillMoved) and event.progress.phase == "running":
+            found = replace(event.progress, estimated_runs=None, seconds_left=None)
+            self.note(f"{self._title} · {line(found)}" if self._title else line(event.progress))
 
     def note(self, text: str) -> None:
         """Replace the line."""

@@ -33,7 +33,7 @@ from widgets.frame.notice import Notice
 from widgets.kit import after_refresh
 from widgets.kit.badges import Tone
 from widgets.kit.line_table import LineTable
-from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState, counts
+from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -296,7 +296,7 @@ class OrganizationImportScreen(BaseScreen):
     def _show(self) -> None:
         shown = tuple(line(row, is_sending=row.line == self._sending) for row in self._rows.values())
         self._table.show(shown)
-        self._bar.show_counts(counts(shown))
+        self._bar.show_counts(shown)
 
     async def _send(self) -> None:
         most = self._most or MOST
@@ -323,7 +323,7 @@ class OrganizationImportScreen(BaseScreen):
         finally:
             left = 0 if self._paused else len(self._to_send)
             if left and self._phase == "stopping":
-                self._paused = f"Stopped. Press ^s to continue with {_organizations(left)}."
+                self._paused = f"Stopped. Press ^s to continue with {plural(left, 'organization')}."
             elif left and not sender.may_send:
                 self._paused = f"{sender.sent:,} were sent, the most at a time. Press ^s to continue."
             self._phase, self._sending, self._bar.disabled = "idle", 0, False
@@ -337,7 +337,7 @@ class OrganizationImportScreen(BaseScreen):
         """The question, why the last sending stopped, or the key's effect."""
         most, count = self._most or MOST, len(self._to_send)
         if self._phase == "asked":
-            first = f"{most:,} of {_organizations(count)}" if most < count else _organizations(count)
+            first = f"{most:,} of " * (most < count) + plural(count, "organization")
             people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
             return safe_text(f"^s again: create {first} and invite {people}; esc: cancel"), "warn"
         if not self._rows:
@@ -349,9 +349,8 @@ class OrganizationImportScreen(BaseScreen):
             return safe_text(f"{lines} wrong: press E to fix it here. Nothing is sent before that."), "warn"
         if self._paused and (not self._unresolved or line(self._rows[self._unresolved]).unknown is not None):
             return safe_text(self._paused), "warn"
-        return safe_text(
-            f"Press ^s to create {_organizations(count)}." if count else "Nothing is left to create."
-        ), "quiet"
+        left = f"Press ^s to create {plural(count, 'organization')}." if count else "Nothing is left to create."
+        return safe_text(left), "quiet"
 
 
 class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
@@ -415,7 +414,3 @@ def _why_stopped(row: ImportRow) -> str:
     if kind in {"not_authorized", "forbidden", "not_found"}:
         return f"Refused, as every other row would be: {row.result.reason} Nothing more was sent."
     return f"Line {row.line} could not be sent: {row.result.reason} Press ^s to continue."
-
-
-def _organizations(count: int) -> str:
-    return plural(count, "organization")

@@ -28,10 +28,8 @@ from app.profiles.settings import (
     ViewSettings,
 )
 from app.profiles.table import LEFT_OUT, KeyPath, Table, check_route
-from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, TokenSource
+from app.profiles.token import TOKEN_KINDS, EnvToken, TokenSource
 from app.profiles.values import base_address
-
-_TOKEN_KEYS: Final = ("token_env", "token_file", "token_command", "token_keyring")
 
 
 class Choice(Struct, frozen=True):
@@ -209,12 +207,12 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
             table.fail(name, "this name belongs to RUNWARDEN_BASE_URL.", "Choose another name.")
         own = table.table(name)
         own_poll = own.table("poll").into(PollSettings, poll)
-        profiles.append(own.into(Profile, also=_TOKEN_KEYS, name=name, token=_token(own), poll=own_poll))
+        profiles.append(own.into(Profile, also=TOKEN_KINDS, name=name, token=_token(own), poll=own_poll))
     shared = []
     for profile in profiles:
         # Profiles with different addresses do not share a variable, unless they name it.
         others = (each for each in profiles if each.token == profile.token and each.base_url != profile.base_url)
-        is_named = not table.table(profile.name).values.keys().isdisjoint(_TOKEN_KEYS)
+        is_named = not table.table(profile.name).values.keys().isdisjoint(TOKEN_KINDS)
         other = None if is_named else next(others, None)
         token = profile.token if other is None else EnvToken(meant_for=f"the profile {other.name} uses it as well")
         shared.append(replace(profile, token=token))
@@ -222,18 +220,13 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
 
 
 def _token(table: Table) -> TokenSource:
-    given = [key for key in _TOKEN_KEYS if key in table.values]
+    given = [key for key in TOKEN_KINDS if key in table.values]
     if len(given) > 1:
         table.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")
-    match given:
-        case ["token_file"]:
-            return FileToken(table.get("token_file", Path))
-        case ["token_command"]:
-            return CommandToken(table.get("token_command", tuple[str, ...]))
-        case ["token_keyring"]:
-            return KeyringToken(table.get("token_keyring", str))
-        case _:
-            return EnvToken(table.get("token_env", str, EnvToken().variable))
+    if not given:
+        return EnvToken()
+    kind = TOKEN_KINDS[given[0]]
+    return kind(table.get(given[0], kind.__annotations__[kind.__struct_fields__[0]]))
 
 
 def _keys(table: Table) -> Iterator[tuple[str, str]]:

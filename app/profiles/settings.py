@@ -397,17 +397,14 @@ class Settings(Struct, frozen=True):
             if profile.name == (wanted or ENVIRONMENT_PROFILE):
                 return profile
         names = ", ".join(profile.name for profile in self.profiles)
+        problem, cure = f"There is no profile {wanted!r}.", f"There are: {names}."
         if not names:
-            raise ConfigError(
-                "No service is configured." if wanted is None else f"There is no profile {wanted!r}.",
-                cure="Set RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN, or write a profile into the file that `runwarden "
-                "config init` makes. To look around without a service: `runwarden demo`, which names its --config.",
-                file=self.file,
+            problem = "No service is configured." if wanted is None else problem
+            cure = (
+                "Set RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN, or write a profile into the file that `runwarden config "
+                "init` makes. To look around without a service: `runwarden demo`, which names its --config."
             )
-        if wanted is None:
-            raise ConfigError(
-                "There are several profiles and none is the default.",
-                cure=f"Name one with --profile or in default_profile: {names}.",
-                file=self.file,
-            )
-        raise ConfigError(f"There is no profile {wanted!r}.", cure=f"There are: {names}.", file=self.file)
+        elif wanted is None:
+            problem = "There are several profiles and none is the default."
+            cure = f"Name one with --profile or in default_profile: {names}."
+        raise ConfigError(problem, cure=cure, file=self.file)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, TextIO, final
 
@@ -191,19 +192,17 @@ class KeyringToken(Struct, frozen=True):
     def read(self, _env: Mapping[str, str]) -> Token:
         """Read the token in a separate process: a backend that hangs can be killed, and a crash does not spread."""
         argv = (sys.executable, "-P", "-m", "keyring", "get", _KEYRING_SERVICE, self.name)
-        try:
-            done = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_KEYRING_TIMEOUT_S, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise TokenError("The keyring did not answer.", cure="Unlock it first, or use token_file.") from error
-        if b"No module named" in done.stderr:
+        if find_spec("keyring") is None:
             cure = f"Install it (pipx inject {DISTRIBUTION} keyring)."
             raise TokenError("The keyring package is not installed.", cure=cure)
-        if done.returncode or not done.stdout.strip():
+        try:
+            code, printed = _printed(argv, os.environ, _KEYRING_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            raise TokenError("The keyring did not answer.", cure="Unlock it first, or use token_file.") from error
+        if code or not printed.strip():
             cure = f"Run: keyring set {_KEYRING_SERVICE} {self.name}, or use token_file."
             raise TokenError(f"The keyring holds no {self.name!r}.", cure=cure)
-        return _bare(done.stdout)
+        return _bare(printed)
 
 
 class StreamToken(Struct, frozen=True):
@@ -219,5 +218,12 @@ class StreamToken(Struct, frozen=True):
         return Token(self.stream.readline(_LONGEST + 2).strip())
 
 
+TOKEN_KINDS: Final[Mapping[str, type[EnvToken | FileToken | CommandToken | KeyringToken]]] = {
+    "token_env": EnvToken,
+    "token_file": FileToken,
+    "token_command": CommandToken,
+    "token_keyring": KeyringToken,
+}
+"""The sources that a profile may name, by their keys; a key's value is the first field of its source."""
 TokenSource = EnvToken | FileToken | CommandToken | KeyringToken | StreamToken
 """`read` may block as long as a command or a keyring takes, and raises `TokenError`; `str` says where it is."""

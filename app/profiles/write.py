@@ -12,7 +12,7 @@ from app.engine.atomic_file import alone, replacing
 from app.profiles.load import parse, read_text
 from app.profiles.paths import example_text
 from app.profiles.settings import ENVIRONMENT_PROFILE, ConfigError, Profile, Settings
-from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, Token
+from app.profiles.token import TOKEN_KINDS, Token
 
 LONGEST_NAME: Final = 40
 
@@ -57,19 +57,13 @@ def add_profile(file: Path, new: Profile) -> None:
     """
     before = read_text(file)
     key = new.name if re.fullmatch(r"[A-Za-z0-9_-]+", new.name) else _text(new.name)
-    match new.token:
-        case EnvToken(variable):
-            token = f"token_env = {_text(variable)}"
-        case FileToken(path):
-            token = f"token_file = {_text(str(path))}"
-        case CommandToken(argv):
-            token = f"token_command = [{', '.join(map(_text, argv))}]"
-        case KeyringToken(name):
-            token = f"token_keyring = {_text(name)}"
-        case _:
-            raise ValueError("A stream's token has no place in a file.")
+    named = [token_key for token_key, kind in TOKEN_KINDS.items() if isinstance(new.token, kind)]
+    if not named:
+        raise ValueError("A stream's token has no place in a file.")
+    given = getattr(new.token, new.token.__struct_fields__[0])
+    value = f"[{', '.join(map(_text, given))}]" if isinstance(given, tuple) else _text(str(given))
     read_only = "read_only = true\n" if new.read_only else ""
-    profile = f"[profiles.{key}]\nbase_url = {_text(new.base_url)}\n{token}\n{read_only}"
+    profile = f"[profiles.{key}]\nbase_url = {_text(new.base_url)}\n{named[0]} = {value}\n{read_only}"
     save(file, before, f"{(example_text() if before is None else before).rstrip()}\n\n{profile}".lstrip())
 
 
