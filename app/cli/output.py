@@ -9,8 +9,7 @@ from datetime import datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, Protocol, TextIO, TypeVar
-
-from rich.cells import cell_len, set_cell_size
+from unicodedata import combining, east_asian_width
 
 from app.cli import Format
 from app.cli.exits import Failure, failed
@@ -78,12 +77,12 @@ class Table(Generic[T]):
         """The lines of the next items; the title comes before the first items of all."""
         titles = [column.title for column in self.columns]
         is_first = not self._needed
-        needed = self._needed or [cell_len(title) for title in titles]
+        needed = self._needed or [cell_width(title) for title in titles]
         cells = [[str(safe_text(column.cell(item), limit=CELL_LIMIT)) for column in self.columns] for item in items]
         for row in cells:
-            needed = [max(width, cell_len(text)) for width, text in zip(needed, row, strict=True)]
+            needed = [max(width, cell_width(text)) for width, text in zip(needed, row, strict=True)]
         self._needed, widths = needed, list(needed)
-        least = [max(MIN_FLEXIBLE, cell_len(title)) for title in titles]
+        least = [max(MIN_FLEXIBLE, cell_width(title)) for title in titles]
         while self.width is not None and sum(widths) + len(GAP) * (len(widths) - 1) > self.width:
             candidates = [i for i, column in enumerate(self.columns) if column.flexible and widths[i] > least[i]]
             if not candidates:
@@ -97,12 +96,36 @@ class Table(Generic[T]):
             yield _line(row, widths, tones)
 
 
+def cell_width(text: str) -> int:
+    """Width of the text in terminal cells."""
+    return len(text) if text.isascii() else sum(_char_width(c) for c in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """The text in at most `width` cells, cut with an ellipsis."""
+    if cell_width(text) <= width:
+        return text
+    kept, used = "", 0
+    for c in text:
+        used += _char_width(c)
+        if used > width - 1:
+            break
+        kept += c
+    return f"{kept}…"
+
+
+def _char_width(c: str) -> int:
+    if combining(c):
+        return 0
+    return 2 if east_asian_width(c) in "WF" else 1
+
+
 def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str]) -> str:
     parts = []
     for i, (text, width) in enumerate(zip(row, widths, strict=True)):
-        short = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
+        short = shorten(text, width)
         code = TONES.get(tones[i])
-        parts.append((f"\x1b[{code}m{short}\x1b[0m" if code else short) + " " * (width - cell_len(short)))
+        parts.append((f"\x1b[{code}m{short}\x1b[0m" if code else short) + " " * (width - cell_width(short)))
     return GAP.join(parts).rstrip()
 
 

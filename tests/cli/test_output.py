@@ -6,10 +6,9 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from app.cli import Format
-from app.cli.output import Column, Output, Table
+from app.cli.output import Column, Output, Table, cell_width
 
 COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("branch", lambda row: str(row["branch"]), "branch"),
@@ -67,7 +66,7 @@ TABLE: tuple[Column[tuple[str, str]], ...] = (
 def test_no_line_is_wider_than_the_terminal_nor_commands_it(rows: list[tuple[str, str]]) -> None:
     """Foreign text is shortened and made printable."""
     for line in Table(TABLE, 30, colour=False).lines(rows):
-        assert cell_len(line) <= 30
+        assert cell_width(line) <= 30
         assert line.isprintable() or "\u3000" in line or "\xa0" in line or not re.search(r"[\x00-\x1f\x7f-\x9f]", line)
 
     output, out, _ = printer(Format.TABLE)
