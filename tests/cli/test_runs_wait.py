@@ -89,10 +89,11 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     if by == "ctrl+c":
         process.send_signal(signal.SIGINT)
     else:
+        del board.runs["run_1"]
+        board.wait_for(len(board.requests) + 1)
         with closing(sqlite3.connect(next(boarded.home.rglob("cache.sqlite3")))) as cache, cache:
             # Nothing is lost that was shown in the last minute.
             cache.execute("UPDATE sightings SET asked_us = asked_us - 61000000")
-            del board.runs["run_1"]
     out, err = process.communicate(timeout=120)
 
     assert (process.returncode, json.loads(out)["error"]["kind"]) == (code, kind)

@@ -38,7 +38,8 @@ import sys
 from app.profiles import screen_onboarding as onboarding
 from app.__main__ import main
 
-async def broken(new, token):
+async def broken(new):
+    token = new.token.read({})
     raise RuntimeError("broken on purpose")
 
 onboarding.check = broken

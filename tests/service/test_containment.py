@@ -342,12 +342,16 @@ def test_the_kernel_holds_a_group_to_its_limits(delegated: DelegatedGroup) -> No
 
 def test_a_group_that_systemd_did_not_delegate_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where root could divide it: other programs may live in it."""
-    (tmp_path / "cgroup.controllers").write_text("cpu memory pids")
-    (tmp_path / "cgroup.procs").write_text("1 2 3")
-    monkeypatch.setattr(cgroup, "_own", lambda: tmp_path)
+    lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
+    own = tmp_path / next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
+    own.mkdir(parents=True, exist_ok=True)
+    for folder in {tmp_path, own}:
+        (folder / "cgroup.controllers").write_text("cpu memory pids")
+    (own / "cgroup.procs").write_text("1 2 3")
+    monkeypatch.setattr(cgroup, "_MOUNTS", (tmp_path,))
 
     assert cgroup.find() is None
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["cgroup.controllers", "cgroup.procs"]
+    assert sorted(file.name for file in own.iterdir()) == ["cgroup.controllers", "cgroup.procs"]
 
 
 def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: Path) -> None:
