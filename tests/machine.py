@@ -89,7 +89,7 @@ class Shell:
             self._on.inside(*words, str(self._folder), str(kept)),
             env=self._environment, input=stdin, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
-        assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}{self.logs()[-3000:]}"
         entries = (entry.partition("=") for entry in kept.read_text("utf-8").split("\0")[:-1])
         self._environment = {name: value for name, _, value in entries if name not in {"PWD", "OLDPWD", "SHLVL", "_"}}
         return done.stdout

@@ -120,6 +120,9 @@ class HostLogin:
             TokenError: There is no token now.
         """
         refused = self._token
+        variable = self._host.token_env if self._host is not None and refused is None else None
+        if variable and not os.environ.get(variable):
+            raise TokenError(f"{variable} is not set in the environment of this worker: set it for every worker")
         return self._host is not None and refused is not None and token_at(self._host, self._url, refused) != refused
 
 

@@ -187,6 +187,8 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
             stack.enter_context(DatabaseLink(database.port, on.listen("127.0.0.1", 5432)))
         hosts = stack.enter_context(closing(Hosts(tmp_path, on.listen("127.0.0.1", 443))))
         environment = hosts.environment(tmp_path) | {"BROWSER": "true", "PGHOST": "db.internal", "PGUSER": "runwarden"}
+        # The worker of the first block needs it as well, whichever of the two takes a turn.
+        environment["GITHUB_TOKEN"] = "bot-token"
         shell = stack.enter_context(closing(Shell(on, folder, environment)))
         (folder / "setup.toml").write_text(block_of_toml("install", "quick start"), "utf-8")
         yield Story(shell), hosts, request.param
