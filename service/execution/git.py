@@ -222,7 +222,8 @@ class GitRunner:
             try:
                 has_another_login = self.login.renew()
             except ServiceError as error:
-                raise GitCommandError(f"{refusal}; {error}", is_passing=True) from error
+                is_passing = not getattr(error, "is_lasting", False)
+                raise GitCommandError(f"{refusal}; {error}", is_passing=is_passing) from error
             if not has_another_login:
                 raise
         return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)

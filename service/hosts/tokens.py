@@ -36,10 +36,12 @@ _REFUSED: Final = frozenset({401, 403, 404})
 class TokenError(HostUnreachableError):
     """A host's token cannot be had now; the text has the reason and the fix."""
 
-    def __init__(self, text: str, *, is_away: bool = False) -> None:
+    def __init__(self, text: str, *, is_away: bool = False, is_lasting: bool = False) -> None:
         super().__init__(text)
         self.is_away = is_away
         """Whether GitHub gave no usable answer; otherwise it refused, or the command failed."""
+        self.is_lasting = is_lasting
+        """Whether waiting cannot help."""
 
 
 def token_of(host: Host, refused: str | None = None) -> str | None:
@@ -122,7 +124,8 @@ class HostLogin:
         refused = self._token
         variable = self._host.token_env if self._host is not None and refused is None else None
         if variable and not os.environ.get(variable):
-            raise TokenError(f"{variable} is not set in the environment of this worker: set it for every worker")
+            text = f"{variable} is not set in the environment of this worker: set it for every worker"
+            raise TokenError(text, is_lasting=True)
         return self._host is not None and refused is not None and token_at(self._host, self._url, refused) != refused
 
 

@@ -184,7 +184,9 @@ def test_a_run_clones_and_pushes_with_the_hosts_token_alone(tenant: Make, tmp_pa
 
     assert found == {"SECRET": ("completed", "ok"), "UNSET": ("failed", "unauthorized")}
     assert kept == b""
-    assert "Authentication failed" in str(api.service.admin("run", run["run_id"]))
+    shown = str(api.service.admin("run", run["run_id"]))
+    assert "Authentication failed" in shown
+    assert "UNSET is not set in the environment of this worker" in shown
 
 
 def test_neither_token_nor_push_follows_a_redirect(tenant: Make, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_an_apps_token_is_replaced_near_its_end_and_what_is_wrong_is_named(
 
 
 def test_a_worker_without_the_variable_of_a_token_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instead of a bare "Authentication failed": the turn waits, and a worker that has it may take it."""
+    """Behind git's "Authentication failed"; waiting would not help."""
     monkeypatch.delenv("ELSEWHERE", raising=False)
     make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
     with closing(GitHttpHost(tmp_path, "one")) as there:
@@ -190,7 +190,7 @@ def test_a_worker_without_the_variable_of_a_token_names_it(tmp_path: Path, monke
         with pytest.raises(GitCommandError, match="ELSEWHERE is not set in the environment of this worker") as found:
             asked("ls-remote", "--", url)
 
-    assert found.value.is_passing
+    assert not found.value.is_passing
 
 
 def test_a_command_that_hangs_or_fails_delays_nobody_for_long(tmp_path: Path) -> None:
