@@ -54,16 +54,10 @@ class _PullRequest(_Linked):
     updated_at: Time
 
 
-class _Delivery(Payload):
+class _PullRequestDelivery(Part):
     action: str
     repository: Repository
     sender: Account
-
-    def is_by(self, author: Account | None) -> bool:
-        return author is not None and author.name == self.sender.name
-
-
-class _PullRequestDelivery(_Delivery):
     pull_request: _PullRequest
 
     def event(self, _mention: str) -> HookEvent | None:
@@ -74,9 +68,12 @@ class _PullRequestDelivery(_Delivery):
         return HookEvent(kind=kind, **about, is_draft=given.draft, changed_at=payloads.micros(given.updated_at))
 
 
-class _IssueDelivery(_Delivery):
+class _IssueDelivery(Part):
     """A change of an issue; labels of pull requests come as events of those."""
 
+    action: str
+    repository: Repository
+    sender: Account
     issue: Issue
     label: Label | None = None
     """The one that was set; Forgejo does not say which, nor who was assigned, so there all that it has count."""
@@ -89,7 +86,7 @@ class _IssueDelivery(_Delivery):
         change = payloads.KINDS.get(self.action, self.action)
         labels = ((self.label,) if self.label else given.labels) if change == "labeled" else ()
         assignees = ((self.assignee,) if self.assignee else given.assignees) if change == "assigned" else ()
-        sender, is_authors = self.repository.done_by(self.sender), self.is_by(given.user)
+        sender, is_authors = self.repository.done_by(self.sender), self.sender.is_one(given.user)
         return given.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
 
 
@@ -103,10 +100,13 @@ class _Comment(Part):
     line: int | None = None
 
 
-class _CommentDelivery(_Delivery):
+class _CommentDelivery(Part):
     """A comment on a pull request, on its diff, or on an issue."""
 
-    is_comment: ClassVar = True
+    is_comment: ClassVar[bool] = True
+    action: str
+    repository: Repository
+    sender: Account
     issue: Issue | None = None
     """Of a comment on the whole: all that GitHub sends about the pull request."""
     pull_request: _PullRequest | None = None
@@ -130,7 +130,7 @@ class _CommentDelivery(_Delivery):
             about |= issue.about
             subject = about["fault"]
         place = f"On {given.path}{f', line {given.line}' if given.line else ''}: " if given.path else ""
-        is_edited, is_authors = self.action == "edited", self.is_by(given.user)
+        is_edited, is_authors = self.action == "edited", self.sender.is_one(given.user)
         fault = payloads.faults(given.body, subject, is_edited=is_edited, is_authors=is_authors)
         return payloads.commented(about, given.id, (said[0], f"{place}{said[1]}"), fault, given.created_at)
 
@@ -148,7 +148,10 @@ class _Check(Part):
     """Empty for forks."""
 
 
-class _CheckDelivery(_Delivery):
+class _CheckDelivery(Part):
+    action: str
+    repository: Repository
+    sender: Account
     check_run: _Check | None = None
     workflow_run: _Check | None = None
     workflow: Label | None = None
@@ -206,7 +209,7 @@ class _ForgejoRun(Part):
     stopped: Time
 
 
-class _ForgejoRunDelivery(Payload):
+class _ForgejoRunDelivery(Part):
     """The end of a run of Forgejo Actions."""
 
     run: _ForgejoRun

@@ -52,7 +52,7 @@ class _Attributes(_Request):
     updated_at: Time
 
 
-class _RequestDelivery(Payload):
+class _RequestDelivery(Part):
     user: Account
     project: Repository
     object_attributes: _Attributes
@@ -90,7 +90,7 @@ class _IssueChanges(Part):
     confidential: object = None
 
 
-class _IssueDelivery(Payload):
+class _IssueDelivery(Part):
     user: Account
     project: Repository
     object_attributes: Issue
@@ -123,10 +123,10 @@ class _Note(Part):
     updated_at: Time
 
 
-class _NoteDelivery(Payload):
+class _NoteDelivery(Part):
     """A comment on a merge request or an issue."""
 
-    is_comment: ClassVar = True
+    is_comment: ClassVar[bool] = True
     user: Account
     project: Repository
     object_attributes: _Note
@@ -162,7 +162,7 @@ class _Pipeline(Part):
     finished_at: Time | None = None
 
 
-class _PipelineDelivery(Payload):
+class _PipelineDelivery(Part):
     user: Account = Account()
     project: Repository
     object_attributes: _Pipeline

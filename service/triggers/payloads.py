@@ -1,11 +1,10 @@
 """What the payloads of all code hosts have in common: their parts, and the events that they become."""
 
 import re
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, Protocol, Self
 
 from markdown_it import MarkdownIt
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, model_validator
@@ -56,6 +55,8 @@ Time = Annotated[
 class Part(BaseModel):
     """A part of a payload; fields that are not declared are ignored, and one that is null counts as left out."""
 
+    is_comment: ClassVar[bool] = False
+
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, given: Any) -> Any:
@@ -64,12 +65,15 @@ class Part(BaseModel):
         return {name: value for name, value in given.items() if value is not None}
 
 
-class Payload(Part):
-    """A whole payload."""
+class Payload(Protocol):
+    """A whole payload, as a part that is an event."""
 
-    is_comment: ClassVar = False
+    is_comment: ClassVar[bool]
 
-    @abstractmethod
+    @classmethod
+    def model_validate(cls, obj: Any) -> Self:
+        """Read it (pydantic)."""
+
     def event(self, mention: str) -> HookEvent | None:
         """Return its event; None: it has none that a rule can name."""
 
@@ -86,6 +90,10 @@ class Account(Part):
     id: int | None = None
     name: Annotated[Name, Field(validation_alias=AliasChoices("login", "username"))] = ""
     type: str = "User"
+
+    def is_one(self, other: "Account | None") -> bool:
+        """Whether another account has its name."""
+        return other is not None and other.name == self.name
 
 
 class Repository(Part):
