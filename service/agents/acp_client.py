@@ -1,8 +1,8 @@
 """The client of a program that speaks the Agent Client Protocol (ACP), which runs beside it in its sandbox.
 
-Called as `acp_client.py SESSION COMMAND…`, with the instructions on standard input. It starts the program, resumes the
-session if one is named, prints each of the program's reports as a line of JSON (`outcome.acp` and `steps` read them),
-and ends when the program has answered.
+Called as `acp_client.py SESSION CONVERSATION COMMAND…`, with the instructions on standard input; CONVERSATION is the
+file with the earlier turns. It starts the program, resumes the session if one is named, prints each of the program's
+reports as a line of JSON (`outcome.acp` and `steps` read them), and ends when the program has answered.
 """
 
 import asyncio
@@ -81,8 +81,11 @@ class SandboxClient:
 class Turn:
     """One turn of the program: its session, and what it reports."""
 
-    def __init__(self, session: str) -> None:
+    def __init__(self, session: str, conversation: str) -> None:
         self._wanted = session
+        self._conversation = conversation
+        self._is_lost = False
+        """Whether the wanted session is gone."""
         self._options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean] = ()
         """What may be chosen for the session."""
         self._has_begun = False
@@ -100,6 +103,9 @@ class Turn:
         session = await self._open(connection, await asyncio.wait_for(greeting, _GREETING_S))
         await self._choose_model(connection, session)
         self._has_begun = True
+        if self._is_lost:
+            # The instructions rely on the session, which has the earlier turns.
+            instructions = f"Earlier turns of this task, as JSON:\n{self._conversation}\n\nNow:\n\n{instructions}"
         answer = await connection.prompt(session, [text_block(instructions)])
         usage = None if answer.usage is None else answer.usage.model_dump(by_alias=True, exclude_none=True)
         report("end", stop_reason=answer.stop_reason, usage=usage)
@@ -117,6 +123,7 @@ class Turn:
                 report("session", id=self._wanted)
                 return self._wanted
         if self._wanted:
+            self._is_lost = True
             report("new_session", lost=self._wanted)
         try:
             made = await connection.new_session(str(Path.cwd()), mcp_servers=servers)
@@ -172,12 +179,12 @@ async def _forward(program: Process) -> None:
         sys.stdout.flush()
 
 
-async def main(session: str, command: list[str]) -> int:
+async def main(session: str, conversation: str, command: list[str]) -> int:
     """Do a turn; return the exit status."""
     instructions = sys.stdin.read()
     variables = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
     streams = {"limit": _LONGEST_MESSAGE, "shutdown_timeout": _FAREWELL_S}
-    turn = Turn(session)
+    turn = Turn(session, conversation)
     client: Any = SandboxClient()  # without the protocol's parts that are optional
     try:
         async with spawn_agent_process(
@@ -208,6 +215,6 @@ async def main(session: str, command: list[str]) -> int:
 if __name__ == "__main__":
     # The library would print a traceback for each line that is no message.
     logging.disable()
-    status = asyncio.run(main(sys.argv[1], sys.argv[2:]))
+    status = asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_text("utf-8"), sys.argv[3:]))
     # Without the interpreter's own end, which complains of a program that had to be killed.
     os._exit(status)

@@ -339,7 +339,7 @@ def preset_for(name: PresetName, argv: Sequence[str]) -> Preset:
         keys=base.keys,
         small=base.small,
         # Not as a module: nothing of the checkout may be imported.
-        before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}"),
+        before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}", "{conversation_file}"),
         environment={**base.environment, servers.SERVERS: "{}", servers.MODEL: "{model}"},
         untrusted_environment=base.untrusted_environment,
         folders=base.folders,

@@ -42,8 +42,8 @@ class Program:
     async def prompt(self, prompt, session_id, **_):
         words = textwrap.indent(prompt[0].text.partition("DO:\\n")[2], " ")
         space = {}
-        exec(f"async def act(self, client):\\n{words}\\n return None", globals(), space)
-        return PromptResponse(stop_reason=await space["act"](self, self.client) or "end_turn")
+        exec(f"async def act(self, client, prompt):\\n{words}\\n return None", globals(), space)
+        return PromptResponse(stop_reason=await space["act"](self, self.client, prompt) or "end_turn")
 
 asyncio.run(run_agent(Program()))
 """
@@ -103,6 +103,10 @@ def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: T
 
     assert (again.failure, again.result.summary) == (None, "And now this."), again.log
     assert ("what I said before" in again.log, '"lost"' in again.log) == (False, False)
+    turn("pathlib.Path.home().joinpath('s-1').unlink()", number=3)
+    lost = turn("await self.say(prompt[0].text[:13])", number=4)
+
+    assert (lost.failure, lost.result.summary, '"lost"' in lost.log) == (None, "Earlier turns", True), lost.log
 
 
 def test_an_error_and_a_sudden_end_fail_the_turn(turn: Turn) -> None:
