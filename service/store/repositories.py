@@ -113,14 +113,18 @@ def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repositor
     keys = [repositories.c.organization_id, repositories.c.platform, repositories.c.path_key]
     # An unchanged rule keeps its time, even a missed one; others are due from now on.
     held = _scheduled(connection, is_locked=True)
-    known = {(*_identity(one.organization_id, one.repository), one.rule): one.due_at for one in held}
+    known = {(one.organization_id, one.repository.platform, one.repository.path, one.rule): one.due_at for one in held}
     replace_rows(connection, repositories, rows, keys)
-    due = []
-    for (owner, repository), row in zip(configured, rows, strict=True):
-        for index, rule in enumerate(repository.triggers):
-            if rule.schedule is not None:
-                since = known.get((*_identity(owner, repository), rule)) or rule.next_time(now)
-                due.append({"repository_id": row["id"], "index": index, "due_at": since})
+    due = [
+        {
+            "repository_id": row["id"],
+            "index": index,
+            "due_at": known.get((owner, one.platform, one.path, rule)) or rule.next_time(now),
+        }
+        for (owner, one), row in zip(configured, rows, strict=True)
+        for index, rule in enumerate(one.triggers)
+        if rule.schedule is not None
+    ]
     if due:
         connection.execute(sa.insert(schedules), due)
 
@@ -179,10 +183,6 @@ def begin_due(connection: sa.Connection, key: str, now: int) -> Schedule | None:
     if found is not None:
         connection.execute(sa.update(schedules).where(*mine).values(due_at=found.rule.next_time(now)))
     return found
-
-
-def _identity(organization_id: str, repository: Repository) -> tuple[str, str, str]:
-    return organization_id, repository.platform, repository.path.lower()
 
 
 def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:

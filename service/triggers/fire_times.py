@@ -5,7 +5,7 @@ twice fires the first time.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -16,7 +16,6 @@ from service.clock import EPOCH, MICROSECOND
 
 _FIELDS: Final = 5
 _MINUTE: Final = timedelta(minutes=1)
-_QUARTER: Final = 15
 _FIX: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
 
 
@@ -59,18 +58,10 @@ def _real_times(cron: CronSim, zone: ZoneInfo, after: datetime) -> Iterator[date
     CronSim itself misses some: on days that begin in a gap, and in zones that shift by half an hour.
     """
     at = after.replace(second=0, microsecond=0) + _MINUTE
-    day: date | None = None
     while True:
         local = at.astimezone(zone)
-        if local.date() != day and not (local.month in cron.months and cron.match_day(local.date())):
-            next_day = datetime.combine(local.date() + timedelta(days=1), time(), zone).astimezone(UTC)
-            at = max(next_day, at + _MINUTE)
-            continue
-        day = local.date()
-        if local.hour not in cron.hours:
-            # Clocks change at quarters of an hour, so advance by one quarter at a time.
-            at += (_QUARTER - at.minute % _QUARTER) * _MINUTE
-        else:
-            if local.minute in cron.minutes:
-                yield at
-            at += _MINUTE
+        is_day = local.month in cron.months and cron.match_day(local.date())
+        if is_day and local.hour in cron.hours and local.minute in cron.minutes:
+            yield at
+        midnight = datetime.combine(local.date() + timedelta(days=1), time(), zone).astimezone(UTC)
+        at = at + _MINUTE if is_day else max(midnight, at + _MINUTE)

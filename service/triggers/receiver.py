@@ -101,6 +101,7 @@ class Receiver:
             at, path = in_time[-1] if in_time else due.due_at, repository.path.lower()
             subject = SubjectKey(due.organization_id, repository.platform, path, deliveries.NO_NUMBER)
             event = HookEvent(SCHEDULE, path, SCHEDULE, is_bot=False, changed_at=at, occasion=rfc3339(at))
+            delivery = WebhookDelivery(repository.platform, f"{path}#{due.index}@{event.cause}", event, frozenset())
             if not in_time:
                 decision = DeliveryDecision("missed", f"its start was more than {rule.catch_up} late (catch_up)")
             elif agents.by_name(connection, due.organization_id, rule.agent) is None:
@@ -108,23 +109,11 @@ class Receiver:
             elif limit := self._hour_limit(connection, subject, now):
                 decision = DeliveryDecision("limited", limit)
             else:
-                about = {"event": SCHEDULE, "schedule": rule.schedule, "timezone": rule.timezone, "due": event.cause}
-                request = TurnRequest(
-                    organization_id=due.organization_id,
-                    agent=rule.agent,
-                    platform=repository.platform,
-                    path=repository.path,
-                    url=repository.url,
-                    branch=None,
-                    instructions=rule.instructions,
-                    metadata={"trigger": about},
-                    caller=f"{SCHEDULE} {rule.schedule}",
-                )
+                request = _request(subject, repository, rule, delivery)
                 decision = _start(connection, request, self._settings.limits.active_runs, now)
             if at != due.due_at:
                 missed = f"for the newest of the times missed since {rfc3339(due.due_at)}"
                 decision = replace(decision, detail=f"{decision.detail}; {missed}" if decision.detail else missed)
-            delivery = WebhookDelivery(repository.platform, f"{path}#{due.index}@{event.cause}", event, frozenset())
             self._note(connection, subject, delivery, due.index, rule.agent, decision)
 
     def _for_repository(
@@ -360,7 +349,9 @@ def _request(subject: SubjectKey, repository: Repository, rule: TriggerRule, del
     if event.kind == FAILED:
         inputs["check"] = {"name": event.check}
         parts.append(f"What failed: {one_line(event.check)}")
-    if event.issue is None:
+    if event.kind == SCHEDULE:
+        about = {"schedule": rule.schedule, "timezone": rule.timezone, "due": event.cause}
+    elif event.issue is None:
         about |= {"head": event.head, "base": event.base, "commit": event.head_sha}
         inputs["pull_request"] = about
         parts.append(f"(pull request {PLATFORMS[subject.platform].mark}{event.number}, commit {event.head_sha})")
@@ -380,7 +371,7 @@ def _request(subject: SubjectKey, repository: Repository, rule: TriggerRule, del
         inputs=inputs,
         metadata={"trigger": origin},
         trace_parent=delivery.trace_parent,
-        caller=turns.WEBHOOK,
+        caller=f"{SCHEDULE} {rule.schedule}" if event.kind == SCHEDULE else turns.WEBHOOK,
         head_ref=event.ref if event.is_fork else None,
         head_sha=event.head_sha if event.is_fork else None,
         is_restricted=event.is_fork and rule.forks == "without_secrets",
