@@ -39,7 +39,7 @@ def reference() -> str:
     parts = [HEAD]
     for title, group in (("runwarden", root), ("runwarden service", service)):
         parts += [f"## {title}\n", "".join(lines(group))]
-    return "\n".join(parts)
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def lines(group: click.Group, words: tuple[str, ...] = ()) -> Iterator[str]:
@@ -73,4 +73,4 @@ def usage_of(param: click.Parameter) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(reference().rstrip() + "\n", "utf-8")
+    PAGE.write_text(reference(), "utf-8")
