@@ -139,7 +139,7 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
         raise GitError("The change is empty: there is nothing to apply.")
     if patch.problem or not change.is_whole:
         raise GitError(f"The change is not whole: nothing was applied. {patch.problem or change.note}")
-    outside = {name for file in patch.files for name in file.names.values() if not _is_inside(name)}
+    outside = {name for file in patch.files for name in file.names.values() if not is_inside(name)}
     if outside or not all(file.path for file in patch.files):
         raise GitError(f"The change names {_names(outside)}, which no checkout may hold. Nothing was applied.")
     links = {
@@ -239,7 +239,7 @@ def _existing(top: Path, paths: Iterable[str]) -> set[str]:
     return {path for path in paths if os.path.lexists(top / path)}
 
 
-def _is_inside(path: str) -> bool:
+def is_inside(path: str) -> bool:
     """Whether a path stays in the checkout, and out of git's own folder under any of its names."""
     parts = path.split("/")
     plain = {part.casefold().rstrip(". ").split(":")[0] for part in parts}
@@ -251,7 +251,7 @@ def _leads_inside(link: str, target: str) -> bool:
     parts = target.split("/")
     up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
     rest = [part for part in parts[up:] if part != "."]
-    return up <= link.count("/") and (not rest or _is_inside("/".join(rest)))
+    return up <= link.count("/") and (not rest or is_inside("/".join(rest)))
 
 
 def _names(names: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
+from app.results.screen_artifacts import ArtifactsPart
 from app.results.screen_changes import ChangesPart
 from app.results.screen_log import LogPart
 from app.results.screen_review import ReviewPart
@@ -31,6 +32,7 @@ PARTS: Final = (
     Tab("review", "r", "Review", "Review", "Review"),
     Tab("changes", "d", "Changes", "Changes", "Changes"),
     Tab("log", "l", "Log", "Log", "Log"),
+    Tab("artifacts", "F", "Artifacts", "Artifacts", "Artifacts"),
 )
 FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
@@ -43,6 +45,7 @@ class RunScreen(RunActions):
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("C", "part('conversation')", "conversation", id="run.conversation"),
+        hidden("F", "part('artifacts')", "artifacts", tooltip="The files that its agent left", id="run.artifacts"),
         hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
         hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
         Binding("greater_than_sign", "turn(1)", "next turn", tooltip="Show the next turn", id="run.next_turn"),
@@ -58,7 +61,7 @@ class RunScreen(RunActions):
         super().__init__(session)
         self._subject = subject = RunSubject(session, run_id)
         self._branch = Branch(0)
-        self._title, self._bar = RunTitle(), RunBar(PARTS)
+        self._title, self._bar = RunTitle(), RunBar(PARTS[:-1])
         self._reader = CoalescedTask(self._read, self.run_worker)
         self._turns_reader = CoalescedTask(self._read_turns, self.run_worker)
         self._turns_of: object = None
@@ -69,6 +72,7 @@ class RunScreen(RunActions):
             "review": ReviewPart(subject),
             "changes": self._changes,
             "log": LogPart(subject),
+            "artifacts": ArtifactsPart(subject),
         }
         self._current = part
         self._is_from_finding = False
@@ -96,6 +100,13 @@ class RunScreen(RunActions):
     def _is_active(self) -> bool:
         detail = self._subject.detail
         return detail is None or not detail.is_final
+
+    @property
+    def _tabs(self) -> tuple[Tab, ...]:
+        """The parts in the bar; artifacts are rare."""
+        turns = self._subject.turns.turns if self._subject.turns is not None else ()
+        is_there = self._current == "artifacts" or any(each.artifacts for each in turns)
+        return PARTS if is_there else PARTS[:-1]
 
     @property
     def _part(self) -> RunPart:
@@ -138,7 +149,7 @@ class RunScreen(RunActions):
 
     def action_beside_part(self, step: int) -> None:
         """Show the next or the previous part."""
-        names = list(self._parts)
+        names = [tab.name for tab in self._tabs]
         self.action_part(names[(names.index(self._current) + step) % len(names)])
 
     def action_back(self) -> None:
@@ -232,6 +243,7 @@ class RunScreen(RunActions):
         self._bar.current = self._current
         self._bar.turn = subject.turn
         self._bar.turns = subject.last_turn
+        self._bar.tabs = self._tabs
 
     async def _read(self) -> None:
         engine, subject = self.session.engine, self._subject
@@ -267,5 +279,5 @@ class RunScreen(RunActions):
         self._show_place()
         self._conversation.paint()
         self.refresh_bindings()
-        if self._current == "log" and subject.last_turn != before:
+        if self._current == "artifacts" or (self._current == "log" and subject.last_turn != before):
             self._part.show()  # Only now is it known which turn's log is the last.

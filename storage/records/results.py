@@ -75,6 +75,14 @@ class ReportedFinding(Struct, frozen=True):
     """A replacement for the lines."""
 
 
+class Artifact(Struct, frozen=True):
+    """A file that an agent left for its callers."""
+
+    name: str
+    """Its path, as the service gives it."""
+    bytes: int
+
+
 class Turn(Struct, frozen=True):
     """One turn of a run: one instruction and its outcome. None: not known from this source."""
 
@@ -108,6 +116,7 @@ class Turn(Struct, frozen=True):
     usage: ModelUsage | None = None
     findings: tuple[ReportedFinding, ...] | None = None
     """None: its agent reported none; its review may hold some."""
+    artifacts: tuple[Artifact, ...] = ()
     inputs_json: str | None = None
     """The named inputs of its agent, as a JSON object; None: it had none, or the service does not report them."""
 

@@ -1,5 +1,6 @@
 """One run on the whole screen: each part shows what it is given, and says why where there is nothing."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import AsyncMock
 
@@ -11,6 +12,7 @@ from app.actions.screen_writes import ContinueRunForm
 from app.runs.screen_conversation import ReplyBox
 from storage.errors import DiskFullError
 from storage.records.results import (
+    Artifact,
     Change,
     ChangedFile,
     Finding,
@@ -24,6 +26,7 @@ from tests.console.conftest import SMALL
 from tests.console.run.conftest import NOTHING, PATCH, OnShow, ScriptedResults, change_of, two_turns
 from tests.lab import Lab, Respond
 from tests.waiting import until
+from widgets.forms.inputs import LineInput
 from widgets.results.diff import DiffView
 from widgets.results.review import ReviewView
 from widgets.runs.run_bar import RunBar
@@ -46,6 +49,43 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
             "pull request: https://github.example/acme/web/pull/7",
         ):
             assert words in scene.text
+
+
+async def test_artifacts_are_read_and_saved(
+    run_on_show: OnShow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tab is there if there are any; text goes into the pager, and nothing is replaced."""
+    first, second = two_turns()
+    named = (Artifact("report.md", 6), Artifact("charts/\x1b[2Ja.png", 1_234_567), Artifact("gone", 1))
+    results = ScriptedResults(RunTurns("run", (first, replace(second, artifacts=named))))
+    results.left = {"report.md": b"# Done", "charts/\x1b[2Ja.png": b"\x89PNG\0"}
+    pager = tmp_path / "pager"
+    pager.write_text(f'#!/bin/sh\ncat "$1" > {tmp_path}/read\n')
+    pager.chmod(0o755)
+    monkeypatch.setenv("PAGER", str(pager))
+    async with run_on_show(results) as scene:
+        await scene.shows("Artifacts")
+        await scene.press("F")
+        await scene.shows("charts/␛[2Ja.png")
+        assert "1,234,567" in scene.text
+        monkeypatch.setattr(type(scene.app), "suspend", lambda _: nullcontext())
+        await scene.press("enter")
+        await until((tmp_path / "read").exists, "the pager has the file")
+        assert (tmp_path / "read").read_bytes() == b"# Done"
+        for _ in range(2):
+            await scene.press("s")
+            scene.app.screen.query_one(LineInput).value = str(tmp_path / "saved")
+            await scene.press("enter")
+        assert "is there already" in scene.text
+        await scene.press("escape", "j", "enter")
+        await until(lambda: any("is not text" in one for one in scene.toasts), "an image is not shown")
+        await scene.press("j", "enter")
+        await until(lambda: any("It was pruned." in one for one in scene.toasts), "the reason is shown")
+        await scene.press("less_than_sign", "less_than_sign", "greater_than_sign")
+        await scene.shows("There are no artifacts.")
+
+    assert (tmp_path / "saved/report.md").read_bytes() == b"# Done"
+    assert f"Saved {tmp_path}/saved/report.md." in scene.toasts
 
 
 async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -> None:
