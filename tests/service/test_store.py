@@ -256,6 +256,7 @@ ACTS: dict[str, Act] = {
     "runs": lambda c, owner, run, n: runs.accept(c, order(owner, branch="b"), NOW),
     "turns": _continue,
     "turn_files": lambda c, owner, run, n: turn_files.put(c, (run.id, 1), 0, "diff", b"said"),
+    "artifacts": lambda c, owner, run, n: turn_files.put_artifact(c, (run.id, 1), 0, "a", 4, b"said"),
     "log_pieces": lambda c, owner, run, n: turn_files.append_log(c, (run.id, 1), 0, b"said"),
     "model_usage": lambda c, owner, run, n: usage.add(c, turns.of(c, run.id)[0], USE, NOW),
     "postings": lambda c, owner, run, n: postings.want(c, (run.id, 1), "status", PENDING, NOW, "c" * 40),
