@@ -288,6 +288,15 @@ repositories = _table(
     sa.UniqueConstraint("organization_id", "name"),
 )
 
+schedules = _table(
+    "schedules",
+    _child_of("repositories", "repository_id"),
+    *_numbers("index", key=True),
+    *_large("due_at"),
+    sa.Index("schedules_due", "due_at"),
+)
+"""When each rule with a schedule is due next; `index` counts the repository's rules from 0."""
+
 default_branches = _table("default_branches", *_texts("url", key=True), *_texts("branch"))
 
 agents = _table(
@@ -379,6 +388,18 @@ turn_files = _table(
     *_numbers("number", key=True),
     *_texts("kind", key=True),
     sa.Column("content", sa.LargeBinary, nullable=False),
+)
+
+artifacts = _table(
+    "artifacts",
+    _child_of("runs", "run_id"),
+    *_numbers("number", key=True),
+    *_texts("name", key=True),
+    _owner(),
+    *_large("size"),
+    # None: a patch that is too large to show, which is stored as a patch.
+    sa.Column("content", sa.LargeBinary),
+    sa.Index("artifacts_of_organization", "organization_id", "size"),
 )
 
 model_usage = _table(

@@ -252,6 +252,7 @@ ACTS: dict[str, Act] = {
     "runs": lambda c, owner, run, n: runs.accept(c, order(owner, branch="b"), NOW),
     "turns": _continue,
     "turn_files": lambda c, owner, run, n: turn_files.put(c, (run.id, 1), 0, "diff", b"said"),
+    "artifacts": lambda c, owner, run, n: turn_files.put_artifact(c, (run.id, 1), 0, "a", 4, b"said"),
     "log_pieces": lambda c, owner, run, n: turn_files.append_log(c, (run.id, 1), 0, b"said"),
     "model_usage": lambda c, owner, run, n: usage.add(c, turns.of(c, run.id)[0], USE, NOW),
     "postings": lambda c, owner, run, n: postings.want(c, (run.id, 1), "status", PENDING, NOW, "c" * 40),
@@ -319,6 +320,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "members": "inserted unless it is there",
         "model_outages": "inserted unless it is there, or deleted",
         "rate_limits": "inserted unless it is there, then updated",
+        "schedules": "made with their repository: test_each_time_of_a_schedule_starts_one_run",
         "sessions": "random values",
     }
     assert sorted({*ACTS, "runwarden_meta", *alone}) == sorted(schema.metadata.tables)
