@@ -176,9 +176,7 @@ def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenan
     assert "mine now" not in str(api.service.admin("run", run_id))
 
 
-def test_a_diff_that_was_not_pushed_can_be_read_and_one_that_is_gone_or_too_large_says_so(
-    own: Own, tmp_path: Path
-) -> None:
+def test_a_diff_that_was_not_pushed_can_be_read_and_one_gone_or_too_large_says_so(own: Own, tmp_path: Path) -> None:
     """The patch may be the only copy, however large; one that is too large is an artifact, and 410 names git."""
     api, _ = own()
     api.add_agent(tmp_path, "large", "open('large.txt', 'w').write('0123456789abcde\\n' * 600_000); exit(3)")
