@@ -44,7 +44,7 @@ class ArtifactsPart(RunPart):
     """The list."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "save", "save", tooltip="Save the file under the cursor", id="artifacts.save"),
+        Binding("M", "save", "save", tooltip="Make a copy of the file in a folder", id="artifacts.save"),
     ]
 
     body: LineTable[ArtifactItem]
@@ -77,7 +77,7 @@ class ArtifactsPart(RunPart):
             if isinstance(content, Unavailable):
                 problem = content.reason
             elif b"\0" in content:
-                problem = f"{artifact.name} is not text: s saves it."
+                problem = f"{artifact.name} is not text: M saves it."
             else:
                 problem = show_in_program(self.app, content, artifact.name, in_pager=True)
             if problem:

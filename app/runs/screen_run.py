@@ -32,7 +32,7 @@ PARTS: Final = (
     Tab("review", "r", "Review", "Review", "Review"),
     Tab("changes", "d", "Changes", "Changes", "Changes"),
     Tab("log", "l", "Log", "Log", "Log"),
-    Tab("artifacts", "F", "Artifacts", "Artifacts", "Artifacts"),
+    Tab("artifacts", "O", "Artifacts", "Artifacts", "Artifacts"),
 )
 FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
@@ -45,7 +45,7 @@ class RunScreen(RunActions):
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("C", "part('conversation')", "conversation", id="run.conversation"),
-        hidden("F", "part('artifacts')", "artifacts", tooltip="The files that its agent left", id="run.artifacts"),
+        hidden("O", "part('artifacts')", "artifacts", tooltip="The files that its agent left", id="run.artifacts"),
         hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
         hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
         Binding("greater_than_sign", "turn(1)", "next turn", tooltip="Show the next turn", id="run.next_turn"),

@@ -65,7 +65,7 @@ async def test_artifacts_are_read_and_saved(
     monkeypatch.setenv("PAGER", str(pager))
     async with run_on_show(results) as scene:
         await scene.shows("Artifacts")
-        await scene.press("F")
+        await scene.press("O")
         await scene.shows("charts/␛[2Ja.png")
         assert "1,234,567" in scene.text
         monkeypatch.setattr(type(scene.app), "suspend", lambda _: nullcontext())
@@ -73,7 +73,7 @@ async def test_artifacts_are_read_and_saved(
         await until((tmp_path / "read").exists, "the pager has the file")
         assert (tmp_path / "read").read_bytes() == b"# Done"
         for _ in range(2):
-            await scene.press("s")
+            await scene.press("M")
             scene.app.screen.query_one(LineInput).value = str(tmp_path / "saved")
             await scene.press("enter")
         assert "is there already" in scene.text
