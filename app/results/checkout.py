@@ -1,4 +1,4 @@
-"""Using a run's change: applied to a checkout, or its branch checked out next to one.
+"""Using a run's change: applied to a checkout, or its branch checked out next to one. Artifacts are saved.
 
 A run's files are not trusted: no hook, filter or monitor is executed here, and nothing is written outside of the
 checkout.
@@ -204,6 +204,24 @@ async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git 
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         raise
     return CheckedOut(folder, history.head, shares)
+
+
+def save(folder: Path, name: str, content: bytes) -> Path:
+    """Write an artifact into a folder, or below it; nothing there is replaced. Raises as `check_out`."""
+    path = folder / name
+    if not (name.isprintable() and is_inside(name)) or {"\\", ":"} & set(name):
+        raise GitError(f"{safe_text(name)} is no name that a file may have here. Save it on the service's page.")
+    if any(part.is_symlink() for part in path.parents if part != folder and part.is_relative_to(folder)):
+        raise GitError(f"{safe_text(str(path.parent))} is behind a link. Name another folder.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        raise GitError(f"{safe_text(str(path))} is there already. Remove it, or name another folder.") from error
+    except OSError as error:
+        raise GitError(f"{safe_text(str(path))} cannot be written: {error.strerror}.") from error
+    return path
 
 
 async def _top_level(folder: Path, git: Git) -> Path:

@@ -6,21 +6,24 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.widget import Widget
 
-from app.console.session import Session
+from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
+from app.console.sheets import ChoiceSheet
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
-from app.results.screen_artifacts import ArtifactsPart
-from app.results.screen_changes import ChangesPart
+from app.engine.text import safe_text
+from app.results.screen_changes import ChangesPart, artifact_sheet
 from app.results.screen_log import LogPart
 from app.results.screen_review import ReviewPart
 from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for, using_engine
 from app.runs.screen_conversation import ConversationPart, ReplyBox
 from app.runs.screen_loader import read_run
 from app.runs.screen_subject import RunPart, RunSubject, hidden
-from storage.records.results import RunTurns
+from storage.records.results import Artifact, RunTurns
 from widgets.frame.bars import Tab
+from widgets.kit.badges import STYLES
 from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle
 
@@ -32,7 +35,6 @@ PARTS: Final = (
     Tab("review", "r", "Review", "Review", "Review"),
     Tab("changes", "d", "Changes", "Changes", "Changes"),
     Tab("log", "l", "Log", "Log", "Log"),
-    Tab("artifacts", "O", "Artifacts", "Artifacts", "Artifacts"),
 )
 FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
@@ -45,7 +47,7 @@ class RunScreen(RunActions):
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("C", "part('conversation')", "conversation", id="run.conversation"),
-        hidden("O", "part('artifacts')", "artifacts", tooltip="The files that its agent left", id="run.artifacts"),
+        hidden("O", "artifacts", "artifacts", tooltip="Save or read files that its agent left", id="run.artifacts"),
         hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
         hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
         Binding("greater_than_sign", "turn(1)", "next turn", tooltip="Show the next turn", id="run.next_turn"),
@@ -61,7 +63,7 @@ class RunScreen(RunActions):
         super().__init__(session)
         self._subject = subject = RunSubject(session, run_id)
         self._branch = Branch(0)
-        self._title, self._bar = RunTitle(), RunBar(PARTS[:-1])
+        self._title, self._bar = RunTitle(), RunBar(PARTS)
         self._reader = CoalescedTask(self._read, self.run_worker)
         self._turns_reader = CoalescedTask(self._read_turns, self.run_worker)
         self._turns_of: object = None
@@ -72,7 +74,6 @@ class RunScreen(RunActions):
             "review": ReviewPart(subject),
             "changes": self._changes,
             "log": LogPart(subject),
-            "artifacts": ArtifactsPart(subject),
         }
         self._current = part
         self._is_from_finding = False
@@ -102,13 +103,6 @@ class RunScreen(RunActions):
         return detail is None or not detail.is_final
 
     @property
-    def _tabs(self) -> tuple[Tab, ...]:
-        """The parts in the bar; artifacts are rare."""
-        turns = self._subject.turns.turns if self._subject.turns is not None else ()
-        is_there = self._current == "artifacts" or any(each.artifacts for each in turns)
-        return PARTS if is_there else PARTS[:-1]
-
-    @property
     def _part(self) -> RunPart:
         return self._parts[self._current]
 
@@ -129,6 +123,7 @@ class RunScreen(RunActions):
         detail = self._subject.detail
         keys = {} if detail is None else keys_for(detail.run.status, detail.summary, is_final=detail.is_final)
         of_part = {"apply": ""} if self._current == "changes" else {}
+        of_part |= {"artifacts": ""} if self._artifacts else {}
         return {action: words for action, words in keys.items() if not action.startswith("part(")} | of_part
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -138,6 +133,8 @@ class RunScreen(RunActions):
             return False
         if action == "turn":
             return self._subject.last_turn > 1
+        if action == "artifacts":
+            return bool(self._artifacts)
         if action == "beside":
             return self._branch.beside(self._subject.run_id, int(name)) is not None
         return super().check_action(action, parameters)
@@ -149,7 +146,7 @@ class RunScreen(RunActions):
 
     def action_beside_part(self, step: int) -> None:
         """Show the next or the previous part."""
-        names = [tab.name for tab in self._tabs]
+        names = list(self._parts)
         self.action_part(names[(names.index(self._current) + step) % len(names)])
 
     def action_back(self) -> None:
@@ -179,6 +176,28 @@ class RunScreen(RunActions):
             self._subject.turn = turn
             self._show_place()
             self._part.show()
+
+    @property
+    def _artifacts(self) -> "list[tuple[int, Artifact]]":
+        """Those of the selected turn, or of all turns, the newest first, each with its turn."""
+        turns = () if self._subject.turns is None else self._subject.turns.turns[::-1]
+        of_turns = [turn for turn in turns if self._subject.turn in {None, turn.number}]
+        return [(turn.number, one) for turn in of_turns for one in turn.artifacts]
+
+    def action_artifacts(self) -> None:
+        """Offer the files that the agent left: one is saved, or read in the pager."""
+
+        async def offer() -> None:
+            details = [(turn, one, f"  turn {turn}  {one.bytes:,} bytes") for turn, one in self._artifacts]
+            choices = [
+                (Content.assemble(safe_text(one.name), (more, STYLES["quiet"])), (n, one)) for n, one, more in details
+            ]
+            if (chosen := await self.app.push_screen_wait(ChoiceSheet("Artifacts", choices))) is not None:
+                sheet = artifact_sheet(self.app, self._subject.results, self._subject.run_id, *chosen)
+                if said := await self.app.push_screen_wait(sheet):
+                    self.session.notify(said, timeout=CURE_S)
+
+        self.run_worker(offer, exclusive=True, group="pick")
 
     @on(ReviewPart.FindingChosen)
     def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
@@ -243,7 +262,6 @@ class RunScreen(RunActions):
         self._bar.current = self._current
         self._bar.turn = subject.turn
         self._bar.turns = subject.last_turn
-        self._bar.tabs = self._tabs
 
     async def _read(self) -> None:
         engine, subject = self.session.engine, self._subject
@@ -279,5 +297,5 @@ class RunScreen(RunActions):
         self._show_place()
         self._conversation.paint()
         self.refresh_bindings()
-        if self._current == "artifacts" or (self._current == "log" and subject.last_turn != before):
+        if self._current == "log" and subject.last_turn != before:
             self._part.show()  # Only now is it known which turn's log is the last.

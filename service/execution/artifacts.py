@@ -38,11 +38,11 @@ def found(tree: Path) -> Iterator[tuple[str, os.stat_result | None]]:
 
 
 def refusal(
-    name: str, status: os.stat_result | None, limits: ArtifactLimits, held: Mapping[str, int], free_bytes: int
+    name: str, status: os.stat_result | None, limits: ArtifactLimits, held: Mapping[str, int], beside: int
 ) -> str | None:
     """Return why a file is left out, after "because"; None: it may be kept.
 
-    `held` has the sizes of the turn's artifacts by name, and `free_bytes` is what the organization has for them.
+    `held` has the sizes of the turn's artifacts by name; the others of its organization have `beside` bytes.
     """
     if status is None:
         return UNREADABLE
@@ -51,18 +51,12 @@ def refusal(
         "links are not followed": stat.S_ISLNK(status.st_mode),
         "they are no regular files": not stat.S_ISREG(status.st_mode),
         "a hard link may be to a file elsewhere: copy it": status.st_nlink > 1,
-        f"their names have control characters, or more than {_LONGEST_NAME}": (
-            not name.isprintable() or "\\" in name or len(name) > _LONGEST_NAME
-        ),
+        f"their names have control characters, or more than {_LONGEST_NAME}": not name.isprintable()
+        or len(name) > _LONGEST_NAME,
         f"the service uses these names itself: {', '.join(PATCHES)}": name in PATCHES,
-        f"a turn has at most {limits.files} (execution.artifacts.files)": len({*held, name}) > limits.files,
-        f"they have more than {limits.file_bytes} bytes (execution.artifacts.file_bytes)": (
-            status.st_size > limits.file_bytes
-        ),
-        f"those of a turn have at most {limits.turn_bytes} bytes (execution.artifacts.turn_bytes)": (
-            together > limits.turn_bytes
-        ),
-        f"those of an organization have at most {limits.organization_bytes} bytes "
-        "(execution.artifacts.organization_bytes)": together > free_bytes,
     }
+    sizes = {"files": len({*held, name}), "file_bytes": status.st_size, "turn_bytes": together}
+    for key, size in (sizes | {"organization_bytes": together + beside}).items():
+        most = getattr(limits, key)
+        checks[f"they pass the limit execution.artifacts.{key} = {most}"] = size > most
     return next((why for why, is_so in checks.items() if is_so), None)

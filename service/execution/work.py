@@ -488,8 +488,7 @@ class TurnWork:
 
         try:
             for name, status in artifacts.found(tree):
-                free = limits.organization_bytes - beside
-                if why := artifacts.refusal(name, status, limits, held, free) or keep(name):
+                if why := artifacts.refusal(name, status, limits, held, beside) or keep(name):
                     left_out[why].append(name)
                 else:
                     kept += 1

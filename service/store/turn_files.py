@@ -86,11 +86,15 @@ def diff(connection: sa.Connection, folder: DataFolder, key: Key, kind: DiffKind
 
 def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
     """Store a file, replacing an earlier one of its kind, unless a later attempt took over or the run was deleted."""
-    if not _is_latest(connection, key, attempt):
-        return
-    values = {"run_id": key[0], "number": key[1], "kind": kind, "content": zlib.compress(content)}
-    if not insert_new(connection, turn_files, values):
-        connection.execute(sa.update(turn_files).where(*_of(turn_files, key), turn_files.c.kind == kind).values(values))
+    _put(connection, turn_files, key, attempt, {"kind": kind}, {"content": zlib.compress(content)})
+
+
+def _put(
+    connection: sa.Connection, table: sa.Table, key: Key, attempt: int, name: dict[str, str], values: dict[str, object]
+) -> None:
+    one = {"run_id": key[0], "number": key[1], **name}
+    if _is_latest(connection, key, attempt) and not insert_new(connection, table, one | values):
+        connection.execute(sa.update(table).filter_by(**one).values(values))
 
 
 def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
@@ -137,14 +141,9 @@ def put_artifact(
     connection: sa.Connection, key: Key, attempt: int, name: str, size: int, content: bytes | None
 ) -> None:
     """Store an artifact as `put` does; without content it is one of `PATCHES`."""
-    if not _is_latest(connection, key, attempt):
-        return
-    owner = connection.execute(sa.select(runs.c.organization_id).where(runs.c.id == key[0])).scalar_one()
-    one = {"run_id": key[0], "number": key[1], "name": name}
+    owner = connection.execute(sa.select(runs.c.organization_id).where(runs.c.id == key[0])).scalar()
     values = {"organization_id": owner, "size": size, "content": None if content is None else zlib.compress(content)}
-    if not insert_new(connection, artifacts, one | values):
-        mine = (*_of(artifacts, key), artifacts.c.name == name)
-        connection.execute(sa.update(artifacts).where(*mine).values(values))
+    _put(connection, artifacts, key, attempt, {"name": name}, values)
 
 
 def artifact(connection: sa.Connection, folder: DataFolder, key: Key, name: str) -> bytes | None:

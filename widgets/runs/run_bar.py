@@ -51,21 +51,20 @@ class RunBar(ClickableLine):
     turn: reactive[int | None] = reactive(None)
     """None: the whole run."""
     turns: reactive[int] = reactive(0)
-    tabs: reactive[tuple[Tab, ...]] = reactive(())
 
     def __init__(self, tabs: tuple[Tab, ...]) -> None:
         super().__init__()
-        self.set_reactive(RunBar.tabs, tabs)
+        self._tabs = tabs
 
     def parts(self) -> Iterator[Content]:
         """The parts with their keys, and the turn."""
         turn = f"turn {self.turn} of {self.turns}" if self.turn else f"all {self.turns} turns"
         turn = turn if self.turns > 1 else ""
         width = self.size.width - 2
-        needed = sum(len(tab.key) + len(tab.title) + 3 for tab in self.tabs) + len(turn) + 4
+        needed = sum(len(tab.key) + len(tab.title) + 3 for tab in self._tabs) + len(turn) + 4
         yield Content(" ")
         used = 0
-        for tab in self.tabs:
+        for tab in self._tabs:
             is_here = tab.name == self.current
             key, style = ("$accent bold", "bold underline") if is_here else (STYLES["quiet"], STYLES["quiet"])
             head = [(f"{tab.key} ", key)] if needed <= width else []
