@@ -19,7 +19,7 @@ _COMMANDS: Final = {
     "review": ("app.results.command_changes:review", "Print a run's review."),
     "apply": ("app.results.command_changes:apply", "Apply a run's change to a checkout."),
     "checkout": ("app.results.command_changes:checkout", "Check a run's branch out in a new folder."),
-    "cancel": ("app.results.command_results:cancel", "Cancel a run that is queued or working."),
+    "cancel": ("app.actions.command_cancel:cancel", "Cancel runs that are queued or working."),
     "open": ("app.results.command_results:open_", "Open a run in the browser."),
     "sync": ("app.runs.command_sync:sync", "Fetch the history that is missing."),
     "export": ("app.runs.command_list:export", "Export runs that match to a file."),

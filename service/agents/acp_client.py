@@ -130,13 +130,13 @@ class Turn:
             answer = await connection.prompt(session, [text_block("\n\n".join(texts))])
             self._session = ""
             stop_reason, usage = answer.stop_reason, answer.usage
-            texts = [] if self._is_stopped else self._messages()
+            texts = self._messages()
         given = None if usage is None else usage.model_dump(by_alias=True, exclude_none=True)
         report("end", stop_reason=stop_reason, usage=given)
 
     def _messages(self) -> list[str]:
-        """Return the messages since the last call, which the program now gets."""
-        said, self._said = self._said, []
+        """Return the messages since the last call, which the program now gets; none once it is stopped."""
+        said, self._said = [] if self._is_stopped else self._said, []
         if said:
             report("heard", ids=[one["name"] for one in said])
         return [one["text"] for one in said]

@@ -36,6 +36,7 @@ from service.store.runs import FINAL, Run
 from service.store.turn_files import FINDINGS, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.store.usage import UsageFigures
+from service.triggers.events import SCHEDULE
 
 T = TypeVar("T")
 _PIECE: Final = 256 << 10
@@ -274,8 +275,9 @@ def read_questions(context: RequestContext, caller: RunReader) -> dict[str, obje
 
 
 def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
-    # A plain run uses the default agent without inputs; a webhook's inputs do not come from a caller.
-    by_name = turn.number == 1 and turn.caller != turns.WEBHOOK and (run.agent != DEFAULT_NAME or bool(turn.inputs))
+    # A plain run uses the default agent without inputs; those of a rule's run do not come from a caller.
+    by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
+    by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
     as_is = "number instructions caller outcome reason failure_kind summary files additions deletions from_turn"
     asked = turn.question or {"question": None, "choices": []}

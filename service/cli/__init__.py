@@ -1,5 +1,6 @@
 """The command line: each command is imported when it is called, so that `--help` need not wait for a web framework."""
 
+import gc
 import importlib
 import os
 from collections.abc import Mapping, Sequence
@@ -91,6 +92,10 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        if not gc.isenabled():
+            # What was imported stays until the process ends.
+            gc.freeze()
+            gc.enable()
         return with_examples(command, cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -288,6 +288,15 @@ repositories = _table(
     sa.UniqueConstraint("organization_id", "name"),
 )
 
+schedules = _table(
+    "schedules",
+    _child_of("repositories", "repository_id"),
+    *_numbers("index", key=True),
+    *_large("due_at"),
+    sa.Index("schedules_due", "due_at"),
+)
+"""When each rule with a schedule is due next; `index` counts the repository's rules from 0."""
+
 default_branches = _table("default_branches", *_texts("url", key=True), *_texts("branch"))
 
 agents = _table(

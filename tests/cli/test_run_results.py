@@ -144,7 +144,8 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
         found.append(run_id in [run["run_id"] for run in listing])
     table = real("runs", "list", "--output", "csv").out
 
-    assert (waited.code, waited.err.splitlines()[-1]) == (1, f"runwarden: Not completed: {run_id} (cancelled).")
+    assert waited.code == 1
+    assert waited.err.splitlines()[-1] == f"runwarden: Not completed: {run_id} (cancelled: cancelled by tests)."
     for run in (shown, first.json()["run"], viewed_as_json["run"]):
         assert (run["status"], run["outcome"]) == ("failed", "cancelled")
     assert shown["observed"]["transitions"][-1]["to"] == "cancelled"

@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from service.clock import SECOND_MICROS, now_micros
+from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.page.text import markdown, terminal
 from service.settings import DataFolder
 from service.store import invitations, postings, runs, sessions, tokens, turn_files, turns
 from service.store.database import Database
 from service.store.postings import Posted
+from service.store.schema import repositories, schedules
 from service.store.turns import TurnOutcome
 from tests.lab import Respond
 from tests.service.conftest import (
@@ -261,6 +263,35 @@ def test_a_line_of_the_list_says_who_asked_what_was_found_and_where_it_is(tenant
     assert "2 blocker, 1 note" in text_of(found)
     links = re.findall(r'href="(https://git[^"]+)"', found.text)
     assert links == [f"{url}/commit/{commit}", f"{url}/pull/7", f"{url}/tree/agent/a%20b"]
+
+
+def test_schedules_are_shown_with_their_next_times_and_what_the_last_one_did(own: Own, browse: Any) -> None:
+    """And with the run that it started, whose page says which schedule asked for it."""
+    passed = datetime.now(UTC) - timedelta(minutes=10)
+    daily = {"on": ["schedule"], "schedule": f"{passed.minute} {passed.hour} * * *", "catch_up": "5m"}
+    rules = [{"agent": "scribe", "instructions": "nothing"} | daily | more for more in ({}, {"catch_up": "1h"})]
+    mine, _ = own(triggers=rules)
+    browser = browse(mine)
+    before = text_of(browser.get("/settings/hosts"))
+    with stored(mine) as connection:
+        here = sa.select(repositories.c.id).where(repositories.c.organization_id == mine.organization["id"])
+        due = sa.update(schedules).where(schedules.c.repository_id.in_(here))
+        connection.execute(due.values(due_at=schedules.c.due_at - DAY_MICROS))
+    eventually(lambda: [*mine.runs()], "a run starts")
+    (run,) = mine.runs()
+    mine.ended(run["run_id"])
+    after = text_of(browser.get("/settings/hosts"))
+    listed = mine.service.admin("trigger", "list", "--org", mine.organization["id"])["triggers"]
+    decided = mine.service.admin("trigger", "log", "--org", mine.organization["id"])["deliveries"]
+
+    assert before.count("none yet") == 2
+    assert before.count(f"{(passed + timedelta(days=3)):%d %b %Y, %H:%M} UTC") == 2
+    assert "none yet" not in after
+    assert "missed" in after
+    assert "its start was more than 5m late (catch_up)" in after
+    assert f"schedule {daily['schedule']} asked" in text_of(browser.get(f"/runs/{run['run_id']}"))
+    assert [len(one["next_times"]) for one in listed] == [3, 3]
+    assert sorted((one["result"], one["run_id"]) for one in decided) == [("missed", None), ("started", run["run_id"])]
 
 
 def test_what_a_program_prints_in_colours_is_shown_in_colours() -> None:

@@ -323,6 +323,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "members": "inserted unless it is there",
         "model_outages": "inserted unless it is there, or deleted",
         "rate_limits": "inserted unless it is there, then updated",
+        "schedules": "made with their repository: test_each_time_of_a_schedule_starts_one_run",
         "sessions": "random values",
     }
     assert sorted({*ACTS, "runwarden_meta", *alone}) == sorted(schema.metadata.tables)
