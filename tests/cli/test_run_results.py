@@ -116,7 +116,7 @@ def test_what_is_said_to_a_run_is_in_the_ledger_and_in_its_conversation(real: Co
     said, listed = real("runs", "say", run_id, "nothing", "new"), real("actions", "list", "--kind", "run.say", "--json")
     (tmp_path / "gate").touch()
     real("runs", "wait", run_id)
-    eventually(lambda: "nothing new" in real("runs", "log", run_id).out, "the next turn has begun")
+    eventually(lambda: "at work on turn 2" in real("runs", "log", run_id).out, "the next turn has begun")
     real("runs", "wait", run_id)
     late, empty = real("runs", "say", run_id, "more", "--json"), real("runs", "say", run_id, " ", "--json")
 
