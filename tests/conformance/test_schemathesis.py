@@ -161,6 +161,7 @@ def test_the_extension_answers_as_it_says(subject: Subject, tmp_path: Path, exam
         "run_id": {"type": "string", "enum": [run_id]},
         "n": {"type": "integer", "enum": [1]},
         "invitation_id": {"type": "string", "enum": [invited]},
+        "name": {"type": "string", "enum": ["none.txt"]},
     }
     described["paths"] |= {
         path.replace("{", "{known_"): {method: of_known(operation, there) for method, operation in item.items()}
