@@ -36,9 +36,7 @@ def move(repository: Path, branch: str, onto: str) -> str:
     return git("rev-parse", branch, cwd=repository)
 
 
-def test_a_mirror_keeps_two_names_however_many_branches_were_fetched(
-    mirror: RepositoryMirror, repository: Path
-) -> None:
+def test_a_mirror_keeps_two_names_however_many_were_fetched(mirror: RepositoryMirror, repository: Path) -> None:
     """Branches that move, appear and go are so in the next snapshot; git reads all names in each fetch."""
     git("branch", "other", "main", cwd=repository)
     first = mirror.fetch("next")
@@ -328,7 +326,7 @@ pathlib.Path("out.txt").write_text("new")
 
 
 @pytest.mark.parametrize("commits", ["one", "keep"])
-def test_an_agent_gets_some_folders_and_changes_no_others(
+def test_an_agent_gets_some_folders_and_changes_those(
     tenant: Make, tmp_path: Path, hosted: Hosted, commits: str
 ) -> None:
     """Of the rest no content is fetched; what the agent writes there is named in the log."""
@@ -344,7 +342,7 @@ def test_an_agent_gets_some_folders_and_changes_no_others(
     assert "become one" not in turn["log"]
 
 
-def test_contents_come_in_batches_of_which_none_is_fetched_twice(
+def test_contents_come_in_batches_and_none_twice(
     mirrors: Path, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that breaks off in the middle costs one batch; many small packs become one that is still a part."""
