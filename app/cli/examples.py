@@ -51,7 +51,6 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "inbox": ("inbox list", "inbox done failed:acme/api"),
     "inbox snooze": ("inbox snooze failed:acme/api --for 2h",),
     "backup": ("backup /backup/runwarden", "backup /backup/runwarden --all-profiles"),
-    "config schema": ("config schema > config.schema.json",),
     "config set": ("config set poll.runs_s 30", "config set profiles.acme.read_only --unset"),
     "doctor": ("doctor", "doctor --json"),
     "completion": ("completion --install", "completion fish --install"),

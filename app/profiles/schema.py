@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from msgspec import Struct
 
+from app.engine.atomic_file import replacing
 from app.profiles.settings import NotifyRoute, NotifySettings, Profile, Settings
 from app.profiles.token import TOKEN_KINDS
 from app.profiles.values import MAY_BE_EMPTY, ONE_OR_MORE, Between, OneOrMore, QuietHours
@@ -28,8 +29,8 @@ _TEXT: Final = {"type": "string"}
 def write_schema(file: Path, text: str) -> None:
     """Write the schema next to a configuration whose text names it; without one, editors only lack their help."""
     if text.startswith(f"#:schema ./{FILE}\n"):
-        with suppress(OSError):
-            file.with_name(FILE).write_text(json.dumps(schema(), indent=1), encoding="utf-8")
+        with suppress(OSError), replacing(file.with_name(FILE)) as written:
+            written.write(json.dumps(schema(), indent=1))
 
 
 def schema() -> dict[str, Any]:

@@ -42,7 +42,6 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "worker": ("worker --database postgresql://runner@db/runwarden --workers 4", "worker --drain"),
     "maintenance": ("maintenance 'New disks until 14:00.'", "maintenance --end"),
     "apply": ("apply setup.toml", "apply agents.toml --elsewhere"),
-    "schema": ("schema agents.toml > agents.schema.json",),
     "org create": ("org create 'Acme Inc.' --slug acme --entitlement ServiceAPI",),
     "org budget": ("org budget acme --day-usd 100 --day-tokens 50000000",),
     "invitation send": ("invitation send ada@example.com --org acme --role developer",),
