@@ -390,6 +390,18 @@ turn_files = _table(
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
+messages = _table(
+    "messages",
+    _child_of("runs", "run_id"),
+    *_texts("id", key=True),
+    # The turn that was under way.
+    *_numbers("number"),
+    *_texts("text", "timing", "state"),
+    *_texts("caller", nullable=True),
+    *_large("sent_at"),
+)
+"""What callers said to a run while it was active."""
+
 artifacts = _table(
     "artifacts",
     _child_of("runs", "run_id"),

@@ -318,6 +318,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "events": "random ids",
         "host_tokens": "inserted unless it is there, then updated: test_a_token_is_rotated_before_its_end_and_once",
         "members": "inserted unless it is there",
+        "messages": "random ids",
         "model_outages": "inserted unless it is there, or deleted",
         "rate_limits": "inserted unless it is there, then updated",
         "schedules": "made with their repository: test_each_time_of_a_schedule_starts_one_run",
