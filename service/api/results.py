@@ -34,6 +34,7 @@ from service.findings.question import offer
 from service.store import agents, audit, messages, postings, runs, turn_files, turns, usage, waits
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
+from service.store.schema import CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, Artifact, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.store.usage import UsageFigures
@@ -507,10 +508,10 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
     """Cancel an active run: it fails, its agent is interrupted, and nothing is pushed."""
     with context.database.write() as connection:
         run = _run_of(connection, caller, run_id)
-        reason = f"{turns.CANCELLED} by {caller.token.alias or caller.token.id}"
+        reason = f"{CANCELLED} by {caller.token.alias or caller.token.id}"
         if not turns.cancel(connection, run_id, reason, context.clock()):
             last = turns.by_number(connection, run_id, run.turn)
-            if last is None or last.outcome != turns.CANCELLED:
+            if last is None or last.outcome != CANCELLED:
                 raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: it is {run.status}")
             return run.body
         run = runs.by_id(connection, run_id) or run

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from service.clock import Clock
 from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
-from service.store.schema import UNDER_WAY, exists, first, found, runs, turns
+from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, exists, first, found, runs, turns
 from service.triggers.events import ISSUE_TEXT
 
 WEBHOOK: Final = "webhook"
@@ -21,13 +21,11 @@ MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and take no slot."""
 NEEDS_ANSWER: Final = "needs_answer"
 """The outcome of a turn whose agent asked a question; its status is `failed`."""
-CANCELLED: Final = "cancelled"
 STOPPED: Final = f"{CANCELLED} for a message from"
 """How the failure of a turn begins that was stopped for a message, with which the run continues."""
 _OPEN: Final = turns.c.status.not_in(run_store.FINAL)
 SLOTTED: Final = UNDER_WAY & turns.c.executor.is_distinct_from(MADE_UP)
 """The condition of the turns that take a slot."""
-"""How the failure of a turn begins that a caller or the operator cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +292,7 @@ def _record_event(
 def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:
     """Record the commit of a turn that was cancelled during the push; the turn stays cancelled."""
     late = {name: value for name, value in asdict(outcome).items() if name not in {"attempt", "status", "failure"}}
-    is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), turns.c.failure.startswith(CANCELLED))
+    is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), WAS_CANCELLED)
     failure = turns.c.failure + "; its change had been pushed already"
     connection.execute(sa.update(turns).where(*_is(run_id, number), *is_late).values(late | {"failure": failure}))
 
@@ -372,8 +370,7 @@ def open_questions(connection: sa.Connection, organization_id: str, limit: int) 
 
 def newest_cancelled(connection: sa.Connection, organization_id: str, limit: int) -> list[str]:
     """Return the ids of an organization's runs whose last turn was cancelled, newest first."""
-    cancelled = turns.c.failure.startswith(CANCELLED)
-    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, cancelled, limit)]
+    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, WAS_CANCELLED, limit)]
 
 
 def _newest(
@@ -416,7 +413,7 @@ def ended_since(connection: sa.Connection, earliest: int) -> Sequence[Any]:
 
     Instants are microseconds; `started_at` is None if the turn was cancelled before any worker claimed it.
     """
-    cancelled = (turns.c.failure.startswith(CANCELLED), CANCELLED)
+    cancelled = (WAS_CANCELLED, CANCELLED)
     outcome = sa.case(cancelled, else_=turns.c.status).label("outcome")
     columns = (turns.c.accepted_at, turns.c.started_at, turns.c.finished_at)
     query = sa.select(turns.c.run_id, turns.c.number, outcome, *columns).where(
