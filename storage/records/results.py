@@ -83,6 +83,15 @@ class Artifact(Struct, frozen=True):
     bytes: int
 
 
+class RunMessage(Struct, frozen=True):
+    """What was said to a run while one of its turns was under way."""
+
+    text: str = ""
+    state: str = ""
+    """`waiting`, `delivered`, `continued` (it started the next turn) or `dropped`; others as the service names them."""
+    caller: str | None = None
+
+
 class Turn(Struct, frozen=True):
     """One turn of a run: one instruction and its outcome. None: not known from this source."""
 
@@ -119,6 +128,8 @@ class Turn(Struct, frozen=True):
     artifacts: tuple[Artifact, ...] = ()
     inputs_json: str | None = None
     """The named inputs of its agent, as a JSON object; None: it had none, or the service does not report them."""
+    messages: tuple[RunMessage, ...] = ()
+    """What was said to the run meanwhile."""
 
     @property
     def is_unpushed(self) -> bool:
