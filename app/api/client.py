@@ -21,7 +21,6 @@ from storage.records.results import Artifact, Change, FailureFacts, Invitation, 
 QueryParameters = Sequence[tuple[str, str]]
 _LARGEST_PATCH: Final = 64 << 20
 """As large as a change that a service keeps without pushing it."""
-_LARGEST_ARTIFACT: Final = 1 << 30
 _ARTIFACT_S: Final = 600.0
 """How much longer than other answers a large file may take."""
 _DONE: Final = frozenset({200, 201, 202})
@@ -194,8 +193,7 @@ class Client:
     async def run_artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes:
         """The content of a file that a turn's agent left. Raises as `run_detail`."""
         below = f"/turns/{turn}/artifacts/{quote(artifact.name, safe='/')}"
-        most = min(artifact.bytes, _LARGEST_ARTIFACT)
-        return (await self._result(run_id, below, patience_s=_ARTIFACT_S, most_bytes=most)).body
+        return (await self._result(run_id, below, patience_s=_ARTIFACT_S, most_bytes=artifact.bytes)).body
 
     async def _result(
         self,

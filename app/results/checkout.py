@@ -209,18 +209,17 @@ async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git 
 def save(folder: Path, name: str, content: bytes) -> Path:
     """Write an artifact into a folder, or below it; nothing there is replaced. Raises as `check_out`."""
     path = folder / name
-    if not (name.isprintable() and is_inside(name)) or {"\\", ":"} & set(name):
-        raise GitError(f"{safe_text(name)} is no name that a file may have here. Save it on the service's page.")
-    if any(part.is_symlink() for part in path.parents if part != folder and part.is_relative_to(folder)):
-        raise GitError(f"{safe_text(str(path.parent))} is behind a link. Name another folder.")
+    is_linked = any(part.is_symlink() for part in path.parents if part != folder and part.is_relative_to(folder))
+    if is_linked or not (name.isprintable() and is_inside(name)) or {"\\", ":"} & set(name):
+        raise GitError(f"{safe_text(name)} leads elsewhere, or is no name for a file here. Save it from the page.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("xb") as file:
             file.write(content)
-    except FileExistsError as error:
-        raise GitError(f"{safe_text(str(path))} is there already. Remove it, or name another folder.") from error
     except OSError as error:
-        raise GitError(f"{safe_text(str(path))} cannot be written: {error.strerror}.") from error
+        raise GitError(
+            f"{safe_text(str(path))}: {error.strerror}. Name another folder; nothing is replaced."
+        ) from error
     return path
 
 

@@ -302,19 +302,18 @@ async def artifacts(
     NAMEs are saved in the current folder, unless -C names another. Of equal names, the newest turn's is saved.
     """
     async with opened(invocation, run_id) as (results, detail):
-        run_turns = require(await results.turns(detail))
-        turns = [each for each in reversed(run_turns.turns) if turn in {None, each.number}]
-        found = [(each.number, one) for each in turns for one in each.artifacts]
-        if folder is not None or names:
+        turns = [each for each in require(await results.turns(detail)).turns if turn in {None, each.number}]
+        found = [(each.number, one) for each in reversed(turns) for one in each.artifacts]
+        if is_saving := folder is not None or bool(names):
             newest = {one.name: (number, one) for number, one in reversed(found)}
-            for name in (name for name in names if name not in newest):
-                raise failed("not_found", f"There is no artifact {name!r}. See: runwarden runs artifacts {run_id}")
+            if unknown := set(names) - set(newest):
+                raise failed("not_found", f"No artifact is {min(unknown)!r}. See: runwarden runs artifacts {run_id}")
             found = [newest[name] for name in dict.fromkeys(names or newest)]
         documents: list[Document] = []
         for number, one in found:
             saved = None
-            if folder is not None or names:
-                content = require(await results.artifact(run_turns.run_id, number, one))
+            if is_saving:
+                content = require(await results.artifact(detail.run.run_id, number, one))
                 try:
                     saved = str(save(folder or Path(), one.name, content))
                 except GitError as error:

@@ -1,51 +1,70 @@
-"""The files that an agent leaves for its callers, found in the checkout after it has ended: they may be anything."""
+"""The files that an agent leaves for its callers, kept from the checkout after it has ended: they may be anything."""
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from service.execution import trees
+from service.execution.secrets import Secrets
+from service.execution.workspace import listed
 from service.findings import collect
 from service.settings import ArtifactLimits
 from service.store.turn_files import PATCHES
+from service.text import plural
 
 _LONGEST_NAME: Final = 255
-UNREADABLE: Final = "they cannot be read"
 
 
-def found(tree: Path) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Yield the name below the folder of artifacts of all in it that is no folder; None: it cannot be read.
-
-    Raises:
-        OSError: There is no such folder, or something else has its name.
-    """
-    with collect.folder_of(tree, collect.ARTIFACTS) as above:
-        name = collect.ARTIFACTS.rpartition("/")[2]
-        trees.unlock(name, within=above)
-        for path, folder, entries in trees.walk(name, within=above):
-            for entry in sorted(entries, key=lambda one: one.name):
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except OSError:
-                    status = None
-                if status is None or not stat.S_ISDIR(status.st_mode):
-                    trees.unlock_file(entry, folder)
-                    yield f"{path}{entry.name}", status
-                elif not trees.unlock(entry.name, within=folder):
-                    yield f"{path}{entry.name}", None
-
-
-def refusal(
-    name: str, status: os.stat_result | None, limits: ArtifactLimits, held: Mapping[str, int], beside: int
-) -> str | None:
-    """Return why a file is left out, after "because"; None: it may be kept.
+def keep(
+    tree: Path,
+    limits: ArtifactLimits,
+    held: dict[str, int],
+    beside: int,
+    secrets: Secrets,
+    put: Callable[[str, bytes], None],
+) -> Iterator[str]:
+    """Pass each artifact to `put`, with its name; yield lines for the log on what was kept, and what was left out.
 
     `held` has the sizes of the turn's artifacts by name; the others of its organization have `beside` bytes.
+
+    Raises:
+        OSError: There is no folder of artifacts, or something else has its name.
     """
-    if status is None:
-        return UNREADABLE
+    kept, left_out = 0, defaultdict[str, list[str]](list)
+    with collect.folder_of(tree, collect.ARTIFACTS) as above:
+        root = collect.ARTIFACTS.rpartition("/")[2]
+        trees.unlock(root, within=above)
+        for path, folder, entries in trees.walk(root, within=above):
+            for entry in sorted(entries, key=lambda one: one.name):
+                if entry.is_dir(follow_symlinks=False):
+                    trees.unlock(entry.name, within=folder)
+                    continue
+                name, content = f"{path}{entry.name}", b""
+                trees.unlock_file(entry, folder)
+                try:
+                    why = refusal(name, entry.stat(follow_symlinks=False), limits, held, beside)
+                    content = b"" if why else trees.read(entry.name, limits.file_bytes, within=folder)
+                except OSError:
+                    why = "they cannot be read"
+                if secret := secrets.named_in((content,)):
+                    why = f"they hold the value of {secret}"
+                if why is not None:
+                    left_out[why].append(name)
+                    continue
+                put(name, content)
+                held[name] = len(content)
+                kept += 1
+    if kept:
+        yield f"kept {plural(kept, 'artifact')}"
+    for why, names in left_out.items():
+        yield f"left out: {plural(len(names), 'artifact')}, because {why}: {listed(names)}"
+
+
+def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, held: dict[str, int], beside: int) -> str | None:
+    """Return why a file is left out, after "because"; None: it may be kept."""
     together = status.st_size + sum(held.values()) - held.get(name, 0)
     checks = {
         "links are not followed": stat.S_ISLNK(status.st_mode),

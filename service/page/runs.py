@@ -322,15 +322,10 @@ def read_patch(run_id: str, context: RequestContext, caller: RunReader, turn: st
 
 @router.get("/runs/{run_id}/artifact")
 def show_artifact(
-    run_id: str,
-    context: RequestContext,
-    caller: RunReader,
-    visitor: Anybody,
-    turn: str = "",
-    name: str = "",
-    save: str = "",
+    run_id: str, request: Request, context: RequestContext, caller: RunReader, visitor: Anybody
 ) -> Response:
     """Show an artifact that is an image or Markdown; any other, or with `save`, is for saving."""
+    turn, name, save = (request.query_params.get(one, "") for one in ("turn", "name", "save"))
     found = results.read_artifact(run_id, turn, name, context, caller)
     ending = name.rpartition(".")[2].lower()
     if ending in _IMAGES:

@@ -54,7 +54,7 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
 async def test_artifacts_are_read_and_saved(
     run_on_show: OnShow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their tab is there if there are any; text goes into the pager, and nothing is replaced."""
+    """`O` lists those of the turn, or of all; text goes into the pager, and nothing is replaced."""
     first, second = two_turns()
     named = (Artifact("report.md", 6), Artifact("charts/\x1b[2Ja.png", 1_234_567), Artifact("gone", 1))
     results = ScriptedResults(RunTurns("run", (first, replace(second, artifacts=named))))
@@ -64,28 +64,33 @@ async def test_artifacts_are_read_and_saved(
     pager.chmod(0o755)
     monkeypatch.setenv("PAGER", str(pager))
     async with run_on_show(results) as scene:
-        await scene.shows("Artifacts")
-        await scene.press("O")
-        await scene.shows("charts/␛[2Ja.png")
-        assert "1,234,567" in scene.text
+        await scene.shows("artifacts: report.md, charts/␛[2Ja.png, gone")
         monkeypatch.setattr(type(scene.app), "suspend", lambda _: nullcontext())
-        await scene.press("enter")
-        await until((tmp_path / "read").exists, "the pager has the file")
-        assert (tmp_path / "read").read_bytes() == b"# Done"
-        for _ in range(2):
-            await scene.press("M")
-            scene.app.screen.query_one(LineInput).value = str(tmp_path / "saved")
-            await scene.press("enter")
-        assert "is there already" in scene.text
-        await scene.press("escape", "j", "enter")
-        await until(lambda: any("is not text" in one for one in scene.toasts), "an image is not shown")
-        await scene.press("j", "enter")
-        await until(lambda: any("It was pruned." in one for one in scene.toasts), "the reason is shown")
-        await scene.press("less_than_sign", "less_than_sign", "greater_than_sign")
-        await scene.shows("There are no artifacts.")
 
-    assert (tmp_path / "saved/report.md").read_bytes() == b"# Done"
-    assert f"Saved {tmp_path}/saved/report.md." in scene.toasts
+        async def choose(digit: str, key: str) -> None:
+            await scene.press("O", digit)
+            scene.app.screen.query_one(LineInput).value = str(tmp_path / "saved")
+            await scene.press(key)
+
+        await scene.press("O")
+        await scene.shows("charts/␛[2Ja.png turn 2 1,234,567 bytes")
+        await scene.press("escape")
+        await choose("1", "ctrl+k")
+        await until((tmp_path / "read").exists, "the pager has the file")
+        await choose("1", "enter")
+        await until(lambda: f"Saved {tmp_path}/saved/report.md." in scene.toasts, "it is saved")
+        for digit, key, words in (
+            ("1", "enter", "nothing is replaced"),
+            ("2", "ctrl+k", "It is not text"),
+            ("3", "enter", "It was pruned."),
+        ):
+            await choose(digit, key)
+            await scene.shows(words)
+            await scene.press("escape")
+        await scene.press("greater_than_sign", "O")
+
+        assert "bytes" not in scene.text, "the first turn has none"
+        assert (tmp_path / "read").read_bytes() == (tmp_path / "saved/report.md").read_bytes() == b"# Done"
 
 
 async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -> None:
