@@ -23,7 +23,12 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "runs cancel": ("runs cancel run_01J", "runs cancel --status queued -R acme/api --dry-run"),
     "runs wait": ("runs wait run_01J run_01K --timeout 1h", "runs wait run_01J run_01K --fail-fast"),
-    "runs log": ("runs log run_01J --follow", "runs log run_01J --turn 1 --all --raw"),
+    "runs events": ("runs events --follow --since now",),
+    "runs log": (
+        "runs log run_01J --follow",
+        "runs log run_01J --turn 1 --all --raw",
+        "runs log run_01J --follow --json",
+    ),
     "runs diff": (
         "runs diff run_01J --stat",
         "runs diff run_01J --turn 2 | git apply",

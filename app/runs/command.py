@@ -13,6 +13,7 @@ _COMMANDS: Final = {
     "continue": ("app.actions.command_start:continue_run", "Continue a run's conversation."),
     "retry": ("app.actions.command_retry:retry", "Retry failed runs."),
     "wait": ("app.runs.command_wait:wait", "Wait until runs have ended."),
+    "events": ("app.runs.command_events:events", "Print changes of status as they are seen."),
     "log": ("app.results.command_log:log", "Print the log of a turn."),
     "diff": ("app.results.command_changes:diff", "Print a run's change as a patch."),
     "review": ("app.results.command_changes:review", "Print a run's review."),

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final, TypeVar
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Path, Request, Response
@@ -31,14 +32,14 @@ from service.findings.question import offer
 from service.store import agents, audit, postings, runs, turn_files, turns, usage, waits
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
-from service.store.turn_files import FINDINGS, DiffKind, LogPiece
+from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, Artifact, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, Turn
 from service.store.usage import UsageFigures
+from service.text import storable
 from service.triggers.events import SCHEDULE
 
 T = TypeVar("T")
 _PIECE: Final = 256 << 10
-LARGEST_DIFF: Final = 8 << 20
 _LARGEST_KEPT: Final = 64 << 20
 """Of a change that was not pushed, the patch is the only copy."""
 _LARGEST_FINDINGS: Final = 2 << 20
@@ -99,6 +100,13 @@ class UsageBody(BaseModel):
     list_prices_of: str | None
 
 
+class ArtifactBody(BaseModel):
+    """A file that a turn's agent left in `.runwarden/artifacts`, or a patch that is too large to show."""
+
+    name: str
+    bytes: int
+
+
 class TurnBody(BaseModel):
     """A turn, as OpenAPI describes it."""
 
@@ -126,6 +134,7 @@ class TurnBody(BaseModel):
     agent: str
     """The agent that did it: the run's, or a fallback."""
     findings: list[IdentifiedFinding] | None
+    artifacts: list[ArtifactBody]
     inputs: dict[str, JsonValue] | None
     """The caller's inputs by name; null if there were none."""
 
@@ -237,9 +246,10 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
+        left = turn_files.artifacts_of(connection, run_id)
     bodies = []
     for turn in conversation:
-        body = _turn_body(run, turn, used.get(turn.number), findings.get(turn.number))
+        body = _turn_body(run, turn, used.get(turn.number), findings.get(turn.number), left)
         by_agent = {name: one.document() for name, one in shares.get(turn.number, {}).items()}
         bodies.append(body | {"agent": turn.agent or run.agent, "usage_by_agent": by_agent})
     model = None if agent is None else agent.options.model
@@ -263,7 +273,9 @@ def read_questions(context: RequestContext, caller: RunReader) -> dict[str, obje
     }
 
 
-def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
+def _turn_body(
+    run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None, left: list[Artifact]
+) -> dict[str, object]:
     # A plain run uses the default agent without inputs; those of a rule's run do not come from a caller.
     by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
     by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
@@ -280,6 +292,7 @@ def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes 
         "offer": offer(turn.summary) if turn.outcome == "completed" else None,
         "usage": None if used is None else used.document(),
         "findings": None if findings is None else json.loads(findings)["findings"],
+        "artifacts": [{"name": one.name, "bytes": one.size} for one in left if one.number == turn.number],
         "inputs": turn.inputs if by_name else None,
     }
 
@@ -434,16 +447,39 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
     if turn.commit_sha is None and not turn.is_unpushed:
         return _text(b"", {})
     patch = turn_files.diff(connection, context.folder, (turn.run_id, turn.number), kind)
-    way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
-    most = LARGEST_DIFF
-    if turn.commit_sha is None:
-        way, most = "it was not pushed; ask the operator of the service for it", _LARGEST_KEPT
     if patch is None:
+        way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
+        way = way if turn.commit_sha else "it was not pushed; ask the operator of the service for it"
         raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; {way}")
-    if len(patch) > most:
-        raise HttpError(413, "diff_too_large", f"the diff has more than {most} bytes; {way}")
+    if len(patch) > (LARGEST_DIFF if turn.commit_sha else _LARGEST_KEPT):
+        name = next(name for name, one in PATCHES.items() if one == kind)
+        way = f"fetch it as an artifact: runwarden runs artifacts {turn.run_id} {name} --turn {turn.number}"
+        raise HttpError(413, "diff_too_large", f"the diff is too large to show; {way}")
     ends = {"Runwarden-Base": base, "Runwarden-Head": turn.commit_sha}
     return _text(patch, {name: sha for name, sha in ends.items() if sha})
+
+
+@router.get(
+    "/external/runs/{run_id}/turns/{n}/artifacts/{name:path}",
+    response_class=Response,
+    responses={**_bytes("application/octet-stream", "Content-Disposition"), **documented()},
+)
+def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContext, caller: RunReader) -> Response:
+    """Return a file that a turn's agent left, for saving."""
+    with context.database.read() as connection:
+        turn = _turn_of(connection, caller, run_id, n)
+        content = None
+        if storable(name) == name:
+            content = turn_files.artifact(connection, context.folder, (run_id, turn.number), name)
+    if content is None:
+        gone = f"turn {turn.number} has no artifact {name!r}, or it is not kept any longer"
+        raise HttpError(404, "artifact_not_found", gone)
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}",
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(content, media_type="application/octet-stream", headers=headers)
 
 
 def _text(patch: bytes, headers: dict[str, str]) -> Response:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from service.clock import Clock
 from service.store import turn_files, turns
 from service.store.database import AWAY, Database
-from service.store.turn_files import Key
+from service.store.turn_files import LARGEST_DIFF, PATCHES, Key
 from service.store.turns import Turn, TurnPause
 
 T = TypeVar("T")
@@ -92,18 +92,22 @@ class TurnRecorder:
         self._at_work.append(at_work)
 
     def finish(self, at_work: TurnAtWork, diffs: Mapping[str, Path]) -> None:
-        """Stop watching over an attempt, and store the rest of its log and its patches."""
+        """Stop watching over an attempt, and store the rest of its log and its patches; large ones are artifacts."""
         self._at_work.remove(at_work)
+        sizes = {kind: file.stat().st_size for kind, file in diffs.items() if file.exists()}
+        large = {name: sizes[kind] for name, kind in PATCHES.items() if sizes.get(kind, 0) > LARGEST_DIFF}
 
         def share_all() -> None:
             at_work.share(self.database)
-            kept = {kind: file.read_bytes() for kind, file in diffs.items() if file.exists()}
+            kept = {} if self.database.is_sqlite else {kind: diffs[kind].read_bytes() for kind in sizes}
             with self.database.write() as connection:
+                for name, size in large.items():
+                    turn_files.put_artifact(connection, at_work.key, at_work.attempt, name, size, None)
                 turn_files.pack_log(connection, at_work.key)
                 for kind, content in kept.items():
                     turn_files.put(connection, at_work.key, at_work.attempt, kind, content)
 
-        if not self.database.is_sqlite:
+        if large or not self.database.is_sqlite:
             self.retried(share_all)
 
     def watch_over(self) -> None:

@@ -178,7 +178,7 @@ class TurnExecution:
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
         """Work on a turn, and turn whatever happens into its outcome."""
         self._log(attempt, f"attempt {attempt.turn.attempt}: {attempt.agent.name} on {without_login(attempt.run.url)}")
-        work = TurnWork(attempt, self.recorder, self._folder, self._settings.agent, self.sandbox, self._tracer)
+        work = TurnWork(attempt, self.recorder, self._folder, self._settings, self.sandbox, self._tracer)
         try:
             outcome = work.run()
         except (InterruptedTurnError, SupersededError, SQLAlchemyError):

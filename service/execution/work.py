@@ -1,6 +1,8 @@
 """The work of one attempt at a turn: fetch, check out, run the agent, commit and push, at most once."""
 
+import os
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -15,7 +17,7 @@ from service.agents.outcome import REFUSED
 from service.clock import Clock, rfc3339
 from service.errors import ServiceError
 from service.execution import agent as agent_process
-from service.execution import trees
+from service.execution import artifacts, trees
 from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
 from service.execution.commits import KEPT, TRAILER, TurnCommit, check_signing, commit_of, moved
@@ -28,13 +30,13 @@ from service.execution.record import InterruptedTurnError, SupersededError, Turn
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import MASK, Secrets
 from service.execution.submodules import Submodules
-from service.execution.workspace import Workspace
-from service.findings.collect import collect
+from service.execution.workspace import Workspace, listed
+from service.findings.collect import ARTIFACTS, collect, read
 from service.findings.document import packed
 from service.findings.question import asked
 from service.hosts.api_commits import ApiCommits
 from service.observability.traces import Tracer
-from service.settings import AgentLimits, DataFolder
+from service.settings import DataFolder, ExecutionSettings
 from service.store import hosts, postings, repositories, turn_files, turns
 from service.store.agents import Agent
 from service.store.runs import Run
@@ -167,14 +169,14 @@ class TurnWork:
         attempt: Attempt,
         recorder: TurnRecorder,
         folder: DataFolder,
-        limits: AgentLimits,
+        settings: ExecutionSettings,
         sandbox: Sandbox,
         tracer: Tracer,
     ) -> None:
         self._attempt = attempt
         self._recorder = recorder
         self._folder = folder
-        self._limits = limits
+        self._limits, self._artifacts = settings.agent, settings.artifacts
         self._sandbox = sandbox
         self._tracer = tracer
         self._snapshot: RepositorySnapshot
@@ -419,6 +421,8 @@ class TurnWork:
                 agent_process.run(command, attempt.log, self._limits, attempt.secrets, check)
         except AgentFailedError as error:
             failed = error
+        finally:
+            self._keep_artifacts()
         outcome = self._publish(failed)
         if failed is None:
             preparation.give_back()
@@ -428,7 +432,6 @@ class TurnWork:
         """Push the agent's change, or report its question, which an agent may also leave when it fails."""
         attempt, mask = self._attempt, self._attempt.secrets.mask
         result = attempt.workspace.result()
-        attempt.workspace.unlock_report()
         remarks: list[str] = []
         question = asked(attempt.workspace.tree, mask, remarks)
         if failed is not None and question is None:
@@ -462,6 +465,44 @@ class TurnWork:
         if why := refusal(attempt.agent.options.change, commit.files.names, patch_bytes):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
         return self._deliver(commit, change, result.summary or message.partition("\n")[0])
+
+    def _keep_artifacts(self) -> None:
+        """Store the files that the agent left for its callers, and log which are left out; none can fail the turn."""
+        attempt, limits, key = self._attempt, self._artifacts, self._attempt.at_work.key
+        tree = attempt.workspace.tree
+        attempt.workspace.unlock_report()
+        if not os.path.lexists(tree / ARTIFACTS):
+            return
+        owner = attempt.run.organization_id
+        held, beside = self._recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
+        kept, left_out = 0, defaultdict[str, list[str]](list)
+
+        def keep(name: str) -> str | None:
+            """Store an artifact; return why it cannot be kept."""
+            try:
+                content = read(tree, f"{ARTIFACTS}/{name}", limits.file_bytes)
+            except OSError:
+                return artifacts.UNREADABLE
+            if secret := attempt.secrets.named_in((content,)):
+                return f"they hold the value of {secret}"
+            given = (key, attempt.turn.attempt, name, len(content), content)
+            self._recorder.write(lambda connection: turn_files.put_artifact(connection, *given))
+            held[name] = len(content)
+            return None
+
+        try:
+            for name, status in artifacts.found(tree):
+                free = limits.organization_bytes - beside
+                if why := artifacts.refusal(name, status, limits, held, free) or keep(name):
+                    left_out[why].append(name)
+                else:
+                    kept += 1
+        except OSError as error:
+            self._log(f"{ARTIFACTS} is not read: {error.strerror}")
+        if kept:
+            self._log(f"kept {plural(kept, 'artifact')}: see them with: runwarden runs artifacts {key[0]}")
+        for why, names in left_out.items():
+            self._log(f"left out: {plural(len(names), 'artifact')}, because {why}: {listed(names)}")
 
     def _store_findings(self, remarks: list[str]) -> bool:
         """Store the agent's findings, and log the remarks on its files; return whether it has findings."""

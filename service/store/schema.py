@@ -395,6 +395,18 @@ turn_files = _table(
     sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
+artifacts = _table(
+    "artifacts",
+    _child_of("runs", "run_id"),
+    *_numbers("number", key=True),
+    *_texts("name", key=True),
+    _owner(),
+    *_large("size"),
+    # None: a patch that is too large to show, which is stored as a patch.
+    sa.Column("content", sa.LargeBinary),
+    sa.Index("artifacts_of_organization", "organization_id", "size"),
+)
+
 model_usage = _table(
     "model_usage",
     _child_of("runs", "run_id"),

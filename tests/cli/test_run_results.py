@@ -1,5 +1,6 @@
 """`runs view`, `runs log` and `runs cancel`, against the real service and against one that misbehaves."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     script.with_suffix(".gate").touch()
     out, err = following.communicate(timeout=120)
     plain, raw = real("runs", "log", run_id), real("runs", "log", run_id, "--json")
+    lines = real("runs", "log", run_id, "--follow", "--json")
     viewed, document = real("runs", "view", run_id), real("runs", "view", run_id, "--turn", "1", "--json").json()
     none = real("runs", "view", run_id, "--turn", "9")
     shown = real("runs", "show", run_id)
@@ -59,6 +61,10 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     assert plain.out == out
     assert raw.json()["text"].splitlines() == out.splitlines()
     assert (raw.json()["ended"], raw.json()["turn"]) == (True, 1)
+    events = [json.loads(line) for line in lines.out.splitlines()]
+    assert (lines.code, [each["text"] for each in events[:-1]]) == (0, out.splitlines())
+    end = {"event": "end", "run_id": run_id, "turn": 1, "outcome": "completed", "reason": None}
+    assert events[-1] | end == events[-1]
     assert "turn 1  completed" in viewed.out
     assert (document["source"], document["agent"], document["turns"][0]["files"]) == ("service", "noisy", 1)
     assert document["turns"][0]["commit"]
@@ -90,6 +96,13 @@ def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> N
     assert (results, long in shown.out) == (["FAILED    0", "          499"], False)
     assert told["text"].splitlines() == lines.out.splitlines()
     assert [step["kind"] for step in told["steps"]] == ["said", "result"]
+    usage = {"model": "m", "input_tokens": 5}
+    board.turns["run_1"]["turns"][0] |= {"outcome": "failed", "reason": "no", "usage": usage}
+    followed = boarded(*log, "--follow", "--json")
+    events = [json.loads(line) for line in followed.out.splitlines()]
+    assert (followed.code, [each.pop("event") for each in events]) == (1, ["step", "step", "usage", "end"])
+    assert events[:2] == told["steps"]
+    assert (events[2]["input_tokens"], events[3]["outcome"], events[3]["reason"]) == (5, "failed", "no")
     assert told["steps"][0] == dict.fromkeys(("at", "call", "seconds", "tokens")) | said | {"failed": False}
 
 

@@ -23,6 +23,7 @@ EXTENSIONS = {
     "GET /external/questions",
     "GET /external/runs/{run_id}",
     "GET /external/runs/{run_id}/diff",
+    "GET /external/runs/{run_id}/turns/{n}/artifacts/{name}",
     "GET /external/runs/{run_id}/turns/{n}/diff",
     "GET /external/runs/{run_id}/turns/{n}/log",
     "POST /external/invitations/{invitation_id}/resend",

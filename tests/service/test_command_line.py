@@ -90,9 +90,7 @@ def test_settings_that_cannot_be_read_or_met_are_named(tmp_path: Path) -> None:
     assert (done.returncode, "RUNWARDEN_SMTP_PASSWORD" in done.stderr) == (2, True)
 
 
-def test_a_secret_that_is_not_set_is_told_unless_it_is_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_that_is_unset_is_told_unless_it_is_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a host and of a webhook."""
     monkeypatch.setenv("A_TOKEN", "x")
     document, data = tmp_path / "setup.toml", tmp_path / "data"

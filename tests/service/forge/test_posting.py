@@ -131,7 +131,7 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
         (True, b"findings.json is not used: no JSON", "success"),
     ],
 )
-def test_a_status_fails_on_findings_as_grave_as_was_set(
+def test_a_status_fails_on_findings_as_grave_as_set(
     desk: Desk, limit: bool | str, unread: bytes | None, shown: str
 ) -> None:
     """The turn itself completed, and its review is posted all the same; unread findings do not open the gate."""
@@ -227,7 +227,7 @@ def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk)
 
 @ONE_FORGE
 @pytest.mark.parametrize(("state", "count"), [("closed", 1), ("merged", 2)])
-def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
+def test_what_a_person_closed_stays_closed_and_what_is_merged_is_followed_up(
     desk: Desk, state: str, count: int
 ) -> None:
     """A later commit opens no closed pull request again; after a merge it needs another."""
@@ -250,9 +250,7 @@ def test_what_a_person_closed_stays_closed_and_what_was_merged_is_followed_up(
     [(Respond(429, {"message": "slow down"}, {"Retry-After": "90"}), 89), (Drop(), 0)],
     ids=["limit", "away"],
 )
-def test_a_forge_that_asks_for_rest_or_is_away_rests_for_all_that_is_due_there(
-    desk: Desk, answer: Step, rest_s: int
-) -> None:
+def test_a_forge_that_asks_for_rest_or_is_away_rests_for_all_that_is_due(desk: Desk, answer: Step, rest_s: int) -> None:
     """One request learns of it; the others wait as long, and then all is posted."""
     due = [desk.begin(branch=f"agent/{at}") for at in range(3)]
     desk.server.before = lambda _: answer
