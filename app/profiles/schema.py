@@ -10,13 +10,11 @@ from inspect import getdoc, getsource
 from itertools import pairwise
 from operator import or_
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
-
-from msgspec import Struct
+from typing import Any, Final, Literal, get_args, get_origin
 
 from app.engine.atomic_file import replacing
 from app.profiles.settings import NotifyRoute, NotifySettings, Profile, Settings
+from app.profiles.table import is_struct, unwrapped
 from app.profiles.token import TOKEN_KINDS
 from app.profiles.values import MAY_BE_EMPTY, ONE_OR_MORE, Between, OneOrMore, QuietHours
 
@@ -92,15 +90,10 @@ def _object(kind: type[Any], **given: dict[str, Any]) -> dict[str, Any]:
 
 def _of(kind: object) -> dict[str, Any]:
     """A value, of a type as fields have them; `app.profiles.table.Table.get` reads it."""
-    marks: list[Any] = []
-    while get_origin(kind) in {Annotated, Union, UnionType}:
-        if get_origin(kind) is Annotated:
-            kind, *marks = get_args(kind)
-        else:
-            kind = next(each for each in get_args(kind) if each is not NoneType)
+    kind, marks = unwrapped(kind)
     if any(map(callable, marks)) or kind in {timedelta, QuietHours, Path}:
         return _TEXT
-    if isinstance(kind, type) and issubclass(kind, Struct):
+    if is_struct(kind):
         return _object(kind)
     if get_origin(kind) is Literal:
         return {"enum": [*get_args(kind)]}
