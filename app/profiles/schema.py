@@ -2,10 +2,11 @@
 
 import ast
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from functools import reduce
+from functools import cache, reduce
 from inspect import getdoc, getsource
 from itertools import pairwise
 from operator import or_
@@ -68,9 +69,8 @@ def _object(kind: type[Any], **given: dict[str, Any]) -> dict[str, Any]:
     fields = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
     for name in getattr(kind, "NO_KEYS", ()):
         fields.pop(name)
-    (definition,) = ast.parse(getsource(kind)).body
     said = {}
-    for field, text in pairwise(getattr(definition, "body", ())):
+    for field, text in pairwise(_classes(kind.__module__)[kind.__name__].body):
         match field, text:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
                 said[name] = {"description": " ".join(words.split())}
@@ -86,6 +86,13 @@ def _object(kind: type[Any], **given: dict[str, Any]) -> dict[str, Any]:
         },
         "required": [key for name, key in fields.items() if name not in optional],
     }
+
+
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module as written: the texts below their fields are nowhere else."""
+    tree = ast.parse(getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def _of(kind: object) -> dict[str, Any]:
