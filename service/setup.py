@@ -27,7 +27,10 @@ from service.triggers.rules import TriggerRule
 
 Platform = Annotated[
     Literal["github", "gitlab", "forgejo"],
-    BeforeValidator(lambda name: ALIASES.get(name, name) if isinstance(name, str) else name),
+    BeforeValidator(
+        lambda name: ALIASES.get(name, name) if isinstance(name, str) else name,
+        json_schema_input_type=Literal["github", "gitlab", "forgejo", "gitea"],
+    ),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]

@@ -170,6 +170,8 @@ def advice(action: Action, command_line: str) -> str:
             return f"The service refused: {reason}"
         case "not_created":
             return "It was resolved as without effect: you can send it again."
+        case "confirmed" if action.kind == "run.say" and as_received(action.response_json).get("when") == "end":
+            return "It starts the run's next turn, after this one."
         case "confirmed":
             return ""
 

@@ -11,6 +11,7 @@ _COMMANDS: Final = {
     "view": ("app.results.command_results:view", "Show a run: fields, timeline and turns."),
     "start": ("app.actions.command_start:start", "Start a run."),
     "continue": ("app.actions.command_start:continue_run", "Continue a run's conversation."),
+    "say": ("app.actions.command_start:say", "Say something to an active run."),
     "retry": ("app.actions.command_retry:retry", "Retry failed runs."),
     "wait": ("app.runs.command_wait:wait", "Wait until runs have ended."),
     "events": ("app.runs.command_events:events", "Print changes of status as they are seen."),

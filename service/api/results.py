@@ -13,27 +13,30 @@ from typing import Annotated, Final, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from service.agents.inputs import AgentInput
+from service.agents.invocation import preset_of
 from service.agents.options import PresetName
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
 from service.api.auth import Caller, RunReader, RunWriter
+from service.api.bodies import ReadBody, RunMessage, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import no_run
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
 from service.findings.question import offer
-from service.store import agents, audit, postings, runs, turn_files, turns, usage, waits
+from service.store import agents, audit, messages, postings, runs, turn_files, turns, usage, waits
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
+from service.store.schema import CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, Artifact, DiffKind, LogPiece
-from service.store.turns import MADE_UP, NOT_EXECUTED, Turn
+from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.store.usage import UsageFigures
 from service.text import storable
 from service.triggers.events import SCHEDULE
@@ -100,6 +103,17 @@ class UsageBody(BaseModel):
     list_prices_of: str | None
 
 
+class MessageBody(BaseModel):
+    """What a caller said to a run while it was active."""
+
+    message_id: str
+    text: str
+    when: str
+    state: str
+    caller: str | None
+    sent_at: str
+
+
 class ArtifactBody(BaseModel):
     """A file that a turn's agent left in `.runwarden/artifacts`, or a patch that is too large to show."""
 
@@ -134,6 +148,7 @@ class TurnBody(BaseModel):
     artifacts: list[ArtifactBody]
     inputs: dict[str, JsonValue] | None
     """The caller's inputs by name; null if there were none."""
+    messages: list[MessageBody]
 
 
 class PostingBody(BaseModel):
@@ -243,7 +258,12 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         left = turn_files.artifacts_of(connection, run_id)
-    bodies = [_turn_body(run, turn, used.get(turn.number), findings.get(turn.number), left) for turn in conversation]
+        said = messages.by_turn(connection, run_id)
+    bodies = [
+        _turn_body(run, turn, used.get(turn.number), findings.get(turn.number), left)
+        | {"messages": [one.document() for one in said[turn.number]]}
+        for turn in conversation
+    ]
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
     body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}
@@ -488,10 +508,10 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
     """Cancel an active run: it fails, its agent is interrupted, and nothing is pushed."""
     with context.database.write() as connection:
         run = _run_of(connection, caller, run_id)
-        reason = f"{turns.CANCELLED} by {caller.token.alias or caller.token.id}"
+        reason = f"{CANCELLED} by {caller.token.alias or caller.token.id}"
         if not turns.cancel(connection, run_id, reason, context.clock()):
             last = turns.by_number(connection, run_id, run.turn)
-            if last is None or last.outcome != turns.CANCELLED:
+            if last is None or last.outcome != CANCELLED:
                 raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: it is {run.status}")
             return run.body
         run = runs.by_id(connection, run_id) or run
@@ -500,3 +520,49 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
     _logger.info("%s turn %d %s", run_id, run.turn, reason)
     context.wake()
     return run.body
+
+
+@router.post(
+    "/external/runs/{run_id}/messages",
+    status_code=202,
+    response_model=None,
+    openapi_extra=schema_of(RunMessage),
+    responses={202: {"model": MessageBody}, **documented(400, 409, 413, 415)},
+)
+async def say_to_run(
+    run_id: str,
+    context: RequestContext,
+    caller: RunWriter,
+    message: Annotated[RunMessage, Depends(ReadBody(RunMessage))],
+) -> dict[str, object]:
+    """Say something to an active run: to its agent at work if its program can take it, otherwise in the next turn."""
+    return await run_in_threadpool(say, context, caller, run_id, message)
+
+
+def say(context: Context, caller: Caller, run_id: str, message: RunMessage) -> dict[str, object]:
+    """Store a message for an active run, and stop its turn if the message says so.
+
+    Raises:
+        HttpError: 404 or 409, there is no such run, it has ended, or too many messages wait already.
+    """
+    now, alias = context.clock(), caller.token.alias
+    with context.database.write() as connection:
+        run = _run_of(connection, caller, run_id)
+        if (turn := turns.held(connection, run_id, run.turn)) is None:
+            fix = "continue it, with its run_id in POST /external/runs"
+            raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: {fix}")
+        if len(messages.of_runs(connection, [run_id], "waiting")) >= messages.MOST_WAITING:
+            text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
+            raise HttpError(409, "too_many_messages", text)
+        agent = agents.of_run(connection, run)
+        preset = None if agent is None else preset_of(agent)
+        is_able = message.when != "now" or (preset is not None and preset.hears is not None)
+        given = (turn.number, message.text, message.when if is_able else "end", alias)
+        made = messages.add(connection, run_id, *given, now)
+        runs.touch(connection, run_id, now)
+        if made.timing == "stop" and turn.status == "queued":
+            stopped = TurnOutcome("failed", failure=f"{STOPPED} {alias or caller.token.id}")
+            turns.end(connection, run_id, turn.number, stopped, now)
+        stored = next(one for one in messages.of_runs(connection, [run_id]) if one.id == made.id)
+    context.wake()
+    return stored.document()

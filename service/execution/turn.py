@@ -24,7 +24,7 @@ from service.hosts.tokens import HostLogin, author_of, rotated
 from service.observability.traces import Tracer
 from service.reference import location, without_login
 from service.settings import DataFolder, ExecutionSettings, ForgeSettings
-from service.store import agents, hosts, runs, turns
+from service.store import agents, hosts, messages, runs, turns
 from service.store.database import Database
 from service.store.outages import clock_time
 from service.store.turns import TurnOutcome, TurnPause
@@ -108,11 +108,16 @@ class TurnExecution:
             turn = turns.claim(connection, run_id, number, workspaces.executor, self.recorder.clock())
             run = runs.by_id(connection, run_id)
             conversation = [past for past in turns.of(connection, run_id) if past.number < number]
+            waiting = messages.of_runs(connection, [run_id], "waiting")
             agent = agents.of_run(connection, run)
             connected = [] if run is None else hosts.of(connection, run.organization_id)
             host = None if run is None else hosts.at(connection, run.organization_id, run.platform, run.url)
         if turn is None or run is None:
             raise SupersededError(f"{run_id} turn {number} has ended already")
+        if stopping := [one for one in waiting if one.timing == "stop"]:
+            # For a worker that died before it could stop the turn.
+            text = f"{turns.STOPPED} {stopping[0].caller or 'a caller'}"
+            return TurnOutcome("failed", failure=text, attempt=turn.attempt)
         if agent is None:
             text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)

@@ -3,11 +3,13 @@
 import os
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, Literal
+
+import sqlalchemy as sa
 
 from service import ids
 from service.agents import check as check_agent
@@ -19,7 +21,7 @@ from service.errors import ServiceError
 from service.execution import agent as agent_process
 from service.execution import artifacts, trees
 from service.execution.change import Patches, TurnChange, oversize, refusal
-from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
+from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
 from service.execution.commits import KEPT, TRAILER, TurnCommit, check_signing, commit_of, moved
 from service.execution.disk import DiskShare
 from service.execution.git import GitCommandError, GitRunner
@@ -37,8 +39,9 @@ from service.findings.question import asked
 from service.hosts.api_commits import ApiCommits
 from service.observability.traces import Tracer
 from service.settings import DataFolder, ExecutionSettings
-from service.store import hosts, postings, repositories, turn_files, turns
+from service.store import hosts, messages, postings, repositories, turn_files, turns
 from service.store.agents import Agent
+from service.store.messages import Message, with_messages
 from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome
 from service.store.usage import TurnMeter
@@ -106,8 +109,13 @@ class StartingPoint:
     """A sentence for the agent and the log."""
 
 
-def task_of(attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint | None) -> dict[str, object]:
-    """Return the document for the agent's standard input, as docs/run/agent-contract.md describes it."""
+def task_of(
+    attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint | None, said: Mapping[int, Sequence[Message]]
+) -> dict[str, object]:
+    """Return the document for the agent's standard input, as docs/run/agent-contract.md describes it.
+
+    `said`: the run's messages by turn.
+    """
     task: dict[str, object] = {
         "run_id": attempt.run.id,
         "turn": attempt.turn.number,
@@ -115,12 +123,12 @@ def task_of(attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint
         "repository": attempt.run.reference.body,
         "branch": attempt.run.branch,
         "default_branch": snapshot.default_branch,
-        "instructions": attempt.turn.instructions,
+        "instructions": with_messages(attempt.turn.instructions, said[attempt.turn.number]),
         "inputs": attempt.turn.inputs,
         "conversation": [
             {
                 "turn": past.number,
-                "instructions": past.instructions,
+                "instructions": with_messages(past.instructions, said[past.number]),
                 "status": past.status,
                 "commit": past.commit_sha,
                 "summary": past.summary,
@@ -274,7 +282,7 @@ class TurnWork:
             check_signing(attempt.git.signing_key)
         self._log_remarks()
         self._log(f"branch {run.branch} at {self._base or 'nothing: the repository is empty'}")
-        task = task_of(attempt, snapshot, self._starting_point())
+        task = task_of(attempt, snapshot, self._starting_point(), self._begin_with_messages())
         attempt.workspace.give(task)
         self._log(f"sandbox: {self._sandbox}")
         head = snapshot.branches.get(run.branch)
@@ -282,6 +290,19 @@ class TurnWork:
             at_work = (run, attempt.turn.number, head, self._recorder.clock())
             self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
         return self._run_agent(task)
+
+    def _begin_with_messages(self) -> Mapping[int, Sequence[Message]]:
+        """Return the run's messages by turn; this attempt begins with those for the agent at work."""
+        key, at_work = self._attempt.at_work.key, self._attempt.at_work
+
+        def begin(connection: sa.Connection) -> Mapping[int, Sequence[Message]]:
+            waiting = [one for one in messages.by_turn(connection, key[0])[key[1]] if one.timing == "now"]
+            messages.mark(connection, waiting, "delivered")
+            return messages.by_turn(connection, key[0])
+
+        said = self._recorder.write(begin)
+        at_work.heard += [one.id for one in said[key[1]] if one.state == "delivered"]
+        return said
 
     def _fetch(self) -> RepositorySnapshot:
         attempt, turn = self._attempt, self._attempt.turn
@@ -407,18 +428,27 @@ class TurnWork:
             if attempt.at_work.stopped.is_set():
                 self._log("interrupted: the turn was cancelled")
                 raise SupersededError(f"{attempt.trailer} was cancelled while it was at work")
+            if stopping := [one for one in attempt.at_work.waiting if one.timing == "stop"]:
+                raise StoppedAgentError(f"{turns.STOPPED} {stopping[0].caller or 'a caller'}")
+
+        def said() -> list[Message]:
+            at_work = attempt.at_work
+            return [one for one in at_work.waiting if one.timing == "now" and one.id not in at_work.heard]
 
         with self._tracer.step("set up"):
             preparation.run(command, attempt.log, self._limits, attempt.secrets, check)
         self.has_begun = True
+        if command.invocation.reader is not None:
+            command.invocation.reader.report.heard = attempt.at_work.heard
         failed = None
         try:
             with self._tracer.agent(agent, run, meter, attempt.at_work.log_file):
-                agent_process.run(command, attempt.log, self._limits, attempt.secrets, check)
+                agent_process.run(command, attempt.log, self._limits, attempt.secrets, check, said)
         except AgentFailedError as error:
             failed = error
         finally:
             self._keep_artifacts()
+        self._recorder.retried(lambda: self._recorder.note_heard(attempt.at_work))
         outcome = self._publish(failed)
         if failed is None:
             preparation.give_back()

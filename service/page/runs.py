@@ -15,7 +15,7 @@ from service.agents.inputs import INSTRUCTIONS, AgentInput
 from service.api import results, run_list
 from service.api import runs as runs_api
 from service.api.auth import Caller
-from service.api.bodies import AgentStart, RunStart
+from service.api.bodies import AgentStart, RunMessage, RunStart
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339
@@ -240,6 +240,19 @@ async def reply(run_id: str, context: RequestContext, form: Writer, caller: RunW
         await runs_api.begin(context, caller, start, begin_with)
     except HttpError as error:
         return await run_in_threadpool(_run, run_id, context, caller, visitor, words, error)
+    return leads_to(f"/runs/{run_id}")
+
+
+@router.post("/runs/{run_id}/message")
+def say(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, visitor: Anybody) -> Response:
+    """Say the visitor's text to an active run."""
+    words = form.fields.get(INSTRUCTIONS, "")
+    try:
+        message = RunMessage.model_validate({"text": words, "when": form.get("when")})
+        results.say(context, caller, run_id, message)
+    except (HttpError, ValidationError) as error:
+        fault = error if isinstance(error, HttpError) else bad_request("invalid_request", first_fault(error))
+        return _run(run_id, context, caller, visitor, words, fault)
     return leads_to(f"/runs/{run_id}")
 
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.clock import Clock
-from service.store import audit, events, postings, turn_files
+from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
-from service.store.schema import UNDER_WAY, exists, first, found, runs, turns
+from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, exists, first, found, runs, turns
 from service.triggers.events import ISSUE_TEXT
 
 WEBHOOK: Final = "webhook"
@@ -21,11 +21,11 @@ MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and take no slot."""
 NEEDS_ANSWER: Final = "needs_answer"
 """The outcome of a turn whose agent asked a question; its status is `failed`."""
-CANCELLED: Final = "cancelled"
+STOPPED: Final = f"{CANCELLED} for a message from"
+"""How the failure of a turn begins that was stopped for a message, with which the run continues."""
 _OPEN: Final = turns.c.status.not_in(run_store.FINAL)
 SLOTTED: Final = UNDER_WAY & turns.c.executor.is_distinct_from(MADE_UP)
 """The condition of the turns that take a slot."""
-"""How the failure of a turn begins that a caller or the operator cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +184,12 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     return turn
 
 
+def held(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
+    """Return an open turn, which nobody else can change before the transaction ends; None: it has ended."""
+    same = sa.update(turns).where(*_is(run_id, number), _OPEN).values(number=number)
+    return by_number(connection, run_id, number) if connection.execute(same).rowcount else None
+
+
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
     """Give a turn's slot back for a while; False if it has ended, or another attempt has taken over."""
     held = (turns.c.attempt == turn.attempt, _OPEN)
@@ -246,7 +252,32 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
         turn = by_number(connection, run_id, number)
         if turn is not None:
             _record_event(connection, "run.ended", turn, {"outcome": turn.outcome, "reason": turn.reason}, now)
+            _continue(connection, turn, now)
     return changed.rowcount > 0
+
+
+def _continue(connection: sa.Connection, turn: Turn, now: int) -> None:
+    """Start the next turn with the messages that waited for the end of this one; if it was cancelled, drop them."""
+    waiting = messages.of_runs(connection, [turn.run_id], "waiting")
+    run = run_store.by_id(connection, turn.run_id)
+    if not waiting or run is None:
+        return
+    is_stopped = (turn.failure or "").startswith(STOPPED)
+    state = "dropped" if turn.outcome == CANCELLED and not is_stopped else "continued"
+    begun = last_begun(of(connection, run.id))
+    kept = begun.kept_turn if begun is not None and (is_stopped or begun.is_resumed_from_patch) else None
+    asked = run_store.TurnRequest(
+        *(run.organization_id, run.agent, run.platform, run.path, run.url, run.branch),
+        instructions="\n\n".join(one.text for one in waiting),
+        caller=waiting[-1].caller,
+        from_turn=kept,
+    )
+    try:
+        if state == "continued" and run_store.resume(connection, run, asked, now) is None:
+            return
+    except run_store.InactiveOrganizationError:
+        state = "dropped"
+    messages.mark(connection, waiting, state)
 
 
 def _record_event(
@@ -261,7 +292,7 @@ def _record_event(
 def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:
     """Record the commit of a turn that was cancelled during the push; the turn stays cancelled."""
     late = {name: value for name, value in asdict(outcome).items() if name not in {"attempt", "status", "failure"}}
-    is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), turns.c.failure.startswith(CANCELLED))
+    is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), WAS_CANCELLED)
     failure = turns.c.failure + "; its change had been pushed already"
     connection.execute(sa.update(turns).where(*_is(run_id, number), *is_late).values(late | {"failure": failure}))
 
@@ -339,8 +370,7 @@ def open_questions(connection: sa.Connection, organization_id: str, limit: int) 
 
 def newest_cancelled(connection: sa.Connection, organization_id: str, limit: int) -> list[str]:
     """Return the ids of an organization's runs whose last turn was cancelled, newest first."""
-    cancelled = turns.c.failure.startswith(CANCELLED)
-    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, cancelled, limit)]
+    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, WAS_CANCELLED, limit)]
 
 
 def _newest(
@@ -383,7 +413,7 @@ def ended_since(connection: sa.Connection, earliest: int) -> Sequence[Any]:
 
     Instants are microseconds; `started_at` is None if the turn was cancelled before any worker claimed it.
     """
-    cancelled = (turns.c.failure.startswith(CANCELLED), CANCELLED)
+    cancelled = (WAS_CANCELLED, CANCELLED)
     outcome = sa.case(cancelled, else_=turns.c.status).label("outcome")
     columns = (turns.c.accepted_at, turns.c.started_at, turns.c.finished_at)
     query = sa.select(turns.c.run_id, turns.c.number, outcome, *columns).where(

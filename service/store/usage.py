@@ -137,8 +137,9 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
     }
     key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "day": now // DAY_MICROS}
     # Try the insert first: several requests of one agent may be answered at the same time.
+    owner = sa.select(runs.c.organization_id).where(runs.c.id == turn.run_id).scalar_subquery()
     once = {"agent_key": use.agent_key, "provider": use.provider, "list_prices_of": use.list_prices_of}
-    if not insert_new(connection, model_usage, key | figures | once):
+    if not insert_new(connection, model_usage, key | figures | once | {"organization_id": owner}):
         condition = [model_usage.c[name] == value for name, value in key.items()]
         more: dict[str, object] = {name: model_usage.c[name] + figure for name, figure in figures.items()}
         more |= {} if use.list_prices_of is None else {"list_prices_of": use.list_prices_of}
@@ -244,7 +245,7 @@ def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None
     shown = [column.label(name) for name, column in subject.items()]
     query = _joined(*shown, *(sa.func.count(what).label(name) for name, what in counts.items()), *_SUMS)
     if filters.organization_id is not None:
-        query = query.where(runs.c.organization_id == filters.organization_id)
+        query = query.where(model_usage.c.organization_id == filters.organization_id)
     if filters.first_day is not None:
         query = query.where(model_usage.c.day >= filters.first_day)
     if filters.last_day is not None:

@@ -122,6 +122,24 @@ def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
     assert [line.drawn(colour=False) for line in drawer.of(failed)] == ["FAILED    ␛[2Jno  (1m30s)"]
 
 
+def test_what_is_said_to_a_run_is_in_the_ledger_and_in_its_conversation(real: CommandLine, tmp_path: Path) -> None:
+    """An agent that takes nothing while it works gets it in the next turn; one that has ended, not at all."""
+    run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'gate'}")
+    rehearsed = real("runs", "say", run_id, "nothing", "new", "--dry-run", "--json").json()
+    said, listed = real("runs", "say", run_id, "nothing", "new"), real("actions", "list", "--kind", "run.say", "--json")
+    (tmp_path / "gate").touch()
+    real("runs", "wait", run_id)
+    eventually(lambda: "at work on turn 2" in real("runs", "log", run_id).out, "the next turn has begun")
+    real("runs", "wait", run_id)
+    late, empty = real("runs", "say", run_id, "more", "--json"), real("runs", "say", run_id, " ", "--json")
+
+    assert rehearsed["request"]["body"] == {"text": "nothing new", "when": "now"}
+    assert (said.code, "starts the run's next turn" in said.err) == (0, True)
+    assert [action["state"] for action in listed.json()["actions"]] == ["confirmed"]
+    assert (late.json()["state"], late.json()["error"]["error_code"]) == ("rejected", "run_not_active")
+    assert empty.json()["error"]["kind"] == "usage"
+
+
 def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:
     """Cancelling twice does no harm. Documents have the service's status and the outcome; filters go by the outcome."""
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'never'}")

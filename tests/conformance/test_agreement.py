@@ -28,6 +28,7 @@ EXTENSIONS = {
     "GET /external/runs/{run_id}/turns/{n}/log",
     "POST /external/invitations/{invitation_id}/resend",
     "POST /external/runs/{run_id}/cancel",
+    "POST /external/runs/{run_id}/messages",
 }
 """What the service has beside the specification, under a tag that says so."""
 

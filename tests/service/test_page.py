@@ -231,7 +231,12 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     refused = browser.post(f"{run}/reply", instructions="too early")
     assert refused.status_code == 409
     assert "too early" in text_of(refused)
+    assert browser.post(f"{run}/message", instructions=" ", when="now").status_code == 400
+    assert browser.post(f"{run}/message", instructions="use the new API", when="end").headers["location"] == run
+    assert "use the new API" in text_of(browser.get(run))
     browser.post(f"{run}/cancel")
+    assert "said (dropped)" in text_of(browser.get(run))
+    assert browser.post(f"{run}/message", instructions="too late", when="end").status_code == 409
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
     assert browser.post(f"{run}/cancel").status_code in {303, 409}
     assert "⊘ cancelled" in text_of(browser.get("/runs?status=failed"))

@@ -318,6 +318,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "events": "random ids",
         "host_tokens": "inserted unless it is there, then updated: test_a_token_is_rotated_before_its_end_and_once",
         "members": "inserted unless it is there",
+        "messages": "random ids",
         "model_outages": "inserted unless it is there, or deleted",
         "rate_limits": "inserted unless it is there, then updated",
         "schedules": "made with their repository: test_each_time_of_a_schedule_starts_one_run",
@@ -349,6 +350,9 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
                 runs.page(connection, filters, None, 26)
             runs.is_worked_on(connection, "/srv/api.git", "main")
             runs.active(connection, Filters(None), 26)
+            usage.totals(connection, usage.UsageFilters(owner, 0, 1), None)
+            turns.open_questions(connection, owner, 100)
+            turns.newest_cancelled(connection, owner, 1000)
         plans = [
             "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
             for statement, parameters in asked
