@@ -219,13 +219,6 @@ def _shown(app: App[Any], *, styles: bool) -> str:
         return app.export_screenshot().removesuffix("\n")
 
 
-async def wheel(app: App[Any], selector: str, offset: tuple[int, int], event: type[events.MouseEvent]) -> None:
-    """Turn the mouse's wheel by one notch over a widget."""
-    x, y = app.screen.query_one(selector).region.offset + offset
-    app.post_message(event(None, x, y, 0, 0, 0, shift=False, meta=False, ctrl=False))
-    await quiet(app)
-
-
 def paint_on_demand(patch: pytest.MonkeyPatch) -> None:
     """Widgets draw only when a test or a mouse event asks what is shown: the frames between go to no terminal."""
     render = Widget.render_lines
