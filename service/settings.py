@@ -73,6 +73,19 @@ class AgentLimits(_Section):
     """How long a model's stream may be silent."""
 
 
+class ArtifactLimits(_Section):
+    """Limits of the files that agents leave in `.runwarden/artifacts`."""
+
+    files: Annotated[int, Field(ge=0, le=1000)] = 100
+    """Of one turn; 0 to keep none."""
+    file_bytes: Annotated[int, Field(ge=1, le=256 << 20)] = 10 << 20
+    """The largest one."""
+    turn_bytes: Annotated[int, Field(ge=1)] = 50 << 20
+    """Of one turn together."""
+    organization_bytes: Annotated[int, Field(ge=1)] = 1 << 30
+    """Of one organization together."""
+
+
 class SigningSettings(_Section):
     """The key that signs commits; the code host must know its public half as a signing key of the committer."""
 
@@ -108,6 +121,7 @@ class ExecutionSettings(_Section):
     signing: SigningSettings | None = None
     """With which key commits are signed; None: they are not."""
     agent: AgentLimits = AgentLimits()
+    artifacts: ArtifactLimits = ArtifactLimits()
 
 
 class SmtpSettings(_Section):
@@ -224,6 +238,8 @@ class RetentionSettings(_Section):
 
     logs_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
     """Logs and diffs of ended turns; None to keep them until `runwarden service prune` is called."""
+    artifacts_days: Annotated[float, Field(gt=0, le=36_500)] | None = 90
+    """Artifacts of ended turns; None to keep them until `runwarden service prune` is called."""
     queue_days: Annotated[float, Field(gt=0, le=36_500)] = 30
     """The queue's entries of ended turns, useful only for debugging the queue."""
     sessions_days: Annotated[float, Field(gt=0, le=36_500)] = 30

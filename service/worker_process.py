@@ -30,6 +30,7 @@ from service.observability.traces import Tracer, open_tracer
 from service.settings import DataFolder, ExecutionSettings, Settings
 from service.store import agents, hosts, repositories
 from service.store.database import Database, DatabaseClock
+from service.triggers.receiver import Receiver
 from service.webhooks import EventSender
 
 _logger = logging.getLogger(__name__)
@@ -157,6 +158,7 @@ def build_worker(
         "mail": partial(mail.deliver, only_due=True),
         "post": poster.post,
         "tell": sender.deliver,
+        "schedule": Receiver(database, settings, clock).start_due,
         "rotate": lambda _: rotating.run(),
     }
     return TurnWorker(database, folder, executing, execution, retention, errands, clock, concurrency=slots)

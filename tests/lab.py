@@ -564,6 +564,8 @@ class Lab(Server):
             case "POST", ["cancel"]:
                 self.move(run_id, "failed")
                 return Respond(200, self.document(self.runs[run_id]))
+            case "POST", ["messages"]:
+                return Respond(202, {"message_id": "msg_1", "state": "waiting", **request.json()})
             case "GET", ["turns", turn, "log"] if (log := self.logs.get((run_id, int(turn)))) is not None:
                 offset = int(request.query.get("offset", "0"))
                 offset = min(offset if offset >= 0 else max(0, len(log) + offset), len(log))

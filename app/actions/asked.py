@@ -16,8 +16,8 @@ from storage.records import Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
 
 ReadTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
-_EVENT: Final = "webhook"
-"""Who asked, if it was an event of a code host: its run may have less access than a new one would (docs/dev/api.md)."""
+_RULES: Final = ("webhook", "schedule")
+"""Who asked, if it was a rule of the service: its run may have less access than a new one would (docs/dev/api.md)."""
 
 
 class Asked(Struct, frozen=True):
@@ -71,7 +71,7 @@ async def what_began(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -
     if isinstance(reported, RunTurns) and reported.turns and (turn := reported.turns[-1]).instructions is not None:
         run, caller = detail.run, turn.caller or ""
         request: WriteRequest = StartRun(turn.instructions, run.repository, branch_of(run))
-        if turn.number > 1 or caller == _EVENT:
+        if turn.number > 1 or caller.partition(" ")[0] in _RULES:
             request = continuation(run, turn.instructions)
         elif reported.agent and turn.inputs_json is not None:
             request = StartAgent(reported.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))

@@ -1,6 +1,5 @@
 """`runwarden runs retry`: runs that failed, once more with what began their last turn."""
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -10,61 +9,44 @@ from msgspec.structs import replace
 
 from app.actions.actions import retry_key
 from app.actions.asked import Asked, what_began
-from app.actions.batch import BatchResult, BatchWrite
+from app.actions.batch import BatchResult
 from app.actions.command_writes import (
     DRY_RUN_OPTION,
+    YES_OPTION,
+    RunWrite,
     WriteOptions,
+    confirm_batch,
     print_batch,
-    request_document,
+    rehearsed,
     send_batch,
-    sent_once,
 )
-from app.actions.refusals import ActionRefusedError, BlockedError
 from app.api.errors import ApiError
 from app.cli.context import Invocation
-from app.cli.documents import error_document
-from app.cli.exits import CommandFailedError, Failure, failed
+from app.cli.exits import CommandFailedError, Failure
 from app.cli.options import RUN_IDS, FactCommand, as_key, async_command, options_of
 from app.cli.output import Column, Document
-from app.cli.running import asking
 from app.engine.text import plural
 from app.health.facts import warning_of
 from app.runs.command_lookup import RunLookup
 from app.runs.command_wait import RunWaiter, wait_failure, wait_options
-from app.runs.document import spec_fields
-from storage.records import Run
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 
-class Retry(BatchWrite, frozen=True):
-    """A retried run, by its id, and its outcome."""
+class Retry(RunWrite, frozen=True):
+    """A retried run, by its id, and its outcome; `run` is the resulting run, once it has ended."""
 
-    run: Run | None = None
-    """The resulting run, once it has finished."""
     asked: Asked | None = None
     """The request that started its last turn, and its author; None: not known."""
 
     def document(self, base_url: str) -> dict[str, object]:
         """As JSON."""
-        result = self.result
-        is_shown = result.outcome == "to_send" and self.request is not None
-        return {
-            "run_id": self.name,
-            "outcome": result.outcome,
-            "action_id": result.action.action_id if result.action else None,
-            "result_id": result.result_id or None,
-            "problem": result.problem or None,
-            "error": error_document(result.action) if result.action else None,
-            "request": request_document(base_url, self.request) if is_shown and self.request else None,
-            "run": spec_fields(self.run) if self.run else None,
-            "asked_by": (self.asked.caller or None) if self.asked else None,
-        }
+        return super().document(base_url) | {"asked_by": (self.asked.caller or None) if self.asked else None}
 
 
 retry_options: Final = options_of(
-    click.option("--yes", is_flag=True, help="Send without asking."),
+    YES_OPTION,
     click.option(
         "--key",
         "--idempotency-key",
@@ -105,7 +87,6 @@ async def retry_runs(
         planned = [await plan(engine, run_id, options.key) for run_id in await named(engine)]
         results = list({each.name: each for each in planned}.values())
         to_send = [each for each in results if each.result.outcome == "to_send"]
-        count = len(to_send)
         details = (await engine.cache.details([each.name for each in to_send])).values()
         places = {detail.run.repository.platform for detail in details}
         invocation.output.note(warning_of(await engine.cache.health(), places, engine.settings.console.health_ok))
@@ -114,16 +95,8 @@ async def retry_runs(
         def document(each: Retry) -> Document:
             return each.document(base_url)
 
-        if count and not options.dry_run:
-            if not yes:
-                others = len(results) - count
-                left_out = f" and leave out {others}" if others else ""
-                batches = f", {cap} at a time" if count > cap else ""
-                if not sys.stdin.isatty():
-                    raise failed("not_confirmed", f"Nothing was sent: give --yes to retry {plural(count, 'run')}.")
-                with asking(invocation):
-                    if not click.confirm(f"Retry {plural(count, 'run')}{left_out}{batches}?", err=True):
-                        raise failed("not_confirmed", "Nothing was sent.")
+        batches = f", {cap} at a time" if len(to_send) > cap else ""
+        if not options.dry_run and confirm_batch(invocation, results, "Retry", batches, yes=yes):
             results = await send_batch(invocation, engine, results, document, "sent", cap)
         if options.waits and not options.dry_run:
             results, failure = await _waited(invocation, engine, results, options.timeout)
@@ -153,16 +126,7 @@ async def plan(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
         return refused(run.run_id, asked.reason)
     # Each failure is retried once; a run that works and fails again has a new failure, and so another key.
     key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
-    result = BatchResult("to_send")
-    try:
-        before = await sent_once(engine.actions.rehearse(asked.request, key=key), asked.request, key)
-    except BlockedError as error:
-        result = BatchResult("blocked", error.existing)
-    except (ActionRefusedError, CommandFailedError) as error:
-        result = BatchResult("refused", problem=str(error))
-    else:
-        if before is not None:
-            result = BatchResult("sent_before" if before.state == "confirmed" else "unknown", before)
+    result = await rehearsed(engine, asked.request, key)
     return Retry(run.run_id, result, asked.request, key, asked=asked)
 
 

@@ -6,15 +6,15 @@ import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import click
 
 from app.actions.command_writes import WriteCommand, WriteOptions, perform, print_waiting, write_options
-from app.api.requests import ContinueRun, Json, StartAgent, StartRun
+from app.api.requests import ContinueRun, Json, SayToRun, StartAgent, StartRun, When
 from app.cli.context import Invocation
 from app.cli.exits import failed
-from app.cli.options import RUN_ID, completed, options_of, reading
+from app.cli.options import RUN_ID, async_command, completed, options_of, reading
 from app.runs.command_lookup import RunLookup
 from app.runs.command_wait import wait_options
 from storage.errors import StorageError
@@ -216,3 +216,24 @@ def continue_run(
         return report()
 
     return invocation.run(work)
+
+
+@click.command("say", cls=WriteCommand, kind="run.say")
+@RUN_ID
+@click.option(
+    "--when",
+    type=click.Choice(get_args(When)),
+    default="now",
+    show_default=True,
+    help="now: while its agent works; end: when its turn has ended; stop: the turn is stopped for it.",
+)
+@write_options
+@click.argument("words", nargs=-1)
+@async_command
+async def say(invocation: Invocation, /, *, run_id: str, when: When, words: tuple[str, ...], **options: Any) -> int:
+    """Say WORDS (- for stdin) to the agent of RUN_ID, which is active; all but now starts the run's next turn."""
+    text, write = gather(words, None), WriteOptions(**options)
+    async with invocation.writer(dry_run=write.dry_run) as engine:
+        run = await RunLookup(engine).to_change(run_id, invocation.output.note)
+        report = await perform(invocation, engine, SayToRun(run.run_id, text, when), write)
+    return report()

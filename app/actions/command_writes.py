@@ -1,9 +1,10 @@
 """A write as a command: its options, its dry run, and how it is sent once and reported with its outcome."""
 
+import sys
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -12,23 +13,27 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from app.actions.actions import SendCancelledError
+from app.actions.batch import BatchResult, BatchSender, BatchWrite
+from app.actions.cancelling import look
+from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.documents import unsent_document, write_document
-from app.cli.exits import EXIT_BY_KIND, Exit, Failure, failed
+from app.cli.documents import error_document, unsent_document, write_document
+from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, Failure, failed
 from app.cli.options import FactCommand, as_key, options_of
 from app.cli.output import Column, Document
 from app.cli.progress import RowProgress
-from app.cli.running import go_on
+from app.cli.running import asking, go_on
+from app.engine.text import plural
 from app.engine.times import rfc3339
 from app.runs.command_wait import RunWaiter, wait_failure
 from app.runs.document import as_received, spec_fields
 from storage.errors import StorageError
-from storage.records import WRITE_KINDS, Action, ActionKind
+from storage.ledger import LedgerRefusedError
+from storage.records import WRITE_KINDS, Action, ActionKind, Run
 
 if TYPE_CHECKING:
-    from app.actions.actions import Actions
-    from app.actions.batch import BatchResult, BatchWrite
     from app.api.requests import WriteRequest
     from app.engine.engine import Engine
     from storage.records.decision import Decision
@@ -36,7 +41,7 @@ if TYPE_CHECKING:
 NOT_RECORDED: Final = "not_recorded"
 """The error's kind if the service answered and the ledger could not record it; its message has the fix."""
 T = TypeVar("T")
-W = TypeVar("W", bound="BatchWrite")
+W = TypeVar("W", bound=BatchWrite)
 
 
 async def sent_once(sending: Awaitable[T], request: "WriteRequest", key: str | None) -> T | Action:
@@ -46,8 +51,6 @@ async def sent_once(sending: Awaitable[T], request: "WriteRequest", key: str | N
         ActionRefusedError: Nothing was sent.
         CommandFailedError: The key was used for another request.
     """
-    from app.actions.refusals import AlreadyAskedError
-
     try:
         return await sending
     except AlreadyAskedError as asked:
@@ -58,10 +61,29 @@ async def sent_once(sending: Awaitable[T], request: "WriteRequest", key: str | N
         return asked.existing
 
 
+async def rehearsed(engine: "Engine", request: "WriteRequest", key: str) -> BatchResult:
+    """What sending the request as part of a batch would do; nothing is sent."""
+    try:
+        before = await sent_once(engine.actions.rehearse(request, key=key or None), request, key)
+    except BlockedError as error:
+        return BatchResult("blocked", error.existing)
+    except (ActionRefusedError, CommandFailedError) as error:
+        return BatchResult("refused", problem=str(error))
+    if before is None:
+        return BatchResult("to_send")
+    return BatchResult("sent_before" if before.state == "confirmed" else "unknown", before)
+
+
+async def submitted(engine: "Engine", request: "WriteRequest", key: str | None, *, again: bool = False) -> Action:
+    """The action after it was sent, as `settled`; the run tells the outcome of a cancellation that is unknown."""
+    action = await settled(engine.actions.submit(request, key=key, again=again))
+    with suppress(LedgerRefusedError):  # Another process recorded the outcome first.
+        action = await look(engine.actions, action)
+    return action
+
+
 async def settled(sending: Awaitable[Action]) -> Action:
     """The action after it was sent; an interrupted command reports it as far as it is settled."""
-    from app.actions.actions import SendCancelledError
-
     try:
         return await sending
     except SendCancelledError as cancelled:
@@ -82,7 +104,7 @@ def exit_of(action: Action) -> Exit:
             return EXIT_BY_KIND.get(action.error.kind, Exit.USAGE) if action.error else Exit.USAGE
 
 
-def exit_of_result(result: "BatchResult") -> Exit:
+def exit_of_result(result: BatchResult) -> Exit:
     """The exit code that one write of a batch would have alone."""
     match result.outcome:
         case "refused":
@@ -148,13 +170,38 @@ def advice(action: Action, command_line: str) -> str:
             return f"The service refused: {reason}"
         case "not_created":
             return "It was resolved as without effect: you can send it again."
+        case "confirmed" if action.kind == "run.say" and as_received(action.response_json).get("when") == "end":
+            return "It starts the run's next turn, after this one."
         case "confirmed":
             return ""
+
+
+class RunWrite(BatchWrite, frozen=True):
+    """A write of a batch about a run, by its id."""
+
+    run: Run | None = None
+    """The run as far as it is known."""
+
+    def document(self, base_url: str) -> dict[str, object]:
+        """As JSON."""
+        result = self.result
+        is_shown = result.outcome == "to_send" and self.request is not None
+        return {
+            "run_id": self.name,
+            "outcome": result.outcome,
+            "action_id": result.action.action_id if result.action else None,
+            "result_id": result.result_id or None,
+            "problem": result.problem or None,
+            "error": error_document(result.action) if result.action else None,
+            "request": request_document(base_url, self.request) if is_shown and self.request else None,
+            "run": spec_fields(self.run) if self.run else None,
+        }
 
 
 HEADERS: Final[Mapping[str, str]] = {"Authorization": "Bearer ***", "Content-Type": "application/json"}
 """The headers that a dry run shows, with the token masked."""
 
+YES_OPTION: Final = click.option("--yes", is_flag=True, help="Send without asking.")
 DRY_RUN_OPTION: Final = click.option(
     "--dry-run", is_flag=True, help="Print the request that would be sent, and send nothing."
 )
@@ -218,16 +265,11 @@ async def send(invocation: Invocation, request: "WriteRequest", options: WriteOp
 
 
 async def perform(
-    invocation: Invocation,
-    engine: "Engine",
-    request: "WriteRequest",
-    options: WriteOptions,
-    find_out: "Callable[[Actions, Action], Awaitable[Action]] | None" = None,
+    invocation: Invocation, engine: "Engine", request: "WriteRequest", options: WriteOptions
 ) -> Callable[[], int]:
     """Send with an engine from `Invocation.writer`, and wait for the run's end if asked to; the result prints that.
 
-    `find_out` resolves an action of unknown outcome. The result is called once the engine is closed: closing may add
-    a warning.
+    The result is called once the engine is closed: closing may add a warning.
     """
     if options.dry_run:
         rehearsal = engine.actions.rehearse(request, key=options.key, again=options.again)
@@ -235,10 +277,8 @@ async def perform(
         if existing is not None:
             return partial(print_write, invocation, existing)
         return partial(print_request, invocation, engine.client.base_url, request)
-    sending = settled(engine.actions.submit(request, key=options.key, again=options.again))
+    sending = submitted(engine, request, options.key, again=options.again)
     action = await sent_once(sending, request, options.key)
-    if find_out is not None and action.state == "unknown":
-        action = await find_out(engine.actions, action)
     # From here on all failures are reported together with the write's outcome: the id of a started run is kept.
     document = invocation.beside_error = write_document(action)
     if not options.waits or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
@@ -325,6 +365,27 @@ def print_batch(
     return code
 
 
+def confirm_batch(
+    invocation: Invocation, planned: Sequence[BatchWrite], verb: str, consequence: str = "", *, yes: bool
+) -> bool:
+    """Ask whether to send what is to be sent, unless `yes`; return whether there is anything.
+
+    Raises:
+        CommandFailedError: The answer is no, or there is no terminal to ask on.
+    """
+    count = sum(each.result.outcome == "to_send" for each in planned)
+    if count and not yes:
+        if not sys.stdin.isatty():
+            why = f"Nothing was sent: give --yes to {verb.lower()} {plural(count, 'run')}."
+            raise failed("not_confirmed", why)
+        others = len(planned) - count
+        left_out = f" and leave out {others}" if others else ""
+        with asking(invocation):
+            if not click.confirm(f"{verb} {plural(count, 'run')}{left_out}{consequence}?", err=True):
+                raise failed("not_confirmed", "Nothing was sent.")
+    return count > 0
+
+
 async def send_batch(
     invocation: Invocation,
     engine: "Engine",
@@ -338,11 +399,9 @@ async def send_batch(
     Each outcome is shown as it comes; `usual` is the one that needs no mention. If the ledger fails, the results so
     far are reported. With a `cap`, the writes are counted in batches of that many.
     """
-    from app.actions.batch import BatchResult, BatchSender
-
     rows, done = list(planned), 0
     batches = -(-len(rows) // cap) if cap else 1
-    sender = BatchSender(lambda request, key: settled(engine.actions.submit(request, key=key)))
+    sender = BatchSender(lambda request, key: submitted(engine, request, key))
     try:
         with closing(RowProgress(invocation.output, len(rows), usual=usual)) as progress:
             for done, each in enumerate(planned):

@@ -11,6 +11,7 @@ from app.api.requests import (
     Json,
     OnboardProject,
     ResendInvitation,
+    SayToRun,
     StartAgent,
     StartRun,
     WriteRequest,
@@ -63,6 +64,8 @@ def _arguments(request: WriteRequest) -> tuple[str, ...]:
             return "runs", "start", f"--repository={request.repository.label}", *options, request.instructions
         case CancelRun():
             return "runs", "cancel", "--", request.run_id
+        case SayToRun():
+            return "runs", "say", f"--when={request.when}", "--", request.run_id, request.text
         case ResendInvitation():
             return "orgs", "resend", "--", request.invitation_id
         case StartAgent():

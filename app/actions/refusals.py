@@ -16,6 +16,7 @@ from app.api.requests import (
     Json,
     OnboardProject,
     ResendInvitation,
+    SayToRun,
     StartAgent,
     StartRun,
     WriteRequest,
@@ -27,6 +28,7 @@ from storage.records import Action
 
 MAX_EMAIL: Final = 254
 """Characters an address may have (RFC 5321's path of 256 less its brackets)."""
+MAX_MESSAGE: Final = 20_000
 MAX_INTEGER: Final = 2**63
 _EMAIL: Final = re.compile(r"[^\s@,;<>()\[\]\\\"]+@[^\s@.,;<>()\[\]\\\"]+(\.[^\s@.,;<>()\[\]\\\"]+)+")
 _REF_FORBIDDEN: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)")
@@ -75,6 +77,12 @@ def _problems(request: WriteRequest) -> Iterator[FieldProblem]:
         case CancelRun():
             if not request.run_id.strip() or request.run_id.strip() in {".", ".."}:
                 yield FieldProblem("run_id", "Name the run to cancel.")
+        case SayToRun():
+            if not request.text.strip():
+                yield FieldProblem("text", "Say what the agent should know.")
+            if len(request.text) > MAX_MESSAGE:
+                yield FieldProblem("text", f"A message has at most {MAX_MESSAGE:,} characters.")
+            yield from _text("text", request.text)
         case ResendInvitation():
             if not request.invitation_id.strip() or request.invitation_id.strip() in {".", ".."}:
                 yield FieldProblem("invitation_id", "Name the invitation to send again.")

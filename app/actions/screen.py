@@ -27,6 +27,7 @@ from app.api.requests import (
     CreateOrganization,
     OnboardProject,
     ResendInvitation,
+    SayToRun,
     StartAgent,
     StartRun,
     request_of,
@@ -221,6 +222,8 @@ def about(action: Action) -> SafeText:
             parts = request.email, request.offer_code
         case CancelRun():
             parts = (request.run_id,)
+        case SayToRun():
+            parts = request.run_id, first_line(request.text)
         case ResendInvitation():
             parts = (request.invitation_id,)
         case OnboardProject():

@@ -14,7 +14,7 @@ from app.actions.candidates import Candidate, Proposal, request_sent
 from app.actions.reconciliation import LISTED
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, NotOfferedError
-from app.api.requests import CancelRun, ResendInvitation, StartRun
+from app.api.requests import CancelRun, ResendInvitation, SayToRun, StartRun
 from app.console.guard import guarded_event
 from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
@@ -106,6 +106,8 @@ class ResolveForm(ModalScreen[Action | None]):
         elif isinstance(request, CancelRun):
             about = request.run_id
             self._best = request.run_id
+        elif isinstance(request, SayToRun):
+            about = request.run_id
         elif isinstance(request, ResendInvitation):
             self._best = request.invitation_id
         if action.kind in LISTED:

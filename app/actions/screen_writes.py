@@ -26,8 +26,10 @@ from app.api.requests import (
     ContinueRun,
     CreateOrganization,
     OnboardProject,
+    SayToRun,
     StartAgent,
     StartRun,
+    When,
     WriteRequest,
     asked_of,
 )
@@ -45,15 +47,20 @@ from widgets.kit import after_refresh
 from widgets.kit.badges import run_badge
 from widgets.runs.conversation import ASKING, Conversation
 
-_LATER: Final = FormButton("later", "Later", "w", "send_later", ("preview",))
+_WAYS: Final = (
+    FormButton("now", "Say now", "n", "say_now", ("preview",)),
+    FormButton("later", "Later", "w", "send_later", ("preview",)),
+    FormButton("stop", "Stop for it", "x", "say_stop", ("preview",)),
+)
+"""How a message reaches the agent of an active run."""
 
 
 class ContinueRunForm(ActionForm):
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
     TITLE_TEXT = "Continue a run"
-    BUTTONS = (*ActionForm.BUTTONS, _LATER)
-    BINDINGS: ClassVar = bindings_of((_LATER,))
+    BUTTONS = (*_WAYS, *ActionForm.BUTTONS)
+    BINDINGS: ClassVar = bindings_of(_WAYS)
 
     def __init__(
         self,
@@ -80,8 +87,8 @@ class ContinueRunForm(ActionForm):
         self._question = question
         self.is_waiting = False
         """Whether it was left to be sent when the run ends."""
-        later = "w in the preview: send when it ends" if may_wait else "the service may refuse it until it ends"
-        active = f"Still active; {later}."
+        later = " w: when it ends," if may_wait else ""
+        active = f"Still active. In the preview, n: say it now,{later} x: stop its turn for it."
         ended = "The agent remembers the conversation so far."
         hint = ended if self._has_ended else active
         self.FIELDS = (
@@ -145,15 +152,32 @@ class ContinueRunForm(ActionForm):
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending."""
         del request
-        later = "w sends this when it ends; now " if self._may_wait else ""
-        active = "" if self._has_ended else f" It is still active: {later}the service may refuse it."
+        later = " w sends it when the run ends," if self._may_wait else ""
+        ways = f"n says it to the agent at work,{later} x stops the turn for it; ^s may be refused."
+        active = "" if self._has_ended else f" It is still active: {ways}"
         return f"Continues {self._run.run_id} with its context.{active}"
 
     def is_possible(self, action: str) -> bool:
         """Sending can wait for the end of an active run."""
         if action == "send_later":
             return self._may_wait and not self.engine.actions.read_only
+        if action in {"say_now", "say_stop"}:
+            return not (self._has_ended or self.engine.actions.read_only)
         return super().is_possible(action)
+
+    def action_say_now(self) -> None:
+        """Say it to the agent at work."""
+        self._say("now")
+
+    def action_say_stop(self) -> None:
+        """Stop the turn, and go on with this."""
+        self._say("stop")
+
+    def _say(self, when: When) -> None:
+        if isinstance(self.request, ContinueRun) and self.may_send():
+            self.enter("sending")
+            message = SayToRun(self._run.run_id, self.request.instructions, when)
+            self.run_worker(self._send(message), group="send")
 
     def action_send_later(self) -> None:
         """Leave it to be sent when the run ends."""
@@ -338,6 +362,8 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
         form = OrganizationForm(engine)
     elif isinstance(request, OnboardProject):
         form = OnboardForm(engine)
+    elif isinstance(request, SayToRun):
+        raise UnfaithfulError("Press c on its run to say something again.")
     else:
         raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
     values = form.values_of(request)

@@ -154,6 +154,34 @@ class CancelRun(Struct, frozen=True):
         return {}
 
 
+When = Literal["now", "end", "stop"]
+"""When a message reaches the agent: at once, after its turn, or the turn is stopped for it."""
+
+
+class SayToRun(Struct, frozen=True):
+    """POST /external/runs/{run_id}/messages: an extension of the spec (docs/dev/api.md)."""
+
+    kind: ClassVar[ActionKind] = "run.say"
+    subject: ClassVar[str] = ""
+    """Empty: any number of messages may be sent."""
+    run_id: str
+    text: str
+    when: When = "now"
+
+    @property
+    def path(self) -> str:
+        """Below the base address.
+
+        Raises:
+            ValueError: The id would change the path.
+        """
+        return f"{run_path(self.run_id)}/messages"
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body."""
+        return {"text": self.text, "when": self.when}
+
+
 class ResendInvitation(Struct, frozen=True):
     """POST /external/invitations/{invitation_id}/resend: an extension of the spec (docs/dev/api.md)."""
 
@@ -189,7 +217,9 @@ def _given(**optional: Json) -> dict[str, Json]:
     return {name: value for name, value in optional.items() if value}
 
 
-WriteRequest = StartRun | ContinueRun | StartAgent | CreateOrganization | OnboardProject | CancelRun | ResendInvitation
+WriteRequest = (
+    StartRun | ContinueRun | StartAgent | CreateOrganization | OnboardProject | CancelRun | SayToRun | ResendInvitation
+)
 
 
 def agent_segment(name: str) -> str:
@@ -249,6 +279,8 @@ def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequ
             return OnboardProject(body.get("project_path"), body.get("project_id"))
         case "run.cancel":
             return CancelRun(unquote(path.split("/")[-2]))
+        case "run.say":
+            return SayToRun(unquote(path.split("/")[-2]), body["text"], body["when"])
         case "invitation.resend":
             return ResendInvitation(unquote(path.split("/")[-2]))
 

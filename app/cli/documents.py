@@ -50,7 +50,7 @@ def subject(action: Action) -> str:
     """The subject of the write, in a few words."""
     if action.subject:
         return action.subject
-    if action.kind in {"agent.start", "run.cancel", "invitation.resend"}:
+    if action.kind in {"agent.start", "run.cancel", "run.say", "invitation.resend"}:
         return unquote(action.path.split("/")[-2])
     body = as_received(action.body_json)
     return str(body.get("project_path") or body.get("project_id") or body.get("instructions") or action.path)

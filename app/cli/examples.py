@@ -21,8 +21,14 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
         "runs retry run_01J --wait",
         "runs list --status failed --json | jq -r '.runs[].run_id' | xargs runwarden runs retry --yes",
     ),
-    "runs wait": ("runs wait run_01J run_01K --timeout 1h",),
-    "runs log": ("runs log run_01J --follow", "runs log run_01J --turn 1 --all --raw"),
+    "runs cancel": ("runs cancel run_01J", "runs cancel --status queued -R acme/api --dry-run"),
+    "runs wait": ("runs wait run_01J run_01K --timeout 1h", "runs wait run_01J run_01K --fail-fast"),
+    "runs events": ("runs events --follow --since now",),
+    "runs log": (
+        "runs log run_01J --follow",
+        "runs log run_01J --turn 1 --all --raw",
+        "runs log run_01J --follow --json",
+    ),
     "runs diff": (
         "runs diff run_01J --stat",
         "runs diff run_01J --turn 2 | git apply",

@@ -1,6 +1,7 @@
 """`runwarden runs log`: the output of a turn, so far or until the turn finishes."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -12,14 +13,14 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
-from app.cli.output import Output
+from app.cli.output import Output, facts
 from app.engine.text import safe_log_line
 from app.engine.times import rfc3339
 from app.results.command_results import require
 from app.results.steps import StepLines
 from app.runs.command_lookup import RunLookup
 from storage.records.error_kinds import error_kind
-from storage.records.results import LogChunk, LogStep, Unavailable
+from storage.records.results import LogChunk, LogStep, Turn, Unavailable
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -39,6 +40,8 @@ LONGEST_LINE: Final = 1 << 16
 LONGEST_SHOWN: Final = 4_000
 """Characters shown of a line, unless nothing is cut."""
 NO_LIMIT: Final = 1 << 26
+END_FACTS: Final = "outcome reason failure_kind summary question commit"
+"""Of a turn, in the last event of `--follow --json`."""
 
 
 @click.command("log", cls=FactCommand)
@@ -55,18 +58,21 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
     The end of it, or all of it. Where the service knows the agent's program, this is a conversation: what the agent
     said, ran and edited, with the beginning and the end of long outputs. On a terminal colours are shown and every
     other control is visible; into a pipe it is plain lines, with --raw the log's own bytes. On a terminal --raw prints
-    whole lines with visible controls, unless --allow-escapes is given. --all cuts nothing.
+    whole lines with visible controls, unless --allow-escapes is given. --all cuts nothing. --follow --json prints one
+    event a line: step, text (where the steps are not known), then usage and end.
     """
     is_table = invocation.format is Format.TABLE
-    if not is_table and (options["follow"] or options["raw"]):
-        raise click.UsageError("--follow and --raw print a log as it comes: leave out --json and --output")
+    if not is_table and (options["raw"] or (options["follow"] and invocation.format is Format.CSV)):
+        raise click.UsageError("--raw prints bytes, and --follow lines or --json: leave out --output")
+    if is_events := options["follow"] and not is_table:
+        invocation.asked_format = Format.NDJSON
     async with invocation.engine(needs_token=True) as engine:
         run = await RunLookup(engine).named(run_id)
         run_turns = require(await engine.extension.turns(run.run_id))
         number = turn or (run_turns.turns[-1].number if run_turns.turns else 1)
         offset = 0 if options["everything"] else -TAIL
         forms: tuple[LogForm, ...] = ("lines", "steps")
-        if is_table:
+        if is_table or is_events:
             forms = ("bytes",) if options["raw"] else ("steps",)
         # A terminal obeys control characters: clipboard, title, colours.
         is_shown = options["raw"] and invocation.output.width is not None and not options["allow_escapes"]
@@ -80,7 +86,8 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
                 number,
                 form,
                 options["everything"] or is_shown,
-                is_kept=not is_table,
+                is_kept=not is_table and not is_events,
+                is_events=is_events,
             )
             for form in forms
         ]
@@ -88,16 +95,25 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         if options["follow"]:
             await readers[0].follow(chunk)
             ended = require(await engine.extension.turns(run.run_id))
-            outcome = next((each.outcome for each in ended.turns if each.number == number), None)
-            invocation.output.note(f"turn {number}: {outcome or 'not ended'}")
-            return Exit.DONE if outcome == "completed" else Exit.FAILED
+            last = next((each for each in ended.turns if each.number == number), Turn(number, ""))
+            if is_events and last.usage is not None:
+                readers[0].event("usage", asdict(last.usage))
+            if is_events:
+                readers[0].event("end", {"run_id": run.run_id, "turn": number} | facts(last, END_FACTS))
+            else:
+                invocation.output.note(f"turn {number}: {last.outcome or 'not ended'}")
+            return Exit.DONE if last.outcome == "completed" else Exit.FAILED
     if not is_table:
         text = "\n".join(readers[0].lines)
         steps = readers[1].steps
-        documents = None if steps is None else [asdict(step) | {"at": rfc3339(step.at)} for step in steps]
-        facts = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
-        invocation.output.record({**facts, "text": text, "steps": documents}, [("log", text)])
+        documents = None if steps is None else [_document(step) for step in steps]
+        about = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
+        invocation.output.record({**about, "text": text, "steps": documents}, [("log", text)])
     return Exit.DONE
+
+
+def _document(step: LogStep) -> dict[str, object]:
+    return asdict(step) | {"at": rfc3339(step.at)}
 
 
 @dataclass(slots=True)
@@ -113,6 +129,8 @@ class LogReader:
     """Whether nothing is cut."""
     is_kept: bool
     """Whether lines and steps are kept whole instead of printed."""
+    is_events: bool = False
+    """Whether lines and steps are printed whole as JSON, one object a line."""
     lines: list[str] = field(default_factory=list)
     steps: list[LogStep] | None = None
     """None: the service does not know the steps."""
@@ -123,6 +141,7 @@ class LogReader:
     def __post_init__(self) -> None:
         """Draw no step yet."""
         self._drawn = StepLines("--all shows them", whole=self.is_whole)
+        self.is_whole |= self.is_kept or self.is_events
 
     async def print(self, offset: int) -> LogChunk:
         """Print from an offset to the present end; return the last piece."""
@@ -170,6 +189,10 @@ class LogReader:
         if self._rest:
             self._line(self._rest)
 
+    def event(self, name: str, more: Mapping[str, object]) -> None:
+        """Print an event as one line of JSON."""
+        self.output.print(self.output.json({"event": name, **more}))
+
     async def _read(self, offset: int, wait_s: int) -> LogChunk | Unavailable:
         before = 0 if self.form == "steps" else None
         try:
@@ -185,21 +208,25 @@ class LogReader:
             self.steps = [*(self.steps or ()), *chunk.steps]
             return
         for step in chunk.steps or ():
+            if self.is_events:
+                self.event("step", _document(step))
+                continue
             for drawn in self._drawn.of(step):
                 self.output.print(drawn.drawn(colour=self.output.colour))
         *lines, self._rest = (self._rest + chunk.data).split(b"\n")
-        if len(self._rest) > (NO_LIMIT if self.is_whole or self.is_kept else LONGEST_LINE):
+        if len(self._rest) > (NO_LIMIT if self.is_whole else LONGEST_LINE):
             lines.append(self._rest)
             self._rest = b""
         for line in lines:
             self._line(line)
 
     def _line(self, raw: bytes) -> None:
-        limit = NO_LIMIT if self.is_whole or self.is_kept else LONGEST_SHOWN
-        line = safe_log_line(
-            raw.decode("utf-8", "replace"), limit=limit, colour=self.output.colour and not self.is_kept
-        )
+        limit = NO_LIMIT if self.is_whole else LONGEST_SHOWN
+        is_document = self.is_kept or self.is_events
+        line = safe_log_line(raw.decode("utf-8", "replace"), limit=limit, colour=self.output.colour and not is_document)
         if self.is_kept:
             self.lines.append(line)
+        elif self.is_events:
+            self.event("text", {"text": line})
         else:
             self.output.print(line)

@@ -1,15 +1,13 @@
-"""`runwarden runs view`, `show`, `open` and `cancel`: a run, its turns, its pages, and its cancellation."""
+"""`runwarden runs view`, `show` and `open`: a run, its turns, and its pages."""
 
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import click
 from msgspec.structs import asdict
 
-from app.actions.command_writes import WriteCommand, WriteOptions, perform, write_options
 from app.api.errors import ApiError
 from app.api.network import Network
-from app.api.requests import CancelRun
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.documents import action_document, state_text
@@ -282,26 +280,3 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     if not is_open:
         invocation.output.note("No browser found.")
     return Exit.DONE
-
-
-@click.command("cancel", cls=WriteCommand, kind="run.cancel")
-@RUN_ID
-@click.option("--keep-continuation", is_flag=True, help="Send the continuation that waits for its end nevertheless.")
-@write_options
-@async_command
-async def cancel(invocation: Invocation, /, *, run_id: str, keep_continuation: bool, **given: Any) -> int:
-    """Cancel RUN_ID: its agent is stopped, its turn pushes nothing, and the run is failed. Twice does no harm."""
-    from app.actions.cancelling import look
-    from app.actions.follow_ups import waiting_words
-
-    options = WriteOptions(**given)
-    async with invocation.writer(dry_run=options.dry_run) as engine:
-        run = await RunLookup(engine).to_change(run_id, invocation.output.note)
-        for each in await engine.follow_ups.waiting([run.run_id]):
-            if not keep_continuation:
-                words = f"its waiting continuation is dropped, too: “{waiting_words(each)}”"
-                invocation.warn(f"If the run is cancelled, {words}. --keep-continuation sends it.")
-            elif not options.dry_run:
-                await engine.follow_ups.keep(each)
-        report = await perform(invocation, engine, CancelRun(run.run_id), options, look)
-    return report()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli.context import Invocation
@@ -29,6 +30,8 @@ LONGEST_PAUSE_S: Final = 5.0
 GROWTH: Final = 1.3
 MOST_LOOK_UPS: Final = 3
 """Runs looked up one by one; for more, a sweep of all active runs is cheaper."""
+MOST_REASONS: Final = 20
+"""Failed runs whose reasons are asked for."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -38,6 +41,13 @@ class WaitResult(Struct, frozen=True):
     outcome: Literal["ended", "waiting", "lost", "unlisted"]
     """`unlisted`: no run with that id has appeared in the service's list so far."""
     run: Run | None
+    reason: str = ""
+    """Why it did not complete; empty: it did, or the reason is not known."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended in another way than completed."""
+        return self.outcome == "ended" and self.run is not None and self.run.status != "completed"
 
 
 def _duration(text: str) -> timedelta:
@@ -67,18 +77,21 @@ wait_options: Final = options_of(
 @click.command("wait", cls=FactCommand)
 @RUN_IDS
 @_timeout("patience", "Such as 90s, 30m, 2h.")
+@click.option("--fail-fast", is_flag=True, help="Stop waiting at the first run that fails or is no longer listed.")
 @async_command
-async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: timedelta) -> int:
+async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: timedelta, fail_fast: bool) -> int:
     """Wait until all of these runs have ended: exit code 0 if all completed, 1 if one did not, 3 on a time-out."""
     output = invocation.output
     async with invocation.engine(needs_token=True) as engine:
         lookup = RunLookup(engine)
         named = dict.fromkeys([(await lookup.current(text)).run_id for text in run_ids])
-        results = await RunWaiter(engine, output.note).until_final(list(named), patience)
+        results = await RunWaiter(engine, output.note, fail_fast=fail_fast).until_final(list(named), patience)
         shown = await views(engine, [result.run for result in results.values() if result.run is not None])
         now = engine.clock()
     failure = wait_failure(results)
-    more: dict[str, object] = {"as_of": rfc3339(now), "source": "live"}
+    bad = [(each.run, each.reason) for each in results.values() if each.run is not None and each.has_failed]
+    entries = [{"run_id": run.run_id, "status": run.status, "reason": reason or None} for run, reason in bad]
+    more: dict[str, object] = {"failed": entries, "as_of": rfc3339(now), "source": "live"}
     if failure is not None and failure.exit is not Exit.FAILED:
         more["error"] = failure.as_json()
     output.listing("runs", [view.document() for view in shown], COLUMNS, shown, more=more)
@@ -99,6 +112,8 @@ class RunWaiter(Struct, frozen=True):
     """Whether a run that is not listed yet is waited for; otherwise it counts as lost."""
     is_stale: bool = False
     """Whether the cache may hold an earlier turn of a run: the service is asked first."""
+    fail_fast: bool = False
+    """Whether to stop as soon as one of the runs has failed or is lost."""
 
     async def until_final(self, run_ids: Sequence[str], patience: timedelta) -> Mapping[str, WaitResult]:
         """Wait until each run has ended or is lost, or time is up.
@@ -126,9 +141,14 @@ class RunWaiter(Struct, frozen=True):
                 for run_id, result in results.items()
                 if result.outcome in {"waiting", "unlisted"}
             }
-            if not waiting or remaining_s <= 0:
+            is_bad = any(result.has_failed or result.outcome == "lost" for result in results.values())
+            if not waiting or remaining_s <= 0 or (self.fail_fast and is_bad):
                 await self.engine.runs.learn_of_failures()
-                return {run_id: await self._result(run_id) for run_id in run_ids}
+                ended = {run_id: await self._result(run_id) for run_id in run_ids}
+                for run_id in [run_id for run_id, result in ended.items() if result.has_failed][:MOST_REASONS]:
+                    reason = safe_text(await self.engine.extension.reason(run_id))
+                    ended[run_id] = replace(ended[run_id], reason=reason)
+                return ended
             # A refresh asks for other runs of a status that the spec does not name: it may be learnt as final. A run
             # that is not listed yet has none, and its id cannot be looked up.
             is_sweep_due = len(waiting) > MOST_LOOK_UPS or not examined.issuperset(waiting.values())
@@ -175,12 +195,11 @@ def wait_failure(results: Mapping[str, WaitResult]) -> Failure | None:
     def ids(outcome: str) -> list[str]:
         return [run_id for run_id, result in results.items() if result.outcome == outcome]
 
-    bad = [
-        each.run for each in results.values() if each.outcome == "ended" and each.run and each.run.status != "completed"
-    ]
+    bad = {run_id: each for run_id, each in results.items() if each.has_failed}
     if bad:
-        names = ", ".join(f"{run.run_id} ({run.status})" for run in bad)
-        return Failure("run_failed", f"Not completed: {names}.", Exit.FAILED, {"run_ids": [run.run_id for run in bad]})
+        said = (f"{each.run.status}{each.reason and f': {each.reason}'}" for each in bad.values() if each.run)
+        names = ", ".join(f"{run_id} ({why})" for run_id, why in zip(bad, said, strict=True))
+        return Failure("run_failed", f"Not completed: {names}.", Exit.FAILED, {"run_ids": [*bad]})
     if lost := ids("lost"):
         return Failure(
             "not_found", f"The service no longer shows {', '.join(lost)}.", Exit.NOT_FOUND, {"run_ids": [*lost]}

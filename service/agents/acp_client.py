@@ -1,8 +1,11 @@
 """The client of a program that speaks the Agent Client Protocol (ACP), which runs beside it in its sandbox.
 
-Called as `acp_client.py SESSION CONVERSATION COMMAND…`, with the instructions on standard input; CONVERSATION is the
-file with the earlier turns. It starts the program, resumes the session if one is named, prints each of the program's
-reports as a line of JSON (`outcome.acp` and `steps` read them), and ends when the program has answered.
+Called as `acp_client.py SESSION CONVERSATION COMMAND…`; CONVERSATION is the file with the earlier turns. It starts the
+program, resumes the session if one is named, prints each of the program's reports as a line of JSON (`outcome.acp` and
+`steps` read them), and ends when the program has answered.
+
+Each line of standard input is `{"text", "name"}`: first the instructions, then any messages. For a message the
+program's answer is cancelled, and it is asked again with the message. At the end of the input it is cancelled for good.
 """
 
 import asyncio
@@ -90,6 +93,21 @@ class Turn:
         """What may be chosen for the session."""
         self._has_begun = False
         """Whether its reports are this turn's: while a session is loaded, those of earlier turns are repeated."""
+        self._said: list[dict[str, str]] = []
+        """Messages that the program has not got yet."""
+        self._is_stopped = False
+        self._session = ""
+        """The session in which the program has a prompt to answer."""
+
+    async def listen(self, connection: ClientSideConnection, lines: asyncio.StreamReader) -> None:
+        """Read the messages, and cancel what the program does for each."""
+        while not self._is_stopped:
+            if line := await lines.readline():
+                self._said.append(json.loads(line))
+            else:
+                self._is_stopped = True
+            if self._session:
+                await connection.cancel(self._session)
 
     async def run(self, connection: ClientSideConnection, instructions: str) -> None:
         """Let the program work, and print how it ended.
@@ -106,9 +124,22 @@ class Turn:
         if self._is_lost:
             # The instructions rely on the session, which has the earlier turns.
             instructions = f"Earlier turns of this task, as JSON:\n{self._conversation}\n\nNow:\n\n{instructions}"
-        answer = await connection.prompt(session, [text_block(instructions)])
-        usage = None if answer.usage is None else answer.usage.model_dump(by_alias=True, exclude_none=True)
-        report("end", stop_reason=answer.stop_reason, usage=usage)
+        texts, stop_reason, usage = [instructions, *self._messages()], "cancelled", None
+        while texts and not self._is_stopped:
+            self._session = session
+            answer = await connection.prompt(session, [text_block("\n\n".join(texts))])
+            self._session = ""
+            stop_reason, usage = answer.stop_reason, answer.usage
+            texts = self._messages()
+        given = None if usage is None else usage.model_dump(by_alias=True, exclude_none=True)
+        report("end", stop_reason=stop_reason, usage=given)
+
+    def _messages(self) -> list[str]:
+        """Return the messages since the last call, which the program now gets; none once it is stopped."""
+        said, self._said = [] if self._is_stopped else self._said, []
+        if said:
+            report("heard", ids=[one["name"] for one in said])
+        return [one["text"] for one in said]
 
     async def _open(self, connection: ClientSideConnection, about: InitializeResponse) -> str:
         """Return the id of the session: the one that was asked for, if it is there, or a new one."""
@@ -181,7 +212,9 @@ async def _forward(program: Process) -> None:
 
 async def main(session: str, conversation: str, command: list[str]) -> int:
     """Do a turn; return the exit status."""
-    instructions = sys.stdin.read()
+    lines = asyncio.StreamReader(_LONGEST_MESSAGE)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    instructions = json.loads(await lines.readline())["text"]
     variables = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
     streams = {"limit": _LONGEST_MESSAGE, "shutdown_timeout": _FAREWELL_S}
     turn = Turn(session, conversation)
@@ -192,6 +225,7 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
         ) as (connection, process):
             # Not by our own pipe: a program may set that to not block, for us as well.
             forwarding = asyncio.create_task(_forward(process))
+            listening = asyncio.create_task(turn.listen(connection, lines))
             try:
                 await turn.run(connection, instructions)
             except ConnectionError:
@@ -200,6 +234,7 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
                 raise
             finally:
                 forwarding.cancel()
+                listening.cancel()
     except RequestError as error:
         details = error.data if isinstance(error.data, str) else json.dumps(error.data) if error.data else ""
         report("error", message=f"{error} {details}".strip())

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from service.agents.options import ModelAccess, RepositorySetup
 from service.agents.outcome import OutcomeReader
-from service.agents.presets import GENERIC, ModelWords, Preset, preset_for
+from service.agents.presets import GENERIC, ModelWords, Preset, Speech, preset_for
 from service.agents.servers import ServerWords
 from service.errors import ServiceError
 from service.store.agents import Agent
@@ -80,6 +80,7 @@ class CommandTemplate:
     settings: Mapping[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
     left_behind: tuple[str, ...] = ()
+    hears: Speech | None = None
     reader: OutcomeReader | None = None
     """None: only the exit status says how the agent ended."""
     before: tuple[str, ...] = ()
@@ -146,6 +147,7 @@ def of(
         settings=_extended(preset.settings, written),
         hidden=() if options.trust_repository else preset.hidden,
         left_behind=preset.left_behind,
+        hears=preset.hears,
         reader=preset.reader(),
     )
 

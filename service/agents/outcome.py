@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from service.agents.sentences import in_words
@@ -83,6 +83,8 @@ class AgentReport:
     """Its output since its last answer, if it prints text alone."""
     ended: bool = False
     """Whether it reported that it finished, after which it does nothing more."""
+    heard: list[str] = field(default_factory=list)
+    """The ids of the messages that reached it while it worked."""
 
 
 _FIXES: Final[dict[Reason, str]] = {
@@ -204,6 +206,8 @@ def acp(event: dict[str, object], report: AgentReport) -> None:
         report.summary = _text(report.printed)
     elif kind == "update" and str(update.get("sessionUpdate")).startswith("tool_call"):
         report.printed = ""
+    elif kind == "heard":
+        report.heard += map(str, items(event.get("ids")))
     elif kind == "end":
         reason = event.get("stop_reason")
         report.ended, report.refused, report.is_cut = True, reason == "refusal", reason == "max_tokens"

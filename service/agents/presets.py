@@ -40,6 +40,10 @@ class ModelWords:
     """Arguments that choose the model; left out if no name is configured."""
 
 
+Speech = Callable[[str, str], object]
+"""Makes a document of a text, and the name that the program repeats when it takes it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Preset:
     """One program."""
@@ -84,6 +88,9 @@ class Preset:
     """Files of a repository that make it execute something; hidden unless the repository is trusted."""
     left_behind: tuple[str, ...] = ()
     """Patterns of files that it writes for itself into a checkout, which are never committed."""
+    hears: Speech | None = None
+    """Makes the documents, one a line of standard input, that instruct it before and while it works; None: it takes no
+    messages while it works."""
     listener: Listener | None = None
     of_line: Callable[[str, AgentReport], None] | None = None
     """Reads its output where that is not JSON."""
@@ -319,6 +326,7 @@ ACP: Final = Preset(
     small=_SMALL,
     hidden=tuple(dict.fromkeys(file for one in PRESETS.values() for file in one.hidden)),
     servers=servers.acp,
+    hears=lambda text, name: {"text": text, "name": name},
     listener=outcome.acp,
 )
 """Any program that speaks ACP; argv names it."""

@@ -14,6 +14,7 @@ from service.api.context import context_of
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
 from service.reference import BRANCH, LONGEST_BRANCH, NO_NUL, PLATFORMS, SEGMENT
+from service.store.messages import Timing
 
 _LARGEST_INTEGER: Final = 2**63 - 1
 _DEEPEST: Final = 64
@@ -118,6 +119,18 @@ class RunStart(_Strict):
         dict[str, object] | None,
         Field(description="At most 65,536 bytes as JSON in UTF-8, unless the operator sets another limit."),
     ] = None
+
+
+class RunMessage(_Strict):
+    """Body of POST /external/runs/{run_id}/messages, an extension of the specification (docs/dev/api.md)."""
+
+    text: Annotated[
+        str, Field(min_length=1, max_length=20_000, pattern=r"\S", json_schema_extra={"pattern": _NOT_BLANK})
+    ]
+    when: Annotated[
+        Timing,
+        Field(description="now: while the agent works; end: after its turn; stop: the turn is stopped for it."),
+    ] = "now"
 
 
 class AgentStart(_Strict):

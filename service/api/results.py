@@ -10,34 +10,39 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Final, TypeVar
+from urllib.parse import quote
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from service.agents.inputs import AgentInput
+from service.agents.invocation import preset_of
 from service.agents.options import PresetName
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
 from service.api.auth import Caller, RunReader, RunWriter
+from service.api.bodies import ReadBody, RunMessage, schema_of
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
 from service.api.runs import no_run
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
 from service.findings.question import offer
-from service.store import agents, audit, postings, runs, turn_files, turns, usage, waits
+from service.store import agents, audit, messages, postings, runs, turn_files, turns, usage, waits
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
-from service.store.turn_files import FINDINGS, DiffKind, LogPiece
-from service.store.turns import MADE_UP, NOT_EXECUTED, Turn
+from service.store.schema import CANCELLED
+from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, Artifact, DiffKind, LogPiece
+from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.store.usage import UsageFigures
+from service.text import storable
+from service.triggers.events import SCHEDULE
 
 T = TypeVar("T")
 _PIECE: Final = 256 << 10
-LARGEST_DIFF: Final = 8 << 20
 _LARGEST_KEPT: Final = 64 << 20
 """Of a change that was not pushed, the patch is the only copy."""
 _LARGEST_FINDINGS: Final = 2 << 20
@@ -98,6 +103,24 @@ class UsageBody(BaseModel):
     list_prices_of: str | None
 
 
+class MessageBody(BaseModel):
+    """What a caller said to a run while it was active."""
+
+    message_id: str
+    text: str
+    when: str
+    state: str
+    caller: str | None
+    sent_at: str
+
+
+class ArtifactBody(BaseModel):
+    """A file that a turn's agent left in `.runwarden/artifacts`, or a patch that is too large to show."""
+
+    name: str
+    bytes: int
+
+
 class TurnBody(BaseModel):
     """A turn, as OpenAPI describes it."""
 
@@ -121,9 +144,14 @@ class TurnBody(BaseModel):
     deletions: int | None
     from_turn: int | None
     usage: UsageBody | None
+    usage_by_agent: dict[str, UsageBody]
+    agent: str
+    """The agent that did it: the run's, or a fallback."""
     findings: list[IdentifiedFinding] | None
+    artifacts: list[ArtifactBody]
     inputs: dict[str, JsonValue] | None
     """The caller's inputs by name; null if there were none."""
+    messages: list[MessageBody]
 
 
 class PostingBody(BaseModel):
@@ -229,10 +257,18 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         given = (context.settings.execution, context.clock)
         conversation = waits.explained(connection, run, turns.of(connection, run_id), *given)
         used = usage.of_turns(connection, run_id)
+        shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
-    bodies = [_turn_body(run, turn, used.get(turn.number), findings.get(turn.number)) for turn in conversation]
+        left = turn_files.artifacts_of(connection, run_id)
+        said = messages.by_turn(connection, run_id)
+    bodies = []
+    for turn in conversation:
+        body = _turn_body(run, turn, used.get(turn.number), findings.get(turn.number), left)
+        by_agent = {name: one.document() for name, one in shares.get(turn.number, {}).items()}
+        body |= {"agent": turn.agent or run.agent, "usage_by_agent": by_agent}
+        bodies.append(body | {"messages": [one.document() for one in said[turn.number]]})
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
     body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}
@@ -254,9 +290,12 @@ def read_questions(context: RequestContext, caller: RunReader) -> dict[str, obje
     }
 
 
-def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
-    # A plain run uses the default agent without inputs; a webhook's inputs do not come from a caller.
-    by_name = turn.number == 1 and turn.caller != turns.WEBHOOK and (run.agent != DEFAULT_NAME or bool(turn.inputs))
+def _turn_body(
+    run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None, left: list[Artifact]
+) -> dict[str, object]:
+    # A plain run uses the default agent without inputs; those of a rule's run do not come from a caller.
+    by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
+    by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
     as_is = "number instructions caller outcome reason failure_kind summary files additions deletions from_turn"
     asked = turn.question or {"question": None, "choices": []}
@@ -270,6 +309,7 @@ def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes 
         "offer": offer(turn.summary) if turn.outcome == "completed" else None,
         "usage": None if used is None else used.document(),
         "findings": None if findings is None else json.loads(findings)["findings"],
+        "artifacts": [{"name": one.name, "bytes": one.size} for one in left if one.number == turn.number],
         "inputs": turn.inputs if by_name else None,
     }
 
@@ -424,16 +464,39 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
     if turn.commit_sha is None and not turn.is_unpushed:
         return _text(b"", {})
     patch = turn_files.diff(connection, context.folder, (turn.run_id, turn.number), kind)
-    way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
-    most = LARGEST_DIFF
-    if turn.commit_sha is None:
-        way, most = "it was not pushed; ask the operator of the service for it", _LARGEST_KEPT
     if patch is None:
+        way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
+        way = way if turn.commit_sha else "it was not pushed; ask the operator of the service for it"
         raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; {way}")
-    if len(patch) > most:
-        raise HttpError(413, "diff_too_large", f"the diff has more than {most} bytes; {way}")
+    if len(patch) > (LARGEST_DIFF if turn.commit_sha else _LARGEST_KEPT):
+        name = next(name for name, one in PATCHES.items() if one == kind)
+        way = f"fetch it as an artifact: runwarden runs artifacts {turn.run_id} {name} --turn {turn.number}"
+        raise HttpError(413, "diff_too_large", f"the diff is too large to show; {way}")
     ends = {"Runwarden-Base": base, "Runwarden-Head": turn.commit_sha}
     return _text(patch, {name: sha for name, sha in ends.items() if sha})
+
+
+@router.get(
+    "/external/runs/{run_id}/turns/{n}/artifacts/{name:path}",
+    response_class=Response,
+    responses={**_bytes("application/octet-stream", "Content-Disposition"), **documented()},
+)
+def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContext, caller: RunReader) -> Response:
+    """Return a file that a turn's agent left, for saving."""
+    with context.database.read() as connection:
+        turn = _turn_of(connection, caller, run_id, n)
+        content = None
+        if storable(name) == name:
+            content = turn_files.artifact(connection, context.folder, (run_id, turn.number), name)
+    if content is None:
+        gone = f"turn {turn.number} has no artifact {name!r}, or it is not kept any longer"
+        raise HttpError(404, "artifact_not_found", gone)
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}",
+        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(content, media_type="application/octet-stream", headers=headers)
 
 
 def _text(patch: bytes, headers: dict[str, str]) -> Response:
@@ -450,10 +513,10 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
     """Cancel an active run: it fails, its agent is interrupted, and nothing is pushed."""
     with context.database.write() as connection:
         run = _run_of(connection, caller, run_id)
-        reason = f"{turns.CANCELLED} by {caller.token.alias or caller.token.id}"
+        reason = f"{CANCELLED} by {caller.token.alias or caller.token.id}"
         if not turns.cancel(connection, run_id, reason, context.clock()):
             last = turns.by_number(connection, run_id, run.turn)
-            if last is None or last.outcome != turns.CANCELLED:
+            if last is None or last.outcome != CANCELLED:
                 raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: it is {run.status}")
             return run.body
         run = runs.by_id(connection, run_id) or run
@@ -462,3 +525,49 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
     _logger.info("%s turn %d %s", run_id, run.turn, reason)
     context.wake()
     return run.body
+
+
+@router.post(
+    "/external/runs/{run_id}/messages",
+    status_code=202,
+    response_model=None,
+    openapi_extra=schema_of(RunMessage),
+    responses={202: {"model": MessageBody}, **documented(400, 409, 413, 415)},
+)
+async def say_to_run(
+    run_id: str,
+    context: RequestContext,
+    caller: RunWriter,
+    message: Annotated[RunMessage, Depends(ReadBody(RunMessage))],
+) -> dict[str, object]:
+    """Say something to an active run: to its agent at work if its program can take it, otherwise in the next turn."""
+    return await run_in_threadpool(say, context, caller, run_id, message)
+
+
+def say(context: Context, caller: Caller, run_id: str, message: RunMessage) -> dict[str, object]:
+    """Store a message for an active run, and stop its turn if the message says so.
+
+    Raises:
+        HttpError: 404 or 409, there is no such run, it has ended, or too many messages wait already.
+    """
+    now, alias = context.clock(), caller.token.alias
+    with context.database.write() as connection:
+        run = _run_of(connection, caller, run_id)
+        if (turn := turns.held(connection, run_id, run.turn)) is None:
+            fix = "continue it, with its run_id in POST /external/runs"
+            raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: {fix}")
+        if len(messages.of_runs(connection, [run_id], "waiting")) >= messages.MOST_WAITING:
+            text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
+            raise HttpError(409, "too_many_messages", text)
+        agent = agents.of_run(connection, run)
+        preset = None if agent is None else preset_of(agent)
+        is_able = message.when != "now" or (preset is not None and preset.hears is not None)
+        given = (turn.number, message.text, message.when if is_able else "end", alias)
+        made = messages.add(connection, run_id, *given, now)
+        runs.touch(connection, run_id, now)
+        if made.timing == "stop" and turn.status == "queued":
+            stopped = TurnOutcome("failed", failure=f"{STOPPED} {alias or caller.token.id}")
+            turns.end(connection, run_id, turn.number, stopped, now)
+        stored = next(one for one in messages.of_runs(connection, [run_id]) if one.id == made.id)
+    context.wake()
+    return stored.document()

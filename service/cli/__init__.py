@@ -1,5 +1,6 @@
 """The command line: each command is imported when it is called, so that `--help` need not wait for a web framework."""
 
+import gc
 import importlib
 import os
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ _COMMANDS: Final = {
     "maintenance": ("service.cli.maintenance", "Start no more turns until it ends; turns at work finish."),
     "migrate": ("service.cli.maintenance", "Make or upgrade the tables in the database."),
     "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
+    "schema": ("service.cli.apply", "Print the JSON Schema of a file, for the editor."),
     "org": ("service.cli.organizations", "Organizations."),
     "invitation": ("service.cli.invitations", "Invitations of members, and the states of their mails."),
     "member": ("service.cli.invitations", "Members, who may sign in on the page with their address."),
@@ -91,6 +93,10 @@ class _LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        if not gc.isenabled():
+            # What was imported stays until the process ends.
+            gc.freeze()
+            gc.enable()
         return with_examples(command, cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -90,7 +90,7 @@ def migrate(admin: AdminContext) -> None:
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @admin_command
 def prune(admin: AdminContext, age: str, *, dry_run: bool) -> None:
-    """Remove logs, diffs and queue entries of turns that ended longer ago; runs and their turns are kept."""
+    """Remove logs, diffs, artifacts and queue entries of turns that ended longer ago; runs and their turns are kept."""
     try:
         before = now_micros() - parse_duration(age)
     except ValueError as error:

@@ -6,13 +6,13 @@ from service.cli.output import AdminContext, admin_command, fields, line, operat
 from service.clock import now_micros, rfc3339
 from service.setup import SetupError, find_organization
 from service.store import deliveries, repositories
-from service.store.deliveries import WAITING
+from service.store.deliveries import NO_NUMBER, WAITING
 from service.triggers.receiver import ApprovalError, approve
 
 
 @click.group("trigger")
 def trigger() -> None:
-    """Runs that pull requests and issues start."""
+    """Runs that pull requests, issues and schedules start."""
 
 
 @trigger.command("list")
@@ -21,14 +21,20 @@ def trigger() -> None:
 def list_all(admin: AdminContext, slug: str) -> None:
     """List the rules of an organization's repositories."""
     with admin.read() as connection:
-        known = repositories.of(connection, find_organization(connection, slug).id)
-    rules = [(one, rule) for one in known for rule in one.triggers]
-    documents = [{"repository": f"{one.platform}:{one.path}"} | rule.model_dump(mode="json") for one, rule in rules]
-    lines = [
-        f"{one.platform}:{one.path}  {'/'.join(rule.on)} into {' '.join(rule.branches)}  {rule.agent}  "
-        f"forks: {rule.forks}"
-        for one, rule in rules
-    ]
+        owner = find_organization(connection, slug).id
+        known = repositories.of(connection, owner)
+        schedules = repositories.scheduled(connection, owner)
+    due = {(one.repository.name, one.index): [rfc3339(at) for at in one.next_times] for one in schedules}
+    documents, lines = [], []
+    for one in known:
+        for index, rule in enumerate(one.triggers):
+            place, times = f"{one.platform}:{one.path}", due.get((one.name, index), [])
+            documents.append({"repository": place, "next_times": times} | rule.model_dump(mode="json"))
+            when = f"{'/'.join(rule.on)} into {' '.join(rule.branches)}"
+            how = f"forks: {rule.forks}"
+            if rule.schedule:
+                when, how = f"{rule.schedule} ({rule.timezone})", f"next: {', '.join(times)}"
+            lines.append(f"{place}  {when}  {rule.agent}  {how}")
     admin.show({"triggers": documents}, lines)
 
 
@@ -38,7 +44,7 @@ def list_all(admin: AdminContext, slug: str) -> None:
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="How many entries.")
 @admin_command
 def log(admin: AdminContext, slug: str | None, limit: int, *, waiting: bool) -> None:
-    """Show the decisions on deliveries, the latest at the end."""
+    """Show the decisions on deliveries and due times, the latest at the end."""
     with admin.read() as connection:
         owner = owner_of(connection, slug)
         found = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
@@ -52,6 +58,7 @@ def log(admin: AdminContext, slug: str | None, limit: int, *, waiting: bool) -> 
         documents.append(fields(one, names) | named)
         number = f"issue {one.number}" if one.is_issue else one.number
         about = f"{repository} {number} {one.event} {one.head_sha[:12]} by {one.sender}"
+        about = f"{repository} {one.event} {one.cause}" if one.number == NO_NUMBER else about
         lines.append(line(at, one.id, about, one.result, one.agent, one.run_id, one.detail))
     admin.show({"deliveries": documents}, lines)
 

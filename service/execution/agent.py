@@ -10,11 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
 
 from service.agents.outcome import OutcomeReader
+from service.clock import now_micros, rfc3339
 from service.egress.outages import ModelState, Patience
 from service.egress.proxies import TurnProxies
 from service.execution import processes, supervisor
@@ -24,6 +25,7 @@ from service.execution.disk import shortage
 from service.execution.processes import IdleWatch, UsageWatch
 from service.execution.secrets import MaskedStream, Secrets
 from service.settings import AgentLimits
+from service.store.messages import Message
 
 _CHUNK: Final = 65_536
 _POLL_S: Final = 0.25
@@ -31,6 +33,10 @@ _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _LONGEST_REPORT: Final = 4096
 LINGERS_S: Final = 5.0
 """How long a program may stay after it has reported its end."""
+GRACE_S: Final = 2.0
+"""How long a program that hears of its end may take for it, before it is killed."""
+_LONGEST_WORDS: Final = 500
+_MESSAGE: Final = "This message came while you worked:\n\n{}\n\nTake it into account, and go on with the task."
 _EXITED: Final = "exit 0"
 """The supervisor's report on a program that exits as it should."""
 _WAITED_FOR: Final = frozenset({"model_unreachable", "rate_limited", "timed_out"})
@@ -39,9 +45,16 @@ _NOT_STARTED: Final = frozenset({126, 127})
 
 
 def run(
-    command: AgentCommand, log: IO[bytes], limits: AgentLimits, secrets: Secrets, check: Callable[[], None]
+    command: AgentCommand,
+    log: IO[bytes],
+    limits: AgentLimits,
+    secrets: Secrets,
+    check: Callable[[], None],
+    said: Callable[[], Sequence[Message]] = tuple,
 ) -> None:
     """Run an agent until it exits; write its output to the log, without the secrets.
+
+    `said` returns the messages for it, as long as it has not taken them.
 
     Raises:
         AgentFailedError: It could not start, failed, or passed a limit.
@@ -73,8 +86,15 @@ def run(
         output = MaskedStream(secrets, agent_log.write)
         model = proxies.model
         agent = _SupervisedAgent(command, limits, model, reader, output.write, "" if group is None else group.folder)
+
+        def pass_on() -> None:
+            for message in said():
+                if agent.tell(message):
+                    words = " ".join(message.text.split())[:_LONGEST_WORDS]
+                    report_line(f"{rfc3339(now_micros())} {message.caller or 'a caller'} says: {words}")
+
         try:
-            report = agent.watch(check)
+            report = agent.watch(check, pass_on)
         finally:
             agent.close()
             output.end()
@@ -147,9 +167,16 @@ class _SupervisedAgent:
         """Whether the agent printed since the last check."""
         self.lingered = False
         """Whether it was stopped because it stayed after its reported end."""
+        self._told: set[str] = set()
+        """The names of its messages."""
+        self._unsent = b""
+        """What its pipe had no room for yet."""
+        self._is_hurried = False
+        """Whether it gets no time to end by itself."""
         self._control, theirs = socket.socketpair()
         arguments = map(str, (theirs.fileno(), limits.file_bytes, limits.open_files, group))
-        with theirs, command.stdin().open("rb") as given:
+        file = command.stdin()
+        with theirs, contextlib.nullcontext(subprocess.PIPE) if file is None else file.open("rb") as given:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", supervisor.__file__, *arguments, *command.argv()],
                 stdin=given,
@@ -163,6 +190,10 @@ class _SupervisedAgent:
         assert self._process.stdout is not None  # noqa: S101 — it has a pipe
         self._stdout = self._process.stdout
         os.set_blocking(self._stdout.fileno(), False)
+        self._stdin = self._process.stdin
+        if self._stdin is not None:
+            os.set_blocking(self._stdin.fileno(), False)
+            self._send(command.spoken(command.workspace.instructions_file.read_text("utf-8")))
         cached = command.agent.options.cache
         self._usage = UsageWatch(
             self._process.pid,
@@ -173,8 +204,26 @@ class _SupervisedAgent:
             cache=None if command.cache is None or cached is None else (command.cache, cached),
         )
 
-    def watch(self, check: Callable[[], None]) -> str:
-        """Wait until the agent exits; return the supervisor's report, empty if the supervisor was killed."""
+    def tell(self, message: Message) -> bool:
+        """Send a message to an agent that can take it; return False if it cannot, or if it was sent before."""
+        if self._stdin is None or message.id in self._told:
+            return False
+        self._told.add(message.id)
+        self._send(self._command.spoken(_MESSAGE.format(message.text), message.id))
+        return True
+
+    def _send(self, line: bytes = b"") -> None:
+        """Send what its pipe has room for; the rest is sent later."""
+        self._unsent += line
+        if self._unsent and self._stdin is not None:
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):
+                self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
+
+    def watch(self, check: Callable[[], None], pass_on: Callable[[], None]) -> str:
+        """Wait until the agent exits; return the supervisor's report, empty if the supervisor was killed.
+
+        `pass_on` is called several times a second, as `check` is, to tell it messages.
+        """
         deadline = time.monotonic() + self._command.agent.timeout_s
         measure_due = 0.0
         over_since: float | None = None
@@ -186,6 +235,8 @@ class _SupervisedAgent:
             while True:
                 now = time.monotonic()
                 check()
+                pass_on()
+                self._send()
                 if (end := self._model.end) is not None:
                     raise AgentFailedError(end.text, end.reason)
                 over_since = (over_since or now) if self._reader.is_over and not self._model.waiting else None
@@ -200,6 +251,7 @@ class _SupervisedAgent:
                 if now >= measure_due:
                     measure_due = now + _POLL_S
                     if passed := self._usage.passed():
+                        self._is_hurried = True
                         text = f"the agent was stopped for passing its limit of {passed} in [execution.agent]"
                         raise AgentFailedError(text)
                     # The proxy has a time limit for the model: an agent that waits for it is not idle.
@@ -220,7 +272,11 @@ class _SupervisedAgent:
 
     def close(self) -> None:
         """Kill everything that still runs, with the supervisor's help or without it."""
-        with self._control, self._stdout:
+        with self._control, self._stdout, self._stdin or contextlib.nullcontext():
+            if self._stdin is not None and not (self._report or self._is_hurried or self.lingered):
+                # Its end is the sign to stop.
+                self._stdin.close()
+                self._await_end(time.monotonic() + GRACE_S)
             if not self._report:
                 with contextlib.suppress(OSError):
                     self._control.shutdown(socket.SHUT_WR)
@@ -230,6 +286,19 @@ class _SupervisedAgent:
                     os.killpg(self._process.pid, signal.SIGKILL)
                 processes.kill_marked(f"RUNWARDEN_RESULT={self._command.workspace.result_file}")
             self._process.wait()
+
+    def _await_end(self, until: float) -> None:
+        """Pass its output on until it exits, or until an instant."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._control, selectors.EVENT_READ)
+            selector.register(self._stdout, selectors.EVENT_READ)
+            while (left := until - time.monotonic()) > 0:
+                ready = {key.fileobj for key, _ in selector.select(left)}
+                if self._control in ready:
+                    self._report = self._read_report()
+                    return
+                if ready and not self._forward(self._stdout.read(_CHUNK)):
+                    selector.unregister(self._stdout)
 
     def _forward(self, chunk: bytes | None) -> bool:
         """Pass a piece of the agent's output on; False: there is no more."""

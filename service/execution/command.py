@@ -1,6 +1,7 @@
 """An agent's command: its arguments, its environment, and its view of the machine."""
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -49,6 +50,10 @@ class AgentFailedError(ServiceError):
     def __init__(self, text: str, reason: Reason = "failed") -> None:
         super().__init__(text)
         self.reason = reason
+
+
+class StoppedAgentError(AgentFailedError):
+    """The agent was stopped for a message, with which its run continues."""
 
 
 class PausedAgentError(AgentFailedError):
@@ -162,10 +167,20 @@ class AgentCommand:
         """
         return self.sandbox.wrap(self._bare(), self.workspace, self.objects, self._view())
 
-    def stdin(self) -> Path:
-        """Return the file for its standard input: some programs would wait for the end of an open pipe."""
+    def stdin(self) -> Path | None:
+        """Return the file for its standard input: some programs would wait for the end of an open pipe.
+
+        None: a pipe, over which it gets its instructions and messages, as `spoken` writes them.
+        """
+        if self.invocation.hears is not None:
+            return None
         files = {"task": self.workspace.task_file, "instructions": self.workspace.instructions_file}
         return files.get(self.invocation.stdin, Path(os.devnull))
+
+    def spoken(self, text: str, name: str = "") -> bytes:
+        """Return a line with instructions, or with the message of that name, for a program that hears messages."""
+        assert self.invocation.hears is not None  # noqa: S101 — the caller has a pipe
+        return f"{json.dumps(self.invocation.hears(text, name))}\n".encode()
 
     def environment(self) -> dict[str, str]:
         """Return the whole environment of the agent: the allow-list and the contract's variables."""

@@ -178,7 +178,8 @@ class RepositoryMirror:
         patterns = ("HEAD", wanted, f"refs/heads/{branch}/*", *above)
         listed = self._git("ls-remote", "--symref", "--", self._url, *patterns, git_dir=self.git_dir)
         # A pattern also matches longer names that end with it.
-        there = {line.partition("\t")[2] for line in listed.splitlines() if not line.startswith("ref: ")}
+        lines = (line.partition("\t") for line in listed.splitlines() if not line.startswith("ref: "))
+        there = {name: sha for sha, _, name in lines}
         others = sorted(name for name in there if name in above or name.startswith(f"refs/heads/{branch}/"))
         beside = others[0].removeprefix("refs/heads/") if others and wanted not in there else None
         default = default_of(listed) if "HEAD" in there else None
@@ -186,12 +187,20 @@ class RepositoryMirror:
         kept = dict.fromkeys(sources, _BRANCH)
         if default is not None:
             kept[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
-        if kept:
+        commits = {name: there["HEAD" if name == default else wanted] for name in kept}
+        if any(self._held(kept[name]) != sha for name, sha in commits.items()):
             self._bring(*(f"+{sources[name]}:{ref}" for name, ref in kept.items()))
             self._join_packs()
-        # From the mirror itself: the fetched state, not the one announced a moment before.
-        commits = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines() if kept else ()
-        return RepositorySnapshot(self.git_dir, default, dict(zip(kept, commits, strict=True)), beside)
+            # From the mirror itself: the fetched state, not the one announced a moment before.
+            fetched = self._git("rev-parse", *kept.values(), git_dir=self.git_dir).splitlines()
+            commits = dict(zip(kept, fetched, strict=True))
+        return RepositorySnapshot(self.git_dir, default, commits, beside)
+
+    def _held(self, ref: str) -> str | None:
+        """Return the commit of a ref, read without a process; None: unknown."""
+        with contextlib.suppress(OSError):
+            return (self.git_dir / ref).read_text("utf-8").strip()
+        return None
 
 
 def lies_in(path: str, part: Sequence[str]) -> bool:

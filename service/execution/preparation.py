@@ -11,7 +11,7 @@ from service import ids
 from service.agents.options import AgentOptions, RepositorySetup
 from service.execution import agent as agent_process
 from service.execution import trees
-from service.execution.command import AgentCommand, AgentFailedError
+from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError
 from service.execution.secrets import Secrets
 from service.execution.workspace import Workspace
 from service.settings import AgentLimits
@@ -66,6 +66,8 @@ class Preparation:
         agent = replace(command.agent, argv=argv, timeout_s=self.setup.timeout_s, options=options)
         try:
             agent_process.run(replace(command, agent=agent), log, limits, secrets, check)
+        except StoppedAgentError:
+            raise
         except AgentFailedError as error:
             why = str(error).replace("the agent", "it", 1)
             raise AgentFailedError(f"the repository's set-up failed: {why}", "setup_failed") from error

@@ -57,7 +57,7 @@ class DurableEngine:
         migrate_queue(self._database)
         self._client = _client(self._database)
         patient = {"creator": lambda: self._database.connect_patiently(self._closing)}
-        DBOS(
+        engine = DBOS(
             config={
                 "name": _APPLICATION,
                 "system_database_url": self._database.url.render_as_string(hide_password=False),
@@ -87,6 +87,9 @@ class DurableEngine:
 
         self._turn, self._job = execute_turn, run_job
         DBOS.launch()
+        # The service uses neither its queues nor its schedules, for which DBOS would ask the database every second.
+        for unused in engine.background_thread_stop_events:
+            unused.set()
 
     def close(self, wait_s: int, give_up_s: float) -> None:
         """Start nothing new; wait for the work in progress, at most `give_up_s`."""

@@ -1,7 +1,7 @@
 """Recording: everything that a turn at work stores in the database, which may go down at any time."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -9,9 +9,10 @@ from typing import TypeVar
 import sqlalchemy as sa
 
 from service.clock import Clock
-from service.store import turn_files, turns
+from service.store import messages, turn_files, turns
 from service.store.database import AWAY, Database
-from service.store.turn_files import Key
+from service.store.messages import Message
+from service.store.turn_files import LARGEST_DIFF, PATCHES, Key
 from service.store.turns import Turn, TurnPause
 
 T = TypeVar("T")
@@ -34,6 +35,10 @@ class TurnAtWork:
     log_file: Path
     stopped: threading.Event = field(default_factory=threading.Event)
     """Set once a caller or an operator has cancelled the turn."""
+    waiting: Sequence[Message] = ()
+    """What was said to the run and has not reached its agent."""
+    heard: list[str] = field(default_factory=list)
+    """The ids of the messages that have reached the agent."""
     _shared: int = field(init=False)
     """The offset up to which the log is shared; an earlier attempt's part comes before it."""
     _sharing: threading.Lock = field(default_factory=threading.Lock)
@@ -92,31 +97,44 @@ class TurnRecorder:
         self._at_work.append(at_work)
 
     def finish(self, at_work: TurnAtWork, diffs: Mapping[str, Path]) -> None:
-        """Stop watching over an attempt, and store the rest of its log and its patches."""
+        """Stop watching over an attempt, and store the rest of its log and its patches; large ones are artifacts."""
         self._at_work.remove(at_work)
+        sizes = {kind: file.stat().st_size for kind, file in diffs.items() if file.exists()}
+        large = {name: sizes[kind] for name, kind in PATCHES.items() if sizes.get(kind, 0) > LARGEST_DIFF}
 
         def share_all() -> None:
             at_work.share(self.database)
-            kept = {kind: file.read_bytes() for kind, file in diffs.items() if file.exists()}
+            kept = {} if self.database.is_sqlite else {kind: diffs[kind].read_bytes() for kind in sizes}
             with self.database.write() as connection:
+                for name, size in large.items():
+                    turn_files.put_artifact(connection, at_work.key, at_work.attempt, name, size, None)
                 turn_files.pack_log(connection, at_work.key)
                 for kind, content in kept.items():
                     turn_files.put(connection, at_work.key, at_work.attempt, kind, content)
 
-        if not self.database.is_sqlite:
+        if large or not self.database.is_sqlite:
             self.retried(share_all)
 
     def watch_over(self) -> None:
-        """Interrupt work on cancelled turns, and share the logs of the others."""
+        """Interrupt work on cancelled turns, notice what was said to the others, and share their logs."""
         at_work = list(self._at_work)
         if not at_work:
             return
         with self.database.read() as connection:
             ended = turns.ended_among(connection, [one.key for one in at_work])
+            waiting = messages.of_runs(connection, [one.key[0] for one in at_work], "waiting")
         for one in at_work:
             if one.key in ended:
                 one.stopped.set()
+            one.waiting = [said for said in waiting if (said.run_id, said.number) == one.key]
+            self.note_heard(one)
             one.share(self.database)
+
+    def note_heard(self, at_work: TurnAtWork) -> None:
+        """Store which messages have reached the agent."""
+        if heard := [one for one in at_work.waiting if one.id in at_work.heard]:
+            with self.database.write() as connection:
+                messages.mark(connection, heard, "delivered")
 
     def begin_push(self, turn: Turn, commit: str) -> None:
         """Record the commit that is about to leave the machine.

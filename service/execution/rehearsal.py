@@ -18,6 +18,7 @@ from service.execution.secrets import Secrets, of_environment
 from service.execution.workspace import Result, Workspace
 from service.settings import DataFolder, ExecutionSettings
 from service.store.agents import Agent
+from service.store.messages import Message
 
 _BRANCH = "rehearsal"
 
@@ -65,10 +66,12 @@ class Rehearsal:
         number: int = 1,
         setup: RepositorySetup | None = None,
         check: Callable[[], None] = lambda: None,
+        said: Callable[[], Sequence[Message]] = tuple,
     ) -> RehearsalResult:
         """Let an agent do one turn; a later turn of the same run continues the session of the first.
 
-        `check` is called several times a second. Of the repository's `setup`, the commands and the cache are left out.
+        `check` is called several times a second, as is `said`, which returns messages for the agent. Of the
+        repository's `setup`, the commands and the cache are left out.
         """
         workspace = Workspace(self._folder.work / f"rehearsal.{run_id}-{number}-1")
         git = GitRunner(workspace.git_home, self._settings.git_timeout_s, self._identity)
@@ -88,7 +91,7 @@ class Rehearsal:
             objects, given = snapshot.git_dir / "objects", setup or RepositorySetup()
             command = AgentCommand(agent, workspace, objects, self._sandbox, share, task, *kept, meter, given)
             try:
-                agent_process.run(command, log, self._settings.agent, secrets, check)
+                agent_process.run(command, log, self._settings.agent, secrets, check, said)
             except (AgentFailedError, NoSandboxError) as error:
                 failure = str(error)
                 reason = getattr(error, "reason", None)

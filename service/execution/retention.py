@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import sqlalchemy as sa
+
 from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.execution import trees
@@ -126,15 +128,15 @@ class Pruner:
         self._folder = folder
         self._dry_run = dry_run
 
-    def stored_files(self, before: int) -> int:
-        """Remove from the database the logs and diffs of turns that ended before; return how many."""
+    def stored_files(self, before: int, tables: tuple[sa.Table, ...] = turn_files.FILES + turn_files.ARTIFACTS) -> int:
+        """Remove from the database the files of turns that ended before; return how many."""
         if self._dry_run:
             with self._database.read() as connection:
-                return turn_files.count_ended(connection, before)
+                return turn_files.count_ended(connection, before, tables)
         removed, batch = 0, _BATCH
         while batch >= _BATCH:
             with self._database.write() as connection:
-                batch = turn_files.remove_ended(connection, before, _BATCH)
+                batch = turn_files.remove_ended(connection, before, tables, _BATCH)
             removed += batch
         return removed
 
@@ -265,12 +267,13 @@ class Retention:
     def prune_database(self) -> tuple[int, int]:
         """Prune the database and the repositories, and finish deletions of organizations.
 
-        Returns the numbers of queue entries and of stored files (PostgreSQL) that were removed.
+        Returns the numbers of queue entries and of stored files that were removed.
         """
         self._deletion.delete_rows()
         settings = self._settings
         queue = forget_ended(self._database, self._before(settings.queue_days))
-        stored = 0 if settings.logs_days is None else self._pruner.stored_files(self._before(settings.logs_days))
+        kinds = ((settings.logs_days, turn_files.FILES), (settings.artifacts_days, turn_files.ARTIFACTS))
+        stored = sum(self._pruner.stored_files(self._before(days), tables) for days, tables in kinds if days)
         with self._database.write() as connection:
             deliveries.remove(connection, self._before(settings.deliveries_days))
             events.remove(connection, self._before(settings.events_days))

@@ -10,28 +10,30 @@ from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_Root = tuple[Path | str, int | None]
+"""A folder, and the descriptor of the folder in which that is a name."""
 LONGEST_PATH: Final = os.pathconf("/", "PC_PATH_MAX") - 1
 """How many bytes of a path git can open, counted from the checkout."""
 
 
-def walk(root: Path) -> Iterator[tuple[str, int, list["os.DirEntry[str]"]]]:
+def walk(root: Path | str, *, within: int | None = None) -> Iterator[tuple[str, int, list["os.DirEntry[str]"]]]:
     """Yield each folder's path, descriptor and entries, `root` first; folders that the caller removes are not entered.
 
     Two descriptors are open at a time. A path begins at `root`, which is the empty path, and ends with a slash. If it
     is longer than `LONGEST_PATH` it is cut, to a text that is still longer. A folder that cannot be read, or is moved
-    during the walk, is left out.
+    during the walk, is left out. `within`: the descriptor of a folder in which `root` is a name.
 
     Raises:
         OSError: `root` cannot be read.
     """
-    here = os.open(root, _FOLDER)
+    here = os.open(root, _FOLDER, dir_fd=within)
     trail = [_Level("", "", _identity(here))]
     try:
         while trail:
             entries = _entries(here)
             yield trail[-1].path, here, entries
             trail[-1].waiting.extend(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-            here = _next(here, root, trail)
+            here = _next(here, (root, within), trail)
     finally:
         os.close(here)
 
@@ -79,7 +81,7 @@ class _Level:
     """The folders in it that are still to be entered."""
 
 
-def _next(here: int, root: Path, trail: list[_Level]) -> int:
+def _next(here: int, root: _Root, trail: list[_Level]) -> int:
     """Enter the next folder of a walk and append it to the trail; without a next one, empty the trail."""
     while trail:
         if not trail[-1].waiting:
@@ -94,7 +96,7 @@ def _next(here: int, root: Path, trail: list[_Level]) -> int:
     return here
 
 
-def _climb(here: int, root: Path, trail: list[_Level]) -> int:
+def _climb(here: int, root: _Root, trail: list[_Level]) -> int:
     """Open the last folder of the trail; cut the trail above a folder that was moved away."""
     above = _open("..", here) if trail else None
     while trail and (above is None or _identity(above) != trail[-1].identity):
@@ -109,9 +111,9 @@ def _climb(here: int, root: Path, trail: list[_Level]) -> int:
     return above
 
 
-def _descend(root: Path, trail: list[_Level]) -> int | None:
+def _descend(root: _Root, trail: list[_Level]) -> int | None:
     """Open the last folder of the trail, from the root; None: it is not there any longer."""
-    here = _open(root, None)
+    here = _open(*root)
     for level in trail[1:]:
         if here is None:
             return None

@@ -1,11 +1,15 @@
 """The work of one attempt at a turn: fetch, check out, run the agent, commit and push, at most once."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final, Literal
+
+import sqlalchemy as sa
 
 from service import ids
 from service.agents import check as check_agent
@@ -15,9 +19,9 @@ from service.agents.outcome import REFUSED
 from service.clock import Clock, rfc3339
 from service.errors import ServiceError
 from service.execution import agent as agent_process
-from service.execution import trees
+from service.execution import artifacts, trees
 from service.execution.change import Patches, TurnChange, oversize, refusal
-from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
+from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
 from service.execution.commits import KEPT, TRAILER, TurnCommit, check_signing, commit_of, moved
 from service.execution.disk import DiskShare
 from service.execution.git import GitCommandError, GitRunner
@@ -28,15 +32,16 @@ from service.execution.record import InterruptedTurnError, SupersededError, Turn
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import MASK, Secrets
 from service.execution.submodules import Submodules
-from service.execution.workspace import Workspace
-from service.findings.collect import collect
+from service.execution.workspace import Workspace, listed
+from service.findings.collect import ARTIFACTS, collect, read
 from service.findings.document import packed
 from service.findings.question import asked
 from service.hosts.api_commits import ApiCommits
 from service.observability.traces import Tracer
-from service.settings import AgentLimits, DataFolder
-from service.store import hosts, postings, repositories, turn_files, turns
+from service.settings import DataFolder, ExecutionSettings
+from service.store import hosts, messages, postings, repositories, turn_files, turns
 from service.store.agents import Agent
+from service.store.messages import Message, with_messages
 from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome
 from service.store.usage import TurnMeter
@@ -79,7 +84,8 @@ class Attempt:
     def fields(self) -> dict[str, str | int]:
         """The attributes of its trace span."""
         run = self.run
-        named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
+        named = {"agent": self.agent.name, "organization_id": run.organization_id}
+        named |= {"repository": f"{run.platform}:{run.path}"}
         return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
 
     def completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
@@ -104,21 +110,26 @@ class StartingPoint:
     """A sentence for the agent and the log."""
 
 
-def task_of(attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint | None) -> dict[str, object]:
-    """Return the document for the agent's standard input, as docs/run/agent-contract.md describes it."""
+def task_of(
+    attempt: Attempt, snapshot: RepositorySnapshot, begun: StartingPoint | None, said: Mapping[int, Sequence[Message]]
+) -> dict[str, object]:
+    """Return the document for the agent's standard input, as docs/run/agent-contract.md describes it.
+
+    `said`: the run's messages by turn.
+    """
     task: dict[str, object] = {
         "run_id": attempt.run.id,
         "turn": attempt.turn.number,
-        "agent": attempt.run.agent,
+        "agent": attempt.agent.name,
         "repository": attempt.run.reference.body,
         "branch": attempt.run.branch,
         "default_branch": snapshot.default_branch,
-        "instructions": attempt.turn.instructions,
+        "instructions": with_messages(attempt.turn.instructions, said[attempt.turn.number]),
         "inputs": attempt.turn.inputs,
         "conversation": [
             {
                 "turn": past.number,
-                "instructions": past.instructions,
+                "instructions": with_messages(past.instructions, said[past.number]),
                 "status": past.status,
                 "commit": past.commit_sha,
                 "summary": past.summary,
@@ -152,10 +163,10 @@ def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str
 def commit_message(attempt: Attempt, given: str | None) -> str:
     """Return the commit's message, the agent's own if it gave one, with the service's trailer; it closes no issue."""
     first_line = " ".join(attempt.turn.own_instructions.split())[:_SUBJECT_LENGTH]
-    lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
+    lines = (given or f"{attempt.agent.name}: {first_line}".rstrip(": ")).splitlines()
     # Only the service may write the trailer: with one, an agent could make a later turn look done.
     text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
-    return f"{not_closing(text) or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"
+    return f"{not_closing(text) or attempt.agent.name}\n\n{TRAILER}: {attempt.trailer}\n"
 
 
 class TurnWork:
@@ -166,14 +177,14 @@ class TurnWork:
         attempt: Attempt,
         recorder: TurnRecorder,
         folder: DataFolder,
-        limits: AgentLimits,
+        settings: ExecutionSettings,
         sandbox: Sandbox,
         tracer: Tracer,
     ) -> None:
         self._attempt = attempt
         self._recorder = recorder
         self._folder = folder
-        self._limits = limits
+        self._limits, self._artifacts = settings.agent, settings.artifacts
         self._sandbox = sandbox
         self._tracer = tracer
         self._snapshot: RepositorySnapshot
@@ -272,7 +283,7 @@ class TurnWork:
             check_signing(attempt.git.signing_key)
         self._log_remarks()
         self._log(f"branch {run.branch} at {self._base or 'nothing: the repository is empty'}")
-        task = task_of(attempt, snapshot, self._starting_point())
+        task = task_of(attempt, snapshot, self._starting_point(), self._begin_with_messages())
         attempt.workspace.give(task)
         self._log(f"sandbox: {self._sandbox}")
         head = snapshot.branches.get(run.branch)
@@ -280,6 +291,19 @@ class TurnWork:
             at_work = (run, attempt.turn.number, head, self._recorder.clock())
             self._recorder.write(lambda connection: postings.at_work(connection, *at_work))
         return self._run_agent(task)
+
+    def _begin_with_messages(self) -> Mapping[int, Sequence[Message]]:
+        """Return the run's messages by turn; this attempt begins with those for the agent at work."""
+        key, at_work = self._attempt.at_work.key, self._attempt.at_work
+
+        def begin(connection: sa.Connection) -> Mapping[int, Sequence[Message]]:
+            waiting = [one for one in messages.by_turn(connection, key[0])[key[1]] if one.timing == "now"]
+            messages.mark(connection, waiting, "delivered")
+            return messages.by_turn(connection, key[0])
+
+        said = self._recorder.write(begin)
+        at_work.heard += [one.id for one in said[key[1]] if one.state == "delivered"]
+        return said
 
     def _fetch(self) -> RepositorySnapshot:
         attempt, turn = self._attempt, self._attempt.turn
@@ -380,6 +404,9 @@ class TurnWork:
         attempt, run, agent = self._attempt, self._attempt.run, self._attempt.agent
         if agent.options.keeps_session and attempt.conversation and not (self._folder.sessions / run.id).exists():
             self._log("this worker does not have the session of earlier turns: the agent's program gets them as text")
+        if attempt.turn.agent is not None:
+            # The session of the run's agent will know nothing of this turn.
+            trees.remove(self._folder.sessions / run.id)
         cached = self._folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
         preparation = Preparation(self._setup, attempt.workspace, cached, is_restricted=bool(run.head_ref))
         if preparation.setup.mcp_servers and not check_agent.takes_servers(agent.options):
@@ -405,16 +432,27 @@ class TurnWork:
             if attempt.at_work.stopped.is_set():
                 self._log("interrupted: the turn was cancelled")
                 raise SupersededError(f"{attempt.trailer} was cancelled while it was at work")
+            if stopping := [one for one in attempt.at_work.waiting if one.timing == "stop"]:
+                raise StoppedAgentError(f"{turns.STOPPED} {stopping[0].caller or 'a caller'}")
+
+        def said() -> list[Message]:
+            at_work = attempt.at_work
+            return [one for one in at_work.waiting if one.timing == "now" and one.id not in at_work.heard]
 
         with self._tracer.step("set up"):
             preparation.run(command, attempt.log, self._limits, attempt.secrets, check)
         self.has_begun = True
+        if command.invocation.reader is not None:
+            command.invocation.reader.report.heard = attempt.at_work.heard
         failed = None
         try:
             with self._tracer.agent(agent, run, meter, attempt.at_work.log_file):
-                agent_process.run(command, attempt.log, self._limits, attempt.secrets, check)
+                agent_process.run(command, attempt.log, self._limits, attempt.secrets, check, said)
         except AgentFailedError as error:
             failed = error
+        finally:
+            self._keep_artifacts()
+        self._recorder.retried(lambda: self._recorder.note_heard(attempt.at_work))
         outcome = self._publish(failed)
         if failed is None:
             preparation.give_back()
@@ -424,7 +462,6 @@ class TurnWork:
         """Push the agent's change, or report its question, which an agent may also leave when it fails."""
         attempt, mask = self._attempt, self._attempt.secrets.mask
         result = attempt.workspace.result()
-        attempt.workspace.unlock_report()
         remarks: list[str] = []
         question = asked(attempt.workspace.tree, mask, remarks)
         if failed is not None and question is None:
@@ -458,6 +495,44 @@ class TurnWork:
         if why := refusal(attempt.agent.options.change, commit.files.names, patch_bytes):
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
         return self._deliver(commit, change, result.summary or message.partition("\n")[0])
+
+    def _keep_artifacts(self) -> None:
+        """Store the files that the agent left for its callers, and log which are left out; none can fail the turn."""
+        attempt, limits, key = self._attempt, self._artifacts, self._attempt.at_work.key
+        tree = attempt.workspace.tree
+        attempt.workspace.unlock_report()
+        if not os.path.lexists(tree / ARTIFACTS):
+            return
+        owner = attempt.run.organization_id
+        held, beside = self._recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
+        kept, left_out = 0, defaultdict[str, list[str]](list)
+
+        def keep(name: str) -> str | None:
+            """Store an artifact; return why it cannot be kept."""
+            try:
+                content = read(tree, f"{ARTIFACTS}/{name}", limits.file_bytes)
+            except OSError:
+                return artifacts.UNREADABLE
+            if secret := attempt.secrets.named_in((content,)):
+                return f"they hold the value of {secret}"
+            given = (key, attempt.turn.attempt, name, len(content), content)
+            self._recorder.write(lambda connection: turn_files.put_artifact(connection, *given))
+            held[name] = len(content)
+            return None
+
+        try:
+            for name, status in artifacts.found(tree):
+                free = limits.organization_bytes - beside
+                if why := artifacts.refusal(name, status, limits, held, free) or keep(name):
+                    left_out[why].append(name)
+                else:
+                    kept += 1
+        except OSError as error:
+            self._log(f"{ARTIFACTS} is not read: {error.strerror}")
+        if kept:
+            self._log(f"kept {plural(kept, 'artifact')}: see them with: runwarden runs artifacts {key[0]}")
+        for why, names in left_out.items():
+            self._log(f"left out: {plural(len(names), 'artifact')}, because {why}: {listed(names)}")
 
     def _store_findings(self, remarks: list[str]) -> bool:
         """Store the agent's findings, and log the remarks on its files; return whether it has findings."""

@@ -28,6 +28,7 @@ from service.settings import DataFolder, ExecutionSettings
 from service.store import dispatch, events, invitations, maintenance, organizations, postings, turns, workers
 from service.store.database import AWAY, Database, DatabaseClock
 from service.store.doorbell import Doorbell
+from service.store.repositories import due_schedules
 from service.store.workers import Worker
 from service.text import storable
 
@@ -66,7 +67,10 @@ class TurnWorker:
         *,
         concurrency: int,
     ) -> None:
-        """`jobs`: `mail` sends an invitation, `post` a run's results, `tell` events to an endpoint; `rotate` tokens."""
+        """`jobs`: `mail` sends an invitation, `post` a run's results, `tell` events to an endpoint; `rotate` tokens.
+
+        `schedule` starts the run of a rule that is due.
+        """
         self._database = database
         self._folder = folder
         self._settings = settings
@@ -308,6 +312,7 @@ class TurnWorker:
             due = ["prune:", "rotate:"] if self._prune_due.is_set() else []
             due += [f"mail:{one}" for one in invitations.due_mails(connection, self._clock())]
             due += [f"post:{one}" for one in postings.due_runs(connection, self._clock(), _MOST_DUE)]
+            due += [f"schedule:{one}" for one in due_schedules(connection, self._clock(), _MOST_DUE)]
             due += [f"tell:{one}" for one in events.due_endpoints(connection, self._clock(), _MOST_DUE)]
         if free <= 0 or not (due := [name for name in due if name not in mine]):
             return

@@ -164,7 +164,7 @@ class Workspace:
                 self.submodules.fill(snapshot.git_dir, base, self.url, self.tree, self.root)
                 self.remarks += self.submodules.remarks
             elif names := [path for path, _ in submodules.links(git, snapshot.git_dir, base)]:
-                self.remarks.append(f"submodules are not fetched: {_listed(names)}")
+                self.remarks.append(f"submodules are not fetched: {listed(names)}")
         # For the agent's own git: it may commit, and its final checkout becomes the turn's commit.
         (self.tree / ".git").write_text(f"gitdir: {self.history}\n", "utf-8")
         with (self.history / "config").open("a", encoding="utf-8") as config:
@@ -253,11 +253,11 @@ class Workspace:
             _logger.info("%s", error)
             left_out += names
         if self._outside and (names := self._indexed(git, *self._outside, more=("--others", "--exclude-standard"))):
-            self.remarks.append(f"files outside of the repository's sparse paths are not committed: {_listed(names)}")
+            self.remarks.append(f"files outside of the repository's sparse paths are not committed: {listed(names)}")
         # The contents of other files need not be here.
         tree = git("write-tree", "--missing-ok", git_dir=self.ours)
         files = changed_between(git, self.ours, compared, tree)
-        fault = f"the agent left files that git cannot store: {_listed(left_out)}" if left_out else None
+        fault = f"the agent left files that git cannot store: {listed(left_out)}" if left_out else None
         entries = self._prepared_among(files) + self._submodules(git, compared, files)
         raw = large_files.tracked(git, self._attributes(snapshot), tree, files.names) if self._has_attributes else []
         if self.large_files is not None:
@@ -268,7 +268,7 @@ class Workspace:
         elif raw := [
             name for name in raw if (self.tree / name).exists() and not large_files.object_in(self.tree / name)
         ]:
-            what = f"the agent changed files that the repository keeps in Git LFS: {_listed(raw)}"
+            what = f"the agent changed files that the repository keeps in Git LFS: {listed(raw)}"
             fault = fault or f"{what}; allow it with lfs = true in the repository's setup"
         if entries:
             git.feed(entries, "update-index", "-z", "--index-info", git_dir=self.ours)
@@ -342,7 +342,7 @@ class Workspace:
                 lost.append(path)
         lost += [] if self.submodules is None else self.submodules.changed(self.tree)
         if lost:
-            self.remarks.append(f"files in submodules are not committed: {_listed(lost)}")
+            self.remarks.append(f"files in submodules are not committed: {listed(lost)}")
         return "".join(restored)
 
     def _note_alike(self, git: GitRunner, files: ChangedFiles) -> None:
@@ -354,7 +354,7 @@ class Workspace:
         alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]
         if alike:
             what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
-            self.remarks.append(f"{what}: {_listed(alike)}")
+            self.remarks.append(f"{what}: {listed(alike)}")
 
     def _agent_history(
         self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None
@@ -505,7 +505,8 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, printable and cut, and how many more there are."""
     shown = [one_line(name.encode("utf-8", "replace").decode()) for name in names[:_MOST_NAMED]]
     # Files in too deep folders look alike.
     cut = dict.fromkeys(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…" for name in shown)

@@ -12,6 +12,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, Final
 
+from service.execution import trees
 from service.findings import document, sarif
 from service.findings.document import MOST, SEVERITIES, Finding, FindingsError, IdentifiedFinding, checked, read_json
 from service.text import plural
@@ -19,6 +20,7 @@ from service.text import plural
 FOLDER: Final = ".runwarden"
 FILES: Final = (f"{FOLDER}/findings.json", f"{FOLDER}/findings.sarif")
 """The files that an agent may write; nothing in their folder is part of a commit."""
+ARTIFACTS: Final = f"{FOLDER}/artifacts"
 _LARGEST: Final = {FILES[0]: 1 << 20, FILES[1]: 4 << 20}
 _LINK: Final = "a link is not followed"
 _LARGEST_SOURCE: Final = 4 << 20
@@ -92,10 +94,10 @@ def _in_place_of_folder(tree: Path) -> str | None:
 
 
 def clear(tree: Path) -> None:
-    """Remove files of findings and a question that the repository itself holds: they are not this agent's."""
-    for path in (*FILES, f"{FOLDER}/question.json"):
-        with contextlib.suppress(OSError), _folder_of(tree, path) as folder:
-            os.unlink(path.rpartition("/")[2], dir_fd=folder)
+    """Remove findings, a question and artifacts that the repository itself holds: they are not this agent's."""
+    for path in (*FILES, f"{FOLDER}/question.json", ARTIFACTS):
+        with contextlib.suppress(OSError), folder_of(tree, path) as folder:
+            trees.remove(path.rpartition("/")[2], within=folder)
 
 
 def identified(found: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFinding]:
@@ -136,7 +138,7 @@ def _masked(draft: Any, mask: Callable[[str], str]) -> Any:
 
 
 @contextlib.contextmanager
-def _folder_of(tree: Path, path: str) -> Iterator[int]:
+def folder_of(tree: Path, path: str) -> Iterator[int]:
     """Open the folder of a path without following a link on the way."""
     folder = os.open(tree, _DIRECTORY)
     try:
@@ -155,7 +157,7 @@ def read(tree: Path, path: str, most: int) -> bytes:
     Raises:
         OSError: it is not there, is something else, or is too large.
     """
-    with _folder_of(tree, path) as folder:
+    with folder_of(tree, path) as folder:
         descriptor = os.open(path.rpartition("/")[2], _FILE, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -15,7 +15,7 @@ from service.agents.inputs import INSTRUCTIONS, AgentInput
 from service.api import results, run_list
 from service.api import runs as runs_api
 from service.api.auth import Caller
-from service.api.bodies import AgentStart, RunStart
+from service.api.bodies import AgentStart, RunMessage, RunStart
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339
@@ -38,6 +38,9 @@ _FILES: Final = 50
 """Of a change in one list."""
 _BEFORE: Final = 5
 """Lines that are shown before the one that a finding is about."""
+_IMAGES: Final = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
+"""The subtypes of the images that are shown, by the ending of their names. SVG may hold scripts."""
+_LARGEST_MARKDOWN: Final = 64 << 10
 _DAY: Final = 10
 """The length of a date such as 2026-11-28."""
 router = APIRouter()
@@ -240,6 +243,19 @@ async def reply(run_id: str, context: RequestContext, form: Writer, caller: RunW
     return leads_to(f"/runs/{run_id}")
 
 
+@router.post("/runs/{run_id}/message")
+def say(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, visitor: Anybody) -> Response:
+    """Say the visitor's text to an active run."""
+    words = form.fields.get(INSTRUCTIONS, "")
+    try:
+        message = RunMessage.model_validate({"text": words, "when": form.get("when")})
+        results.say(context, caller, run_id, message)
+    except (HttpError, ValidationError) as error:
+        fault = error if isinstance(error, HttpError) else bad_request("invalid_request", first_fault(error))
+        return _run(run_id, context, caller, visitor, words, fault)
+    return leads_to(f"/runs/{run_id}")
+
+
 @router.post("/runs/{run_id}/cancel")
 def cancel(run_id: str, context: RequestContext, _: Writer, caller: RunWriter) -> Response:
     """Cancel a run that has not ended."""
@@ -262,9 +278,8 @@ def show_changes(
     """Show the change of a turn, of the whole run if none is named, of one file if one is named, or around a line."""
     run: Any = results.run_document(run_id, context, caller)
     answer = read_patch(run_id, context, caller, turn)
-    if len(answer.body) > results.LARGEST_DIFF:
-        way = f"download it: /runs/{run_id}/changes.patch?turn={turn}"
-        raise HttpError(413, "diff_too_large", f"the change is too large for this page; {way}")
+    if len(answer.body) > turn_files.LARGEST_DIFF:
+        raise HttpError(413, "diff_too_large", "the change is too large to show: fetch it as an artifact of the run")
     found = text.diff_files(bytes(answer.body).decode("utf-8", "replace"))
     if path:
         file = next((number for number, one in enumerate(found) if one.path == path), -1)
@@ -297,3 +312,28 @@ def read_patch(run_id: str, context: RequestContext, caller: RunReader, turn: st
     found = of_turn(run_id, turn, context, caller) if turn else results.read_run_diff(run_id, context, caller)
     found.headers.update(HEADERS)
     return found
+
+
+@router.get("/runs/{run_id}/artifact")
+def show_artifact(
+    run_id: str,
+    context: RequestContext,
+    caller: RunReader,
+    visitor: Anybody,
+    turn: str = "",
+    name: str = "",
+    save: str = "",
+) -> Response:
+    """Show an artifact that is an image or Markdown; any other, or with `save`, is for saving."""
+    found = results.read_artifact(run_id, turn, name, context, caller)
+    ending = name.rpartition(".")[2].lower()
+    if ending in _IMAGES:
+        found.headers["Content-Type"] = f"image/{_IMAGES[ending]}"
+    is_text = ending in {"md", "markdown"} and len(found.body) <= _LARGEST_MARKDOWN
+    if save or not (is_text or ending in _IMAGES):
+        found.headers.update({name: value for name, value in HEADERS.items() if name not in found.headers})
+        return found
+    run: Any = results.run_document(run_id, context, caller)
+    words = bytes(found.body).decode("utf-8", "replace") if is_text else None
+    repository = repository_name(run["repository"])
+    return page("artifact", visitor, run=run, repository=repository, turn=turn, path=name, words=words)

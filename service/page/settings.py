@@ -32,7 +32,7 @@ from service.page.visitor import (
 )
 from service.settings import Role
 from service.setup import SetupError, TokenEntry, make_token
-from service.store import audit, events, repositories, sessions, tokens, trials, usage
+from service.store import audit, deliveries, events, repositories, sessions, tokens, trials, usage
 from service.store.sessions import ROLES
 from service.store.tokens import SCOPES
 from service.store.usage import UsageFilters
@@ -168,20 +168,22 @@ def _role(form: Form) -> Role:
 
 @router.get("/hosts")
 async def show_hosts(context: RequestContext, caller: SettingsReader, visitor: Anybody) -> Response:
-    """Show the code hosts with their health (spec 4.5), and the repositories."""
+    """Show the code hosts with their health (spec 4.5), the repositories, and the schedules of their rules."""
     try:
         health: Any = (await organizations_api.installation_health(context, caller))["code_hosting"]
     except HttpError as error:
         if error.error_code != "no_code_host":
             raise
         health = {}
-    found = await run_in_threadpool(_repositories, context, caller)
-    return page("hosts", visitor, health=health, repositories=found)
+    return await run_in_threadpool(_hosts, context, caller, visitor, health)
 
 
-def _repositories(context: Context, caller: Caller) -> list[repositories.Repository]:
+def _hosts(context: Context, caller: Caller, visitor: Visitor | None, health: Any) -> Response:
     with context.database.read() as connection:
-        return repositories.of(connection, caller.organization.id)
+        found = repositories.of(connection, caller.organization.id)
+        schedules = repositories.scheduled(connection, caller.organization.id)
+        last = deliveries.latest_scheduled(connection, caller.organization.id)
+    return page("hosts", visitor, health=health, repositories=found, schedules=schedules, last=last)
 
 
 @router.get("/agents")

@@ -6,12 +6,14 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.store.schema import deliveries, exists, found
-from service.triggers.events import CLOSED, NO_CHANGES
+from service.triggers.events import CLOSED, NO_CHANGES, SCHEDULE
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
 """The result of a delivery that waits for the operator's approval."""
 SUPERSEDED: Final = "superseded"
+NO_NUMBER: Final = -1
+"""The number of what is about no pull request and no issue: a time of a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,15 @@ def latest(
     conditions = [] if organization_id is None else [deliveries.c.organization_id == organization_id]
     conditions += [] if result is None else [deliveries.c.result == result]
     return _entries(connection, *conditions, limit=limit)[::-1]
+
+
+def latest_scheduled(connection: sa.Connection, organization_id: str) -> dict[tuple[str, int], DeliveryEntry]:
+    """Return the latest decision on each schedule, keyed by repository (`github:acme/api`) and rule."""
+    mine = (deliveries.c.organization_id == organization_id, deliveries.c.event == SCHEDULE)
+    newest = sa.select(sa.func.max(deliveries.c.id)).where(*mine)
+    newest = newest.group_by(deliveries.c.platform, deliveries.c.path_key, deliveries.c.rule)
+    entries = _entries(connection, deliveries.c.id.in_(newest))
+    return {(f"{one.platform}:{one.path_key}", one.rule): one for one in entries}
 
 
 def by_id(connection: sa.Connection, entry_id: str) -> DeliveryEntry | None:

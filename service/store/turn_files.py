@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from service.settings import DataFolder
 from service.store.database import insert_new
 from service.store.runs import OPEN
-from service.store.schema import log_pieces, runs, turn_files, turns
+from service.store.schema import artifacts, found, log_pieces, runs, turn_files, turns
 
 FINDINGS: Final = "findings"
 UNREAD: Final = "unread"
@@ -22,12 +22,30 @@ UNREAD: Final = "unread"
 COMMIT: Final = "commit"
 """The file kind of a turn's commit that waits for its push, as a pack of git."""
 LARGEST_LOG: Final = 16 << 20
-_TABLES: Final = (turn_files, log_pieces)
+LARGEST_DIFF: Final = 8 << 20
+"""The largest patch that is shown; a larger one is an artifact as well."""
+FILES: Final = (turn_files, log_pieces)
+ARTIFACTS: Final = (artifacts,)
+PATCHES: Final[dict[str, "DiffKind"]] = {"change.patch": "diff", "run.patch": "run.diff"}
+"""The artifacts that are too large patches."""
+_MOST_LISTED: Final = 1000
 
 Key = tuple[str, int]
 """A run's id and a turn's number."""
 DiffKind = Literal["diff", "run.diff"]
 """A turn's own change, or the whole run's change up to that turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file that a turn's agent left for its callers, or a patch that is too large to show."""
+
+    number: int
+    """The turn's."""
+    name: str
+    """Its path below the folder of artifacts."""
+    size: int
+    """In bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +120,42 @@ def newest(connection: sa.Connection, run_id: str, kind: str, most_bytes: int) -
     return files
 
 
+def artifacts_of(connection: sa.Connection, run_id: str) -> list[Artifact]:
+    """Return the artifacts of a run's turns, those of the newest turns first; at most 1,000."""
+    order = (artifacts.c.number.desc(), artifacts.c.name)
+    return found(connection, Artifact, artifacts, artifacts.c.run_id == run_id, order=order, limit=_MOST_LISTED)
+
+
+def artifacts_held(connection: sa.Connection, organization_id: str, key: Key) -> tuple[dict[str, int], int]:
+    """Return the sizes of a turn's artifacts by name, and how many bytes all others of the organization have."""
+    held = {one.name: one.size for one in found(connection, Artifact, artifacts, *_of(artifacts, key))}
+    total = sa.select(sa.func.sum(artifacts.c.size)).where(artifacts.c.organization_id == organization_id)
+    return held, int(connection.execute(total).scalar() or 0) - sum(held.values())
+
+
+def put_artifact(
+    connection: sa.Connection, key: Key, attempt: int, name: str, size: int, content: bytes | None
+) -> None:
+    """Store an artifact as `put` does; without content it is one of `PATCHES`."""
+    if not _is_latest(connection, key, attempt):
+        return
+    owner = connection.execute(sa.select(runs.c.organization_id).where(runs.c.id == key[0])).scalar_one()
+    one = {"run_id": key[0], "number": key[1], "name": name}
+    values = {"organization_id": owner, "size": size, "content": None if content is None else zlib.compress(content)}
+    if not insert_new(connection, artifacts, one | values):
+        mine = (*_of(artifacts, key), artifacts.c.name == name)
+        connection.execute(sa.update(artifacts).where(*mine).values(values))
+
+
+def artifact(connection: sa.Connection, folder: DataFolder, key: Key, name: str) -> bytes | None:
+    """Return an artifact; None if there is none of this name."""
+    query = sa.select(artifacts.c.content).where(*_of(artifacts, key), artifacts.c.name == name)
+    row = connection.execute(query).first()
+    if row is None:
+        return None
+    return diff(connection, folder, key, PATCHES[name]) if row[0] is None else zlib.decompress(row[0])
+
+
 def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) -> None:
     """Append to a turn's log, unless a later attempt took over or the run was deleted."""
     if not _is_latest(connection, key, attempt):
@@ -139,17 +193,17 @@ def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> by
     return b"".join(zlib.decompress(piece)[max(0, offset - starts_at) :] for starts_at, piece in rows)[:limit]
 
 
-def count_ended(connection: sa.Connection, before: int) -> int:
-    """Return how many files and log pieces belong to turns that ended before an instant, in runs without open turns."""
-    counts = (sa.select(sa.func.count()).select_from(_ended(table, before).subquery()) for table in _TABLES)
+def count_ended(connection: sa.Connection, before: int, tables: tuple[sa.Table, ...]) -> int:
+    """Return how many rows belong to turns that ended before an instant, in runs without open turns."""
+    counts = (sa.select(sa.func.count()).select_from(_ended(table, before).subquery()) for table in tables)
     return sum(connection.execute(query).scalar_one() for query in counts)
 
 
-def remove_ended(connection: sa.Connection, before: int, limit: int) -> int:
-    """Remove up to `limit` of these files and `limit` of these pieces; return how many were removed."""
+def remove_ended(connection: sa.Connection, before: int, tables: tuple[sa.Table, ...], limit: int) -> int:
+    """Remove up to `limit` of these rows from each table; return how many were removed."""
     deletions = (
         sa.delete(table).where(sa.tuple_(*table.primary_key).in_(_ended(table, before).limit(limit)))
-        for table in _TABLES
+        for table in tables
     )
     return sum(connection.execute(deletion).rowcount for deletion in deletions)
 

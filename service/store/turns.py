@@ -1,15 +1,15 @@
 """Turns: each is one instruction of a run and ends exactly once, no matter how many attempts it takes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from service.clock import Clock
-from service.store import audit, events, postings, turn_files
+from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
-from service.store.schema import UNDER_WAY, exists, first, found, runs, turns
+from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, exists, first, found, runs, turns
 from service.triggers.events import ISSUE_TEXT
 
 WEBHOOK: Final = "webhook"
@@ -21,11 +21,13 @@ MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and take no slot."""
 NEEDS_ANSWER: Final = "needs_answer"
 """The outcome of a turn whose agent asked a question; its status is `failed`."""
-CANCELLED: Final = "cancelled"
+STOPPED: Final = f"{CANCELLED} for a message from"
+"""How the failure of a turn begins that was stopped for a message, with which the run continues."""
+NO_AGENT: Final = "no agent could work"
+"""How the failure begins of a turn whose agent and fallbacks all lacked their models."""
 _OPEN: Final = turns.c.status.not_in(run_store.FINAL)
 SLOTTED: Final = UNDER_WAY & turns.c.executor.is_distinct_from(MADE_UP)
 """The condition of the turns that take a slot."""
-"""How the failure of a turn begins that a caller or the operator cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,10 @@ class Turn:
     """The commit that an attempt pushed, or was about to push."""
     waiting_since: int | None
     """Since when its code host has not answered; None if the last attempt did not fail for that."""
+    agent: str | None = None
+    """The fallback that does it; None: the run's agent."""
+    unavailable: dict[str, str] | None = None
+    """The agents in whose place it does, each with why its model was unavailable."""
 
     @property
     def own_instructions(self) -> str:
@@ -112,7 +118,10 @@ class Turn:
         """Why it failed, or that the agent changed nothing; None if it changed something, or before the end."""
         is_idle = self.status == "completed" and self.commit_sha is None
         nothing = NOT_EXECUTED if self.executor == MADE_UP else NOTHING_CHANGED
-        return self.failure or (nothing if is_idle else None)
+        said = [self.failure or (nothing if is_idle else None)]
+        if self.agent is not None and NO_AGENT not in (self.failure or ""):
+            said.append(f"by the fallback {self.agent}, since {told_of(self.unavailable)}")
+        return "; ".join(filter(None, said)) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +162,18 @@ class TurnPause:
     """The agent's change so far, in the fields of a turn; empty if not known."""
 
 
+def told_of(unavailable: Mapping[str, str] | None) -> str:
+    """Return which agents were unavailable, and why, in words."""
+    return "; ".join(f"{name}: {why}" for name, why in (unavailable or {}).items())
+
+
+def fall_back(connection: sa.Connection, turn: Turn, name: str, unavailable: dict[str, str]) -> Turn:
+    """Give a claimed turn to a fallback; return it as it is then."""
+    values = {"agent": name, "unavailable": unavailable}
+    connection.execute(sa.update(turns).where(*_is(turn.run_id, turn.number)).values(values))
+    return replace(turn, agent=name, unavailable=unavailable)
+
+
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
     """Record that the turns, each a run's id and a number, are in the queue."""
     statement = sa.update(turns).where(turns.c.run_id == sa.bindparam("of"), turns.c.number == sa.bindparam("nth"))
@@ -182,6 +203,12 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
         postings.renew_comment(connection, run_id, now, number)
         _record_event(connection, "run.started", turn, {}, now)
     return turn
+
+
+def held(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
+    """Return an open turn, which nobody else can change before the transaction ends; None: it has ended."""
+    same = sa.update(turns).where(*_is(run_id, number), _OPEN).values(number=number)
+    return by_number(connection, run_id, number) if connection.execute(same).rowcount else None
 
 
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
@@ -246,7 +273,32 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
         turn = by_number(connection, run_id, number)
         if turn is not None:
             _record_event(connection, "run.ended", turn, {"outcome": turn.outcome, "reason": turn.reason}, now)
+            _continue(connection, turn, now)
     return changed.rowcount > 0
+
+
+def _continue(connection: sa.Connection, turn: Turn, now: int) -> None:
+    """Start the next turn with the messages that waited for the end of this one; if it was cancelled, drop them."""
+    waiting = messages.of_runs(connection, [turn.run_id], "waiting")
+    run = run_store.by_id(connection, turn.run_id)
+    if not waiting or run is None:
+        return
+    is_stopped = (turn.failure or "").startswith(STOPPED)
+    state = "dropped" if turn.outcome == CANCELLED and not is_stopped else "continued"
+    begun = last_begun(of(connection, run.id))
+    kept = begun.kept_turn if begun is not None and (is_stopped or begun.is_resumed_from_patch) else None
+    asked = run_store.TurnRequest(
+        *(run.organization_id, run.agent, run.platform, run.path, run.url, run.branch),
+        instructions="\n\n".join(one.text for one in waiting),
+        caller=waiting[-1].caller,
+        from_turn=kept,
+    )
+    try:
+        if state == "continued" and run_store.resume(connection, run, asked, now) is None:
+            return
+    except run_store.InactiveOrganizationError:
+        state = "dropped"
+    messages.mark(connection, waiting, state)
 
 
 def _record_event(
@@ -261,7 +313,7 @@ def _record_event(
 def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:
     """Record the commit of a turn that was cancelled during the push; the turn stays cancelled."""
     late = {name: value for name, value in asdict(outcome).items() if name not in {"attempt", "status", "failure"}}
-    is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), turns.c.failure.startswith(CANCELLED))
+    is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), WAS_CANCELLED)
     failure = turns.c.failure + "; its change had been pushed already"
     connection.execute(sa.update(turns).where(*_is(run_id, number), *is_late).values(late | {"failure": failure}))
 
@@ -339,8 +391,7 @@ def open_questions(connection: sa.Connection, organization_id: str, limit: int) 
 
 def newest_cancelled(connection: sa.Connection, organization_id: str, limit: int) -> list[str]:
     """Return the ids of an organization's runs whose last turn was cancelled, newest first."""
-    cancelled = turns.c.failure.startswith(CANCELLED)
-    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, cancelled, limit)]
+    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, WAS_CANCELLED, limit)]
 
 
 def _newest(
@@ -383,7 +434,7 @@ def ended_since(connection: sa.Connection, earliest: int) -> Sequence[Any]:
 
     Instants are microseconds; `started_at` is None if the turn was cancelled before any worker claimed it.
     """
-    cancelled = (turns.c.failure.startswith(CANCELLED), CANCELLED)
+    cancelled = (WAS_CANCELLED, CANCELLED)
     outcome = sa.case(cancelled, else_=turns.c.status).label("outcome")
     columns = (turns.c.accepted_at, turns.c.started_at, turns.c.finished_at)
     query = sa.select(turns.c.run_id, turns.c.number, outcome, *columns).where(

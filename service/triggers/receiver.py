@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import DAY_MICROS, Clock
+from service.clock import DAY_MICROS, Clock, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import PLATFORMS, branch_fault
 from service.settings import Settings
@@ -16,8 +17,10 @@ from service.store.database import Database, one_at_a_time
 from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, SubjectKey
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
+from service.store.schema import CANCELLED
 from service.text import fence_of, one_line, plural
-from service.triggers.events import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, ISSUE_TEXT, HookEvent
+from service.triggers.events import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, ISSUE_TEXT, SCHEDULE, HookEvent
+from service.triggers.fire_times import fire_times
 from service.triggers.rules import TriggerRule
 
 
@@ -84,6 +87,35 @@ class Receiver:
             return [
                 decision for owner, one in found for decision in self._for_repository(connection, owner, one, delivery)
             ]
+
+    def start_due(self, key: str) -> None:
+        """Start the run of a rule that is due, or record why not, in the transaction that makes it due next time."""
+        now = self._clock()
+        with self._database.write() as connection:
+            due = repositories.begin_due(connection, key, now)
+            if due is None:
+                return
+            rule, repository = due.rule, due.repository
+            # Times that are too late to start a run need not be counted.
+            since = max(due.due_at, now - parse_duration(rule.catch_up)) - 1
+            in_time = [*takewhile(now.__ge__, fire_times(rule.schedule or "", rule.timezone, since))]
+            at, path = in_time[-1] if in_time else due.due_at, repository.path.lower()
+            subject = SubjectKey(due.organization_id, repository.platform, path, deliveries.NO_NUMBER)
+            event = HookEvent(SCHEDULE, path, SCHEDULE, is_bot=False, changed_at=at, occasion=rfc3339(at))
+            delivery = WebhookDelivery(repository.platform, f"{path}#{due.index}@{event.cause}", event, frozenset())
+            if not in_time:
+                decision = DeliveryDecision("missed", f"its start was more than {rule.catch_up} late (catch_up)")
+            elif agents.by_name(connection, due.organization_id, rule.agent) is None:
+                decision = DeliveryDecision("refused", f"the agent {rule.agent} is not configured")
+            elif limit := self._hour_limit(connection, subject, now):
+                decision = DeliveryDecision("limited", limit)
+            else:
+                request = _request(subject, repository, rule, delivery)
+                decision = _start(connection, request, self._settings.limits.active_runs, now)
+            if at != due.due_at:
+                missed = f"for the newest of the times missed since {rfc3339(due.due_at)}"
+                decision = replace(decision, detail=f"{decision.detail}; {missed}" if decision.detail else missed)
+            self._note(connection, subject, delivery, due.index, rule.agent, decision)
 
     def _for_repository(
         self, connection: sa.Connection, organization_id: str, repository: Repository, delivery: WebhookDelivery
@@ -194,13 +226,12 @@ class Receiver:
         if deliveries.started_since(connection, subject, now - DAY_MICROS) >= settings.pull_request_runs_a_day:
             what = "issue" if subject.is_issue else "pull request"
             return f"pull_request_runs_a_day: {plural(settings.pull_request_runs_a_day, 'run')} for one {what}"
-        hour_ago = now - DAY_MICROS // 24
-        if (
-            deliveries.started_since(connection, subject, hour_ago, in_repository=True)
-            >= settings.repository_runs_an_hour
-        ):
-            return f"repository_runs_an_hour: {plural(settings.repository_runs_an_hour, 'run')} for one repository"
-        return None
+        return self._hour_limit(connection, subject, now)
+
+    def _hour_limit(self, connection: sa.Connection, subject: SubjectKey, now: int) -> str | None:
+        most, hour_ago = self._settings.triggers.repository_runs_an_hour, now - DAY_MICROS // 24
+        is_reached = deliveries.started_since(connection, subject, hour_ago, in_repository=True) >= most
+        return f"repository_runs_an_hour: {plural(most, 'run')} for one repository" if is_reached else None
 
     def _close(self, connection: sa.Connection, subject: SubjectKey, event: HookEvent) -> DeliveryDecision:
         """Decide on the end of a pull request or an issue: its runs have nothing to work for."""
@@ -235,7 +266,7 @@ class Receiver:
             elif one.run_id in still_open and (
                 even_continued or turns.of(connection, one.run_id)[-1].caller == turns.WEBHOOK
             ):
-                turns.cancel(connection, one.run_id, f"{turns.CANCELLED}: {reason}", now)
+                turns.cancel(connection, one.run_id, f"{CANCELLED}: {reason}", now)
                 _audit(connection, one, "run.cancel", one.run_id, reason, now)
                 ended += 1
         return ended
@@ -319,7 +350,9 @@ def _request(subject: SubjectKey, repository: Repository, rule: TriggerRule, del
     if event.kind == FAILED:
         inputs["check"] = {"name": event.check}
         parts.append(f"What failed: {one_line(event.check)}")
-    if event.issue is None:
+    if event.kind == SCHEDULE:
+        about = {"schedule": rule.schedule, "timezone": rule.timezone, "due": event.cause}
+    elif event.issue is None:
         about |= {"head": event.head, "base": event.base, "commit": event.head_sha}
         inputs["pull_request"] = about
         parts.append(f"(pull request {PLATFORMS[subject.platform].mark}{event.number}, commit {event.head_sha})")
@@ -339,7 +372,7 @@ def _request(subject: SubjectKey, repository: Repository, rule: TriggerRule, del
         inputs=inputs,
         metadata={"trigger": origin},
         trace_parent=delivery.trace_parent,
-        caller=turns.WEBHOOK,
+        caller=f"{SCHEDULE} {rule.schedule}" if event.kind == SCHEDULE else turns.WEBHOOK,
         head_ref=event.ref if event.is_fork else None,
         head_sha=event.head_sha if event.is_fork else None,
         is_restricted=event.is_fork and rule.forks == "without_secrets",
@@ -360,6 +393,6 @@ def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, no
 
 
 def _audit(connection: sa.Connection, entry: DeliveryEntry, action: str, target: str, detail: str, now: int) -> None:
-    actor = f"{turns.WEBHOOK}:{entry.platform}:{entry.delivery[:64]}"
+    actor = f"{SCHEDULE if entry.event == SCHEDULE else turns.WEBHOOK}:{entry.platform}:{entry.delivery[:64]}"
     owner = entry.organization_id
     audit.record(connection, actor, action, now, target=target, organization_id=owner, detail=detail)

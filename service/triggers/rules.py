@@ -1,13 +1,16 @@
-"""Rules: which changes, comments and failed checks of pull requests, and which issues, start which agent."""
+"""Rules: which changes, comments and failed checks of pull requests, which issues and times, start which agent."""
 
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from service.triggers.events import COMMENT, FAILED, ISSUE, HookEvent
+from service.clock import DAY_MICROS, parse_duration
+from service.triggers.events import COMMENT, FAILED, ISSUE, SCHEDULE, HookEvent
+from service.triggers.fire_times import check_schedule, fire_times
 
-Kind = Literal["opened", "ready", "pushed", "reopened", "labeled", "comment", "failed", "issue"]
+Kind = Literal["opened", "ready", "pushed", "reopened", "labeled", "comment", "failed", "issue", "schedule"]
+_LONGEST_CATCH_UP: Final = 30 * DAY_MICROS
 _Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -41,14 +44,30 @@ class TriggerRule(BaseModel):
     own_commits: Annotated[int, Field(ge=0, le=20)] = 0
     """How often, in one pull request, it also starts when a check of a commit by the service failed."""
 
+    schedule: _Text | None = None
+    """The times at which it starts, in five fields as for cron."""
+    timezone: _Text = "UTC"
+    catch_up: _Text = "1h"
+    """How late it still starts: of several missed times, for the newest."""
+
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
+        if (SCHEDULE in self.on) != (self.schedule is not None) or (self.schedule and len(self.on) > 1):
+            raise ValueError('a schedule needs a rule of its own: on = ["schedule"], schedule = "0 3 * * mon-fri"')
+        if self.schedule is not None:
+            check_schedule(self.schedule, self.timezone)
+        if parse_duration(self.catch_up) > _LONGEST_CATCH_UP:
+            raise ValueError("catch_up is at most 30d")
         for kind, what in ((COMMENT, "comments"), (ISSUE, "issues")):
             if kind in self.on and not self.authors:
                 raise ValueError(f'a rule on {what} needs their authors, such as authors = ["dora"]')
         if self.assignees and ISSUE not in self.on:
             raise ValueError('assignees need on = ["issue"]')
         return self
+
+    def next_time(self, after: int) -> int:
+        """Return the first time of its schedule after an instant (microseconds)."""
+        return next(fire_times(self.schedule or "", self.timezone, after))
 
     def mismatch(self, event: HookEvent) -> str | None:
         """The reason why an event starts no run by this rule; None: it starts one."""

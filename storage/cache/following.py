@@ -1,17 +1,26 @@
 """Following: followed runs, and changes of status since the last report."""
 
 import sqlite3
+from collections.abc import Iterable
 from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Final
 
+from msgspec.structs import replace
+
 from storage.cache import stuck
+from storage.cache.coverage import noted
 from storage.cache.polls import run_clock_ahead
+from storage.cache.questions import due
 from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
 from storage.database import snapshot
+from storage.records import CANCELLED
 from storage.records.following import (
     PinnedRun,
+    RunEvent,
+    RunEvents,
     StatusChange,
     StatusChanges,
     Watermark,
@@ -25,6 +34,9 @@ PIN_CAP: Final = 100
 """How many runs can be followed at a time; the one followed longest makes room for a new one."""
 CHANGES_CAP: Final = 1_000
 """How many changes of status are returned at most, the newest ones."""
+_LONGEST_NUMBER: Final = 18
+NOW: Final = "now"
+"""Stands for the cursor of the last event."""
 _RUN: Final = "r.run_id, r.repository, r.branch"
 _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
 
@@ -128,6 +140,51 @@ def changes(
     return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here)
 
 
+def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_failures: bool) -> RunEvents:
+    """The first events after a cursor, at most `limit`; from the oldest that is kept if it is empty.
+
+    A failure that turned out to be a cancellation is left out, unless it was returned before that was known.
+
+    `holds_failures`: stop at a failure while it is not known which failed runs were cancelled.
+    """
+    with snapshot(connection):
+        identity = f"{noted(connection, 'identity'):x}"
+        bounds = "SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM events"
+        oldest, newest = connection.execute(bounds).fetchone()
+        name, _, text = cursor.partition(".")
+        after = {"": oldest, NOW: newest}.get(cursor)
+        if after is None:
+            is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+            if name != identity or not is_number or int(text) > newest:
+                return RunEvents((), cursor, "unknown")
+            after = int(text)
+        if after < oldest:
+            return RunEvents((), cursor, "old")
+        sql = "SELECT id, at_us, run_id, repository, branch, old, new FROM events WHERE id > ? ORDER BY id LIMIT ?"
+        rows = connection.execute(sql, (after, limit)).fetchall()
+        is_held = holds_failures and due(connection) > 0
+    found = [RunEvent(f"{identity}.{number}", from_us(at_us), *about) for number, at_us, *about in rows]
+    told = [*takewhile(lambda event: event.new != "failed", found)] if is_held else found
+    last = told[-1].cursor if told else f"{identity}.{after}"
+    return RunEvents(tuple(_corrected(told)), last, is_held=len(told) < len(found))
+
+
+def _corrected(events: Iterable[RunEvent]) -> Iterable[RunEvent]:
+    """The events without failures that turned out to be cancellations."""
+    shown: dict[str, RunEvent] = {}
+    failures: dict[str, RunEvent] = {}
+    for event in events:
+        failure = failures.pop(event.run_id, None)
+        if failure and (event.old, event.new, event.at) == ("failed", CANCELLED, failure.at):
+            del shown[failure.cursor]
+            event = replace(event, old=failure.old)  # noqa: PLW2901 — the same event, with what it follows
+        if event.new == "failed":
+            failures[event.run_id] = event
+        if event.old != event.new:
+            shown[event.cursor] = event
+    return shown.values()
+
+
 def newest_creation(connection: sqlite3.Connection) -> datetime | None:
     """The creation of the newest run, by the service's clock; None: no run with a time was ever held."""
     (newest_us,) = connection.execute("SELECT max(newest_us) FROM repositories").fetchone()
@@ -150,6 +207,7 @@ class FollowStore(ThreadedStore):
     watermark = reads(saved_watermark)
     save_watermark = writes(save_watermark)
     changes = reads(changes)
+    events = reads(events)
     newest_creation = reads(newest_creation)
     past_stuck = reads(stuck.past_stuck)
     stuck_runs = reads(stuck.stuck_runs)

@@ -79,9 +79,34 @@ CREATE TABLE pins (run_id TEXT PRIMARY KEY, pinned_us INTEGER NOT NULL) STRICT, 
 CREATE TABLE mark (
     one INTEGER PRIMARY KEY, transition_id INTEGER NOT NULL, run INTEGER NOT NULL, kept_us INTEGER NOT NULL
 ) STRICT;
+-- What `_TRIGGERS` record. None is ever changed, and the newest `KEPT_EVENTS` stay.
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, repository TEXT NOT NULL, branch TEXT NOT NULL,
+    old TEXT, new TEXT NOT NULL, at_us INTEGER NOT NULL
+) STRICT;
 -- One row for each field of `BudgetState`.
 CREATE TABLE budget (name TEXT PRIMARY KEY, value REAL NOT NULL) STRICT, WITHOUT ROWID;
 """
+
+KEPT_EVENTS: Final = 100_000
+"""Changes of status that stay, even of runs that are dropped."""
+_TRIGGERS: Final = (
+    # A run from before the first poll is history, unless it is active.
+    """CREATE TRIGGER event_of_new AFTER INSERT ON runs
+    WHEN (SELECT value FROM notes WHERE name = 'news_from_us') < iif(NEW.is_final, NEW.created_us, 1 << 62) BEGIN
+        INSERT INTO events (run_id, repository, branch, new, at_us)
+        VALUES (NEW.run_id, NEW.repository, NEW.branch, NEW.status, NEW.first_at_us);
+    END""",
+    # Also when the service says later that a failed run was cancelled. The change itself is recorded before.
+    """CREATE TRIGGER event_of_change AFTER UPDATE OF status ON runs WHEN OLD.status <> NEW.status BEGIN
+        INSERT INTO events (run_id, repository, branch, old, new, at_us)
+        VALUES (NEW.run_id, NEW.repository, NEW.branch, OLD.status, NEW.status, coalesce(
+            (SELECT at_us FROM transitions WHERE run = NEW.id ORDER BY id DESC LIMIT 1), NEW.first_at_us));
+    END""",
+    f"""CREATE TRIGGER event_cap AFTER INSERT ON events BEGIN
+        DELETE FROM events WHERE id = NEW.id - {KEPT_EVENTS};
+    END""",
+)
 
 ORDER_INDEXES: Final = {
     field.name: f"CREATE INDEX IF NOT EXISTS runs_{field.name} ON runs ({field.index})"
@@ -94,7 +119,7 @@ double the cost of storing."""
 _MEANING: Final = "1"
 """Raise the number when a column's meaning changes while its SQL stays the same."""
 
-LAYOUT: Final = zlib.crc32("".join((_MEANING, _TABLES, *ORDER_INDEXES.values())).encode()) >> 1
+LAYOUT: Final = zlib.crc32("".join((_MEANING, _TABLES, *_TRIGGERS, *ORDER_INDEXES.values())).encode()) >> 1
 """Identifies this layout in a cache's header, where SQLite keeps 31 bits."""
 
 
@@ -110,6 +135,8 @@ def make_index(connection: sqlite3.Connection, order: str) -> None:
 
 def create(connection: sqlite3.Connection) -> None:
     """Create the tables of an empty cache, inside the caller's transaction."""
-    for statement in _TABLES.split(";"):
+    for statement in (*_TABLES.split(";"), *_TRIGGERS):
         connection.execute(statement)
+    # Tells the cursors of this cache's events from those of another.
+    connection.execute("INSERT INTO notes (name, value) VALUES ('identity', abs(random() % (1 << 32)))")
     connection.execute(f"PRAGMA user_version = {LAYOUT}")

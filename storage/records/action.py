@@ -13,6 +13,7 @@ ActionKind = Literal[
     "organization.create",
     "gitlab.onboard",
     "run.cancel",
+    "run.say",
     "invitation.resend",
 ]
 
@@ -123,6 +124,17 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
             "Cancel it again: harmless if it was cancelled",
         ),
         confirmation="cancel again",
+        is_extension=True,
+    ),
+    "run.say": WriteKind(
+        words="say to run",
+        made="message",
+        fields=("message_id", "when", "state"),
+        done="The service has the message",
+        after="Its agent gets it now if its program can take it, otherwise in the next turn.",
+        check="Check whether the run's conversation has the message, then resolve this.",
+        id_name="a message's id",
+        id_source="Copy it from: runwarden runs view RUN --json",
         is_extension=True,
     ),
     "invitation.resend": WriteKind(

@@ -1,6 +1,7 @@
 """Following runs: followed ones, usual durations, stuck ones, and changes of status."""
 
 from datetime import datetime, timedelta
+from typing import Literal
 
 from msgspec import Struct
 
@@ -92,3 +93,30 @@ class StatusChanges(Struct, frozen=True):
     changes: tuple[StatusChange, ...]
     watermark: Watermark
     """Where the next report begins."""
+
+
+class RunEvent(Struct, frozen=True):
+    """A change of a run's status that this machine saw."""
+
+    cursor: str
+    """Its place among all of them."""
+    at: datetime
+    """As `StatusChange.at`."""
+    run_id: str
+    repository: str
+    branch_name: str
+    old: str | None
+    """None: it was first seen so."""
+    new: str
+
+
+class RunEvents(Struct, frozen=True):
+    """Events after a cursor, in the order in which this machine saw them."""
+
+    events: tuple[RunEvent, ...]
+    cursor: str
+    """Where to go on."""
+    problem: Literal["", "old", "unknown"] = ""
+    """`old`: some of the events after the cursor are no longer kept. `unknown`: it is not of this cache."""
+    is_held: bool = False
+    """Whether a failure follows that may turn out to be a cancellation."""

@@ -75,6 +75,15 @@ class ReportedFinding(Struct, frozen=True):
     """A replacement for the lines."""
 
 
+class RunMessage(Struct, frozen=True):
+    """What was said to a run while one of its turns was under way."""
+
+    text: str = ""
+    state: str = ""
+    """`waiting`, `delivered`, `continued` (it started the next turn) or `dropped`; others as the service names them."""
+    caller: str | None = None
+
+
 class Turn(Struct, frozen=True):
     """One turn of a run: one instruction and its outcome. None: not known from this source."""
 
@@ -110,6 +119,8 @@ class Turn(Struct, frozen=True):
     """None: its agent reported none; its review may hold some."""
     inputs_json: str | None = None
     """The named inputs of its agent, as a JSON object; None: it had none, or the service does not report them."""
+    messages: tuple[RunMessage, ...] = ()
+    """What was said to the run meanwhile."""
 
     @property
     def is_unpushed(self) -> bool:

@@ -1,5 +1,6 @@
 """`runs view`, `runs log` and `runs cancel`, against the real service and against one that misbehaves."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -40,6 +41,7 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     script.with_suffix(".gate").touch()
     out, err = following.communicate(timeout=120)
     plain, raw = real("runs", "log", run_id), real("runs", "log", run_id, "--json")
+    lines = real("runs", "log", run_id, "--follow", "--json")
     viewed, document = real("runs", "view", run_id), real("runs", "view", run_id, "--turn", "1", "--json").json()
     none = real("runs", "view", run_id, "--turn", "9")
     shown = real("runs", "show", run_id)
@@ -59,6 +61,10 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     assert plain.out == out
     assert raw.json()["text"].splitlines() == out.splitlines()
     assert (raw.json()["ended"], raw.json()["turn"]) == (True, 1)
+    events = [json.loads(line) for line in lines.out.splitlines()]
+    assert (lines.code, [each["text"] for each in events[:-1]]) == (0, out.splitlines())
+    end = {"event": "end", "run_id": run_id, "turn": 1, "outcome": "completed", "reason": None}
+    assert events[-1] | end == events[-1]
     assert "turn 1  completed" in viewed.out
     assert (document["source"], document["agent"], document["turns"][0]["files"]) == ("service", "noisy", 1)
     assert document["turns"][0]["commit"]
@@ -90,6 +96,13 @@ def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> N
     assert (results, long in shown.out) == (["FAILED    0", "          499"], False)
     assert told["text"].splitlines() == lines.out.splitlines()
     assert [step["kind"] for step in told["steps"]] == ["said", "result"]
+    usage = {"model": "m", "input_tokens": 5}
+    board.turns["run_1"]["turns"][0] |= {"outcome": "failed", "reason": "no", "usage": usage}
+    followed = boarded(*log, "--follow", "--json")
+    events = [json.loads(line) for line in followed.out.splitlines()]
+    assert (followed.code, [each.pop("event") for each in events]) == (1, ["step", "step", "usage", "end"])
+    assert events[:2] == told["steps"]
+    assert (events[2]["input_tokens"], events[3]["outcome"], events[3]["reason"]) == (5, "failed", "no")
     assert told["steps"][0] == dict.fromkeys(("at", "call", "seconds", "tokens")) | said | {"failed": False}
 
 
@@ -109,6 +122,24 @@ def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
     assert [line.drawn(colour=False) for line in drawer.of(failed)] == ["FAILED    ␛[2Jno  (1m30s)"]
 
 
+def test_what_is_said_to_a_run_is_in_the_ledger_and_in_its_conversation(real: CommandLine, tmp_path: Path) -> None:
+    """An agent that takes nothing while it works gets it in the next turn; one that has ended, not at all."""
+    run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'gate'}")
+    rehearsed = real("runs", "say", run_id, "nothing", "new", "--dry-run", "--json").json()
+    said, listed = real("runs", "say", run_id, "nothing", "new"), real("actions", "list", "--kind", "run.say", "--json")
+    (tmp_path / "gate").touch()
+    real("runs", "wait", run_id)
+    eventually(lambda: "at work on turn 2" in real("runs", "log", run_id).out, "the next turn has begun")
+    real("runs", "wait", run_id)
+    late, empty = real("runs", "say", run_id, "more", "--json"), real("runs", "say", run_id, " ", "--json")
+
+    assert rehearsed["request"]["body"] == {"text": "nothing new", "when": "now"}
+    assert (said.code, "starts the run's next turn" in said.err) == (0, True)
+    assert [action["state"] for action in listed.json()["actions"]] == ["confirmed"]
+    assert (late.json()["state"], late.json()["error"]["error_code"]) == ("rejected", "run_not_active")
+    assert empty.json()["error"]["kind"] == "usage"
+
+
 def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:
     """Cancelling twice does no harm. Documents have the service's status and the outcome; filters go by the outcome."""
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'never'}")
@@ -126,7 +157,8 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
         found.append(run_id in [run["run_id"] for run in listing])
     table = real("runs", "list", "--output", "csv").out
 
-    assert (waited.code, waited.err.splitlines()[-1]) == (1, f"runwarden: Not completed: {run_id} (cancelled).")
+    assert waited.code == 1
+    assert waited.err.splitlines()[-1] == f"runwarden: Not completed: {run_id} (cancelled: cancelled by tests)."
     for run in (shown, first.json()["run"], viewed_as_json["run"]):
         assert (run["status"], run["outcome"]) == ("failed", "cancelled")
     assert shown["observed"]["transitions"][-1]["to"] == "cancelled"

@@ -23,10 +23,12 @@ EXTENSIONS = {
     "GET /external/questions",
     "GET /external/runs/{run_id}",
     "GET /external/runs/{run_id}/diff",
+    "GET /external/runs/{run_id}/turns/{n}/artifacts/{name}",
     "GET /external/runs/{run_id}/turns/{n}/diff",
     "GET /external/runs/{run_id}/turns/{n}/log",
     "POST /external/invitations/{invitation_id}/resend",
     "POST /external/runs/{run_id}/cancel",
+    "POST /external/runs/{run_id}/messages",
 }
 """What the service has beside the specification, under a tag that says so."""
 

@@ -232,13 +232,24 @@ def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
     eventually(lambda: not demo.is_answering(), "the service has ended")
 
 
-def test_a_service_that_dies_ends_the_demo_with_a_reason(tmp_path: Path) -> None:
-    """Killed from outside, it is missed at once: the demo says so, takes the rest down, and does not claim success."""
-    demo = begun(Program(("demo", "--no-console"), environment(tmp_path), code=EXECUTES_NOTHING))
+def test_a_demo_without_bubblewrap_says_so_and_ends_with_a_reason_when_its_service_dies(tmp_path: Path) -> None:
+    """On its first lines and in the service's status.
+
+    Killed from outside, the service is missed at once: the demo takes the rest down, and does not claim success.
+    """
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("git", "sh"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    given = environment(tmp_path) | {"PATH": str(programs)}
+    demo = begun(Program(("demo", "--no-console"), given, code=EXECUTES_NOTHING))
+    status = command(Path(demo.told["data_dir"]), "status")
     (service,) = map(int, Path(f"/proc/{demo.process.pid}/task/{demo.process.pid}/children").read_text().split())
     os.kill(service, signal.SIGKILL)
     _, errors = demo.process.communicate(timeout=PATIENCE_S)
 
+    assert "Without a sandbox: bubblewrap is not installed or does not work here" in errors
+    assert [one["sandbox"] for one in status["workers"]] == ['none (switched off by sandbox = "none")']
     assert demo.process.wait() == 2
     assert "The demo's service exited unexpectedly, with status -9. Its last output is above." in errors
     assert " INFO service." in errors
@@ -333,21 +344,6 @@ def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.M
 
 def git(repository: Path, *arguments: str) -> str:
     return subprocess.run(["git", "-C", repository, *arguments], check=True, capture_output=True, text=True).stdout
-
-
-def test_the_demo_runs_without_bubblewrap_and_says_so(tmp_path: Path) -> None:
-    """On its first lines and in the service's status."""
-    programs, folder = tmp_path / "programs", tmp_path / "demo"
-    programs.mkdir()
-    for name in ("git", "sh"):
-        (programs / name).symlink_to(str(shutil.which(name)))
-    given = environment(tmp_path) | {"PATH": str(programs)}
-    demo = begun(Program(("demo", "--no-console", "--folder", str(folder)), given, code=EXECUTES_NOTHING))
-    status = command(folder / "service", "status")
-    said = demo.end()
-
-    assert "Without a sandbox: bubblewrap is not installed or does not work here" in said
-    assert [one["sandbox"] for one in status["workers"]] == ['none (switched off by sandbox = "none")']
 
 
 def test_a_choice_in_the_settings_of_a_kept_demo_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

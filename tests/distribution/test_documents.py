@@ -129,12 +129,13 @@ def test_every_option_and_make_target_in_a_document_exists() -> None:
 
 
 def test_documents_stay_short() -> None:
-    """A reader's time is scarce: who adds words shortens others."""
+    """A reader's time is scarce: who adds words shortens others. Nobody reads the reference of commands through."""
     words = {page: len(page.read_text("utf-8").split()) for page in (*DOCUMENTS, ROOT / "CHANGELOG.md")}
 
     assert words[ROOT / "README.md"] <= 700
     assert words[ROOT / "CHANGELOG.md"] <= 500
-    assert sum(number for page, number in words.items() if page.is_relative_to(ROOT / "docs")) <= 24_000
+    pages = {page for page in words if page.is_relative_to(ROOT / "docs")} - {ROOT / "docs/use/command-reference.md"}
+    assert sum(words[page] for page in pages) <= 23_000
 
 
 def test_units_and_containers_start_commands_that_exist() -> None:

@@ -198,7 +198,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
 def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(story: tuple[Story, Hosts, str], tmp_path: Path) -> None:
     """Word for word, except for what the pages leave open: a token, a run's id, an organization's name.
 
-    First a commit on a branch; on PostgreSQL then everything else, with pull requests; at last back-up and restore.
+    First a commit on a branch; on SQLite then everything else, with pull requests; at last back-up and restore.
     """
     reader, hosts, database = story
     shell = reader.shell
@@ -213,7 +213,7 @@ def test_the_pages_lead_from_nothing_to_a_pull_request_and_on(story: tuple[Story
     run_id = re.search(r"run_\w+", reader.type([BLOCKS[QUICK_START[2]][2]]))
     assert run_id is not None
     reader.facts |= {"RUN_ID": run_id[0], "SLUG": "acme"}
-    if database == "postgresql":
+    if database == "sqlite":
         type_everything_else(reader, hosts, tmp_path / "new")
     shell.run("export RUNWARDEN_SERVICE_DATA_DIR=data; mkdir -p /srv/backups")
     sqlite, postgresql = BLOCKS[BACK_UP][:2], BLOCKS[BACK_UP][2:]

@@ -19,6 +19,8 @@ from app.engine.times import INSTANT, local_moment, parse_period
 from app.insights.screen import SPANS
 from app.runs.query import parse
 from app.runs.screen_pickers import limits_of
+from service.clock import EPOCH, MICROSECOND
+from service.triggers import fire_times as service_times
 
 ZONES = (
     "Europe/Berlin",
@@ -40,6 +42,12 @@ def changes(zone: str) -> list[datetime]:
     found = [before for (before, first), (_, second) in pairwise(offsets) if first != second]
     assert len(found) == 6
     return found
+
+
+def of_the_service(cron: str, zone: str, after: datetime) -> Iterator[datetime]:
+    """The times of the same schedule in the service, which shares no code with the program."""
+    start = (after - EPOCH) // MICROSECOND
+    return (EPOCH + at * MICROSECOND for at in service_times.fire_times(cron, zone, start))
 
 
 def test_jitter_moves_each_time_later_and_always_by_the_same() -> None:
@@ -72,6 +80,9 @@ def test_a_schedule_that_cannot_be_meant_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             check_schedule(OnSchedule(cron, zone, timedelta(minutes=minutes)), at)
+        if not minutes:
+            with pytest.raises(ValueError, match=words.replace("automations", "rules")):
+                service_times.check_schedule(cron, zone)
     for cron, minutes in (("*/5 * * * *", 5), ("0,50 * * * *", 10)):
         check_schedule(OnSchedule(cron, "UTC", timedelta(minutes=minutes)), at)
 
@@ -86,6 +97,7 @@ def test_no_change_of_the_clock_makes_a_schedule_invalid(zone: str) -> None:
                 check_schedule(on, change + timedelta(hours=hours))
             times = list(islice(fire_times(on, "r", change - timedelta(days=1)), 60))
             assert times == sorted(set(times))
+            assert times == list(islice(of_the_service(on.cron, zone, change - timedelta(days=1)), 60))
 
 
 def test_a_fixed_time_comes_once_a_local_day() -> None:
@@ -98,8 +110,9 @@ def test_a_fixed_time_comes_once_a_local_day() -> None:
         ("0 12 * * *", "Pacific/Apia", "2011-12-29 23:00", ["2011-12-30 10:00", "2011-12-30 22:00"]),
         ("0 0 29 2 *", "UTC", "2026-01-01 00:00", ["2028-02-29 00:00", "2032-02-29 00:00"]),
     ):
-        found = fire_times(OnSchedule(cron, zone), "r", datetime.fromisoformat(f"{after}+00:00"))
-        assert [f"{at:%Y-%m-%d %H:%M}" for at in islice(found, 2)] == times, cron
+        since = datetime.fromisoformat(f"{after}+00:00")
+        for found in (fire_times(OnSchedule(cron, zone), "r", since), of_the_service(cron, zone, since)):
+            assert [f"{at:%Y-%m-%d %H:%M}" for at in islice(found, 2)] == times, cron
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -343,12 +343,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
 
 
 @pytest.fixture
-def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of its own: of 256 MiB and 20,000 inodes, unless a test asks for another size."""
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own, of 256 MiB and 20,000 inodes."""
     folder = tmp_path / "small"
     folder.mkdir()
-    size = getattr(request, "param", "size=256m,nr_inodes=20000")
-    mount = ["mount", "-t", "tmpfs", "-o", size, "none", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256m,nr_inodes=20000", "none", str(folder)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("only root can mount a small disk")
     yield folder

@@ -125,9 +125,7 @@ def test_postgresql_has_its_own_back_ups(tmp_path: Path) -> None:
     assert [(one.exit_code, "pg_dump" in one.stderr) for one in done] == [(2, True)] * 2
 
 
-def test_what_is_accepted_during_a_back_up_is_in_it_as_a_whole_or_not_at_all(
-    folder: DataFolder, tmp_path: Path
-) -> None:
+def test_what_is_accepted_during_a_back_up_is_in_it_whole_or_not_at_all(folder: DataFolder, tmp_path: Path) -> None:
     """Runs with their turns."""
     with contextlib.closing(Database(folder.database_url)) as database:
         again = order(accepted(database).organization_id)

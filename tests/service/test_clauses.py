@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from service.api import errors
 from service.execution.git import GitCommandError
-from tests.service.conftest import BARE, OPERATIONS, Make, http_client
+from tests.service.conftest import BARE, OPERATIONS, http_client
 
 BODIES = {path: document for method, path, document, _ in OPERATIONS.values() if method == "POST"}
 ENDPOINTS = [(method, path) for method, path, *_ in OPERATIONS.values()]
@@ -62,17 +62,6 @@ def test_a_wrong_method_is_405_and_a_wrong_path_404(idle: Any) -> None:
     assert BARE.get(f"{root}/v1/external/runs", headers={"Authorization": f"bearer {idle.token}"}).status_code == 200
 
 
-def test_the_rate_limit_holds_at_each_endpoint(start: Make) -> None:
-    """429 with a failure body and whole seconds in Retry-After, wherever the next request goes (spec 7.2, 8)."""
-    api = start(settings="[limits]\nrequests_per_minute = 1\n", arguments=["--no-worker"])
-    assert api.get("/external/installation/health").status_code == 200
-
-    for method, path in ENDPOINTS:
-        answer = api.http.request(method, path, json=BODIES.get(path))
-        assert (answer.status_code, answer.json()["error_code"]) == (429, "rate_limited"), path
-        assert 1 <= int(answer.headers["retry-after"]) <= 60
-
-
 def test_a_child_is_closed_to_its_parent(idle: Any) -> None:
     """The parent's administrator lists neither the child's runs nor its hosts: attribution only (spec 2.2, 4.1)."""
     child = idle.post("/external/organizations", BODIES["/external/organizations"]).json()
@@ -88,7 +77,7 @@ def test_a_child_is_closed_to_its_parent(idle: Any) -> None:
     assert (continued.status_code, continued.json()["error_code"]) == (404, "run_not_found")
 
 
-async def test_an_error_that_no_endpoint_foresees_is_a_500_and_one_line_of_the_log(
+async def test_an_error_that_no_endpoint_foresees_is_a_500_and_one_line_of_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The caller learns nothing of the machine, the operator what the error says; a traceback is of faults alone."""

@@ -194,7 +194,7 @@ def rewrite(bare: Path) -> None:
     ],
     ids=["conflict", "rewritten", "deleted"],
 )
-def test_a_branch_that_cannot_take_the_change_says_so(
+def test_a_branch_that_cannot_take_a_change_says_so(
     setup: Hosted, meanwhile: Callable[[Path], object], said: str
 ) -> None:
     """With what to do about it; what is on the branch stays, and the patch is kept."""

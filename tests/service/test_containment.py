@@ -160,7 +160,7 @@ globals()[deed](*more)
 def unruly(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A service with tight limits whose agent is a rogue, in either sandbox.
 
-    A slow machine may need minutes of processor time to pass another limit, so only "require 1" limits that to a second.
+    A slow machine may need minutes of processor time to pass another limit: only "require 1" limits that to a second.
     """
     sandbox, _, cpu_s = request.param.partition(" ")
     folder = tmp_path_factory.mktemp("unruly")

@@ -169,7 +169,7 @@ def an_organization(database: Database, folder: DataFolder, slug: str, url: str)
 
 
 @BOTH
-def test_cut_off_after_any_transaction_it_is_completed(
+def test_cut_off_anywhere_it_is_completed(
     database: Database, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in the middle of the rows; and another organization keeps all it has, with the same repository."""

@@ -330,7 +330,7 @@ def test_an_address_that_cannot_be_used_is_refused() -> None:
             addresses_of(url, LOOPBACK)
 
 
-def test_a_name_is_looked_up_once_and_its_certificate_checked(
+def test_a_name_is_looked_up_once_and_has_to_fit_tls(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is connected to is what was checked (DNS rebinding), and TLS has to fit the name."""

@@ -113,7 +113,7 @@ def test_the_token_comes_from_the_environment_and_is_in_no_reason(
     assert "sesame" not in str(verdict.reason)
 
 
-def test_tls_has_to_fit_the_name_and_an_authority(
+def test_tls_has_to_fit_name_and_authority(
     tmp_path: Path, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A certificate for another name or of an unknown authority is no answer; SSL_CERT_FILE names an authority."""
@@ -151,7 +151,7 @@ def test_callers_at_once_share_one_question_and_hosts_are_asked_at_the_same_time
     assert sorted(request.target for request in server.requests) == ["/rate_limit", "/version"]
 
 
-def test_a_change_is_logged_once_with_its_reason(
+def test_a_change_is_logged_once_and_why(
     server: Server, probes: HealthProbes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Callers get a word; the log says why, and does not repeat itself."""

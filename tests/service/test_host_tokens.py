@@ -134,7 +134,7 @@ def test_a_token_that_expires_while_an_agent_works_is_replaced(
     assert "new.txt" in git("ls-tree", "--name-only", turn["branch"], cwd=repository)
 
 
-def test_a_github_app_pushes_as_its_account(
+def test_an_app_pushes_as_its_own(
     begun: Begin, tmp_path: Path, repository: Path, app_host: AppHost, key: RSAKey
 ) -> None:
     """Its only installation is found; a token is used until it is near its end or refused."""
@@ -153,7 +153,7 @@ def test_a_github_app_pushes_as_its_account(
     assert author.strip() == "reviewer[bot] <41+reviewer[bot]@users.noreply.127.0.0.1>"
 
 
-def test_an_apps_token_is_replaced_near_its_end_and_what_is_wrong_is_named(
+def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
     tmp_path: Path, app_host: AppHost, key: RSAKey
 ) -> None:
     """A key that is another's, a file that holds no key, an API that is away, and an answer that is no token."""
@@ -331,7 +331,7 @@ def test_a_rotation_whose_answer_is_lost_is_never_repeated(rotating: Rotating, m
     assert (token_of(rotating.host), rotating.faults) == ("glpat-of-an-admin", [])
 
 
-def test_a_rotated_token_is_found_whatever_was_changed_meanwhile(
+def test_a_rotated_token_is_found_whatever_changed_meanwhile(
     rotating: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker without the variable or with another token in it, `rotate` dropped, the host disconnected and back."""
@@ -357,9 +357,7 @@ def test_a_rotated_token_is_found_whatever_was_changed_meanwhile(
     assert (rotating.gitlab.rotations, rotating.gitlab.is_revoked, len(rotating.faults)) == (1, False, 1)
 
 
-def test_a_rotation_that_cannot_be_made_is_named_and_made_later(
-    rotating: Rotating, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rotation_that_fails_is_named_and_made_later(rotating: Rotating, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the cipher a new token could not be kept; one without the scope works until its end.
 
     What never arrived is asked for again: GitLab still takes the old token.

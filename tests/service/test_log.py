@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ import pytest
 
 from service.observability import log
 from service.observability.log import Masks, bound, formatter, start_log
-from service.settings import LogFormat
+from service.observability.traces import Tracer, open_tracer
+from service.settings import LogFormat, SettingsError, TraceSettings
 from service.store.database import DatabaseError
 from tests.service.conftest import BARE, Api
 from tests.service_process import Node, start_service
@@ -151,3 +153,13 @@ def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
     assert all(one["duration_ms"] > 0 for one in requests)
     assert (turn["run_id"], turn["turn"]) == (run_id, 1)
     assert api.token not in api.service.log
+
+
+def test_without_a_collector_nothing_is_traced_and_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where a collector is configured are the libraries needed."""
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    monkeypatch.delitem(sys.modules, "service.observability.otlp", raising=False)
+
+    assert type(open_tracer(TraceSettings(), {})) is Tracer
+    with pytest.raises(SettingsError, match=r"pip install '\.\[service,traces\]'"):
+        open_tracer(TraceSettings(endpoint="http://127.0.0.1:4318"), {})

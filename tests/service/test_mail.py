@@ -43,9 +43,7 @@ def serving() -> Iterator[Callable[..., MailServer]]:
         yield lambda **options: stack.enter_context(contextlib.closing(MailServer(**options)))
 
 
-def test_a_mail_waits_for_its_server_and_a_refused_one_for_the_operator(
-    start: Make, serving: Callable[..., MailServer]
-) -> None:
+def test_a_mail_waits_for_its_server_and_if_refused_for_people(start: Make, serving: Callable[..., MailServer]) -> None:
     """500 names the organization; the invitation waits, through a kill -9 too, and leaves when the server is back.
 
     A refused one has the server's words; it is retried when the cause is gone, or sent to another address.

@@ -1,16 +1,22 @@
-"""Maintenance and drained machines: turns at work finish, nothing new begins, and `status` tells when to stop."""
+"""Maintenance, drained machines, and what a supervisor of processes may rely on: ready means ready, SIGTERM drains."""
 
+import contextlib
 import os
+import select
 import socket
-import sys
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
+import pytest
+
+from tests.program import Program
 from tests.service.conftest import UNBOXED, Api
-from tests.service_process import ROOT
-from tests.waiting import eventually
+from tests.service.deployment import deployment
+from tests.service_process import PROGRAM, refused_start
+from tests.service_process import command as administer
+from tests.waiting import eventually, present
 
 Start = Callable[..., Api]
 
@@ -47,19 +53,16 @@ def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Start, t
 def test_a_drained_machine_begins_nothing_until_its_worker_is_started_again(start: Start, tmp_path: Path) -> None:
     """The command returns once nothing is at work there."""
     api, go_on = start(settings=UNBOXED), tmp_path / "go-on"
-    working = at_work(api, go_on)
-    arguments = [sys.executable, "-m", "service", "worker", "--drain", "--data-dir", str(api.service.data_dir)]
-    draining = Popen(arguments, cwd=ROOT, stdout=PIPE, stderr=PIPE, text=True, env=os.environ)
-    assert draining.stderr is not None
-    assert draining.stderr.readline() == f"{socket.gethostname()}: 1 turn still at work\n"
+    working, machine = at_work(api, go_on), socket.gethostname()
+    draining = Program(("worker", "--drain", "--data-dir", str(api.service.data_dir)), os.environ, code=PROGRAM)
+    assert present(draining.stderr).readline() == f"{machine}: 1 turn still at work\n"
     waiting = api.start("Look at it.")
     assert draining.poll() is None
-
     go_on.touch()
-    said = draining.communicate(timeout=60)[0]
+    said, _ = draining.communicate(timeout=60)
 
     assert (draining.returncode, api.ended(working)["status"]) == (0, "completed")
-    assert said == f"{socket.gethostname()}: nothing is at work; its workers can be stopped\n"
+    assert said == f"{machine}: nothing is at work; its workers can be stopped\n"
     assert reason(api, waiting) == "every worker is drained"
     api.service.stop()
     api.service.restart()
@@ -79,3 +82,29 @@ def status(api: Api) -> dict[str, Any]:
 
 def reason(api: Api, run_id: str) -> str:
     return str(api.turns(run_id)[-1]["reason"])
+
+
+@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker",)])
+def test_systemd_is_told_when_a_process_is_ready(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Once, when what is accepted is executed as well; then SIGTERM ends the process in order."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, deployment(tmp_path / "service") as deployed:
+        systemd.bind(str(tmp_path / "notify"))
+        deployed.environment["NOTIFY_SOCKET"] = str(tmp_path / "notify")
+        node = deployed.begin(*command)
+
+        assert systemd.recv(100) == b"READY=1"
+        assert deployed.admin("status")["workers"] != []
+        assert node.stop() == 0
+        assert "drained" in node.log
+        assert select.select([systemd], [], [], 0)[0] == []
+
+
+def test_a_process_that_cannot_execute_is_never_ready(tmp_path: Path) -> None:
+    """No ready line of a service whose queue does not work: it ends with its log, and a status that says so."""
+    administer(tmp_path, "migrate")
+    with contextlib.closing(sqlite3.connect(tmp_path / "service.sqlite")) as connection:
+        connection.execute("DROP TABLE workflow_status")
+    done = refused_start(tmp_path, "serve", "--port", "0")
+
+    assert (done.returncode != 0, done.stdout) == (True, "")
+    assert "workflow_status" in done.stderr

@@ -136,7 +136,7 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
     assert found[0]["runwarden_turn_wait_seconds_sum",] == pytest.approx(70 + 90, abs=0.001)
 
 
-def test_without_its_database_a_service_says_so(
+def test_without_a_database_it_says_so(
     database: Database, metrics: ServiceMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And still tells what it counted itself; with it, mails and postings owed, and what is built."""

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -35,9 +36,7 @@ def move(repository: Path, branch: str, onto: str) -> str:
     return git("rev-parse", branch, cwd=repository)
 
 
-def test_a_mirror_keeps_two_names_however_many_branches_were_fetched(
-    mirror: RepositoryMirror, repository: Path
-) -> None:
+def test_a_mirror_keeps_two_names_however_many_were_fetched(mirror: RepositoryMirror, repository: Path) -> None:
     """Branches that move, appear and go are so in the next snapshot; git reads all names in each fetch."""
     git("branch", "other", "main", cwd=repository)
     first = mirror.fetch("next")
@@ -71,6 +70,29 @@ def test_a_few_large_files_come_with_progress_and_packs_stay_few(
     assert len(list((mirror.git_dir / "objects/pack").glob("*.pack"))) <= 4
     assert git("cat-file", "-t", last.branches["next"], cwd=mirror.git_dir) == "commit"
     assert git("cat-file", "-t", last.branches["main"], cwd=mirror.git_dir) == "commit"
+
+
+def test_what_has_not_moved_is_not_fetched_again(tmp_path: Path, repository: Path) -> None:
+    """Not even where the mirror's refs are packed, or the branch is a new one: the listing shows it."""
+    commands: list[str] = []
+
+    class Noted(GitRunner):
+        def __call__(self, *arguments: str, **places: Any) -> str:
+            commands.append(next(each for each in arguments if each in {"init", "ls-remote", "fetch", "rev-parse"}))
+            return super().__call__(*arguments, **places)
+
+    (tmp_path / "mirrors").mkdir()
+    mirror = RepositoryMirror(tmp_path / "mirrors", str(repository), Noted(tmp_path, 300))
+    first = mirror.fetch("next")
+    commands.clear()
+    again, unborn = mirror.fetch("next"), mirror.fetch("agent/new")
+    assert commands == ["ls-remote"] * 2
+
+    git("pack-refs", "--all", cwd=mirror.git_dir)
+    moved = move(repository, "next", "main")
+    assert (first, unborn.branches) == (again, {"main": first.branches["main"]})
+    assert mirror.fetch("next").branches["next"] == moved
+    assert commands[2:] == ["ls-remote", "fetch", "rev-parse"]
 
 
 def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
@@ -304,7 +326,7 @@ pathlib.Path("out.txt").write_text("new")
 
 
 @pytest.mark.parametrize("commits", ["one", "keep"])
-def test_an_agent_gets_some_folders_and_changes_no_others(
+def test_an_agent_gets_some_folders_and_changes_those(
     tenant: Make, tmp_path: Path, hosted: Hosted, commits: str
 ) -> None:
     """Of the rest no content is fetched; what the agent writes there is named in the log."""
@@ -320,7 +342,7 @@ def test_an_agent_gets_some_folders_and_changes_no_others(
     assert "become one" not in turn["log"]
 
 
-def test_contents_come_in_batches_of_which_none_is_fetched_twice(
+def test_contents_come_in_batches_and_none_twice(
     mirrors: Path, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that breaks off in the middle costs one batch; many small packs become one that is still a part."""

@@ -61,7 +61,7 @@ def acme(database: Database, gitlab: GitLabForge) -> Acme:
     return Acme(database, gitlab)
 
 
-def test_what_keeps_the_webhook_from_being_set_still_onboards(
+def test_a_webhook_that_cannot_be_set_is_explained(
     acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The project is connected, webhook_configured is false, and the reason names the cure; it is made up for."""

@@ -51,7 +51,7 @@ def test_the_operator_lists_the_runs_of_all(
     assert operator.get(f"{address}&page_token={older[-20:]}").status_code == 400
 
 
-def test_the_operator_cancels_what_the_preview_shows(
+def test_an_operator_cancels_what_was_shown(
     idle: Api, tenant: Make, operator: Browser, database_of_idle: Database
 ) -> None:
     """After a confirmation from this session; neither later turns nor those of others; each is in the audit trail."""
@@ -88,7 +88,7 @@ def test_the_operator_cancels_what_the_preview_shows(
     assert "⊘ cancelled" in text_of(done)
 
 
-def test_the_operator_sees_usage_and_names(
+def test_an_operator_sees_usage_and_names(
     idle: Api, tenant: Make, operator: Browser, database_of_idle: Database
 ) -> None:
     """Of each organization in the last thirty days; the audit trail names tokens and members instead of their ids."""

@@ -81,7 +81,7 @@ def test_a_run_reaches_its_code_host_through_the_proxy(
     assert {*proxy.asked} == {f"CONNECT {NAME}:443 HTTP/1.1"}
 
 
-def test_git_waits_for_a_proxy_that_refuses_its_login(
+def test_git_waits_for_a_proxy_that_refuses_it(
     monkeypatch: pytest.MonkeyPatch, proxy: proxies.Proxy, tmp_path: Path
 ) -> None:
     """Neither the host nor the turn is at fault; the message names the login, of https and of plain http."""
@@ -127,9 +127,7 @@ def test_an_agents_connections_go_through_the_proxy(
     assert said[0].startswith(f"egress: {NAME} cannot be reached: the proxy 127.0.0.1:{proxy.port} wants a login: ")
 
 
-def test_an_endpoint_of_events_that_only_the_proxy_can_look_up_is_reached_by_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_endpoint_that_only_the_proxy_can_look_up_is_reached_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a proxy it has no address."""
     with pytest.raises(EndpointError, match="no public address"):
         addresses_of(f"https://{NAME}/hook", [])

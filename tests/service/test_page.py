@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,20 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from service.clock import SECOND_MICROS, now_micros
+from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.page.text import markdown, terminal
 from service.settings import DataFolder
 from service.store import invitations, postings, runs, sessions, tokens, turn_files, turns
 from service.store.database import Database
 from service.store.postings import Posted
+from service.store.schema import repositories, schedules
 from service.store.turns import TurnOutcome
 from tests.lab import Respond
 from tests.service.conftest import (
     BARE,
     BOTH,
     NOW,
+    OPERATIONS,
     OPERATOR,
     UNBOXED,
     Api,
@@ -36,9 +39,10 @@ from tests.service.conftest import (
     http_client,
     order,
     organization,
+    served,
 )
 from tests.service.receiver import Receiver
-from tests.service_process import make_repository, start_service
+from tests.service_process import make_repository
 from tests.waiting import eventually, present
 
 SCRIPT = "<script>alert(1)</script>"
@@ -107,10 +111,8 @@ def site(equipped: Any) -> Api:
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A service that answers thirty requests a minute, with an operator's view."""
     settings = f"{UNBOXED}[limits]\nrequests_per_minute = 30\n"
-    environment = {"RUNWARDEN_OPERATOR_TOKEN": OPERATOR}
-    service = start_service(tmp_path_factory.mktemp("limited"), settings=settings, environment=environment)
-    yield service
-    assert service.stop() == 0
+    with served(tmp_path_factory, "limited", settings, environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR}) as service:
+        yield service
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +231,12 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     refused = browser.post(f"{run}/reply", instructions="too early")
     assert refused.status_code == 409
     assert "too early" in text_of(refused)
+    assert browser.post(f"{run}/message", instructions=" ", when="now").status_code == 400
+    assert browser.post(f"{run}/message", instructions="use the new API", when="end").headers["location"] == run
+    assert "use the new API" in text_of(browser.get(run))
     browser.post(f"{run}/cancel")
+    assert "said (dropped)" in text_of(browser.get(run))
+    assert browser.post(f"{run}/message", instructions="too late", when="end").status_code == 409
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
     assert browser.post(f"{run}/cancel").status_code in {303, 409}
     assert "⊘ cancelled" in text_of(browser.get("/runs?status=failed"))
@@ -256,6 +263,72 @@ def test_a_line_of_the_list_says_who_asked_what_was_found_and_where_it_is(tenant
     assert "2 blocker, 1 note" in text_of(found)
     links = re.findall(r'href="(https://git[^"]+)"', found.text)
     assert links == [f"{url}/commit/{commit}", f"{url}/pull/7", f"{url}/tree/agent/a%20b"]
+
+
+def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Make, browse: Any) -> None:
+    """All else is for saving, SVG and HTML too; no file is ever anything but an image or bytes, without rights."""
+    mine = tenant()
+    files = {
+        "charts/a&b.PNG": b"\x89PNG",
+        "report.md": b"# Well <script>alert(1)</script>\n\n![x](https://evil.example/x.png)",
+        "large.md": b"x" * (1 << 18),
+        "page.html": b"<script>alert(1)</script>",
+        "drawing.svg": b"<svg><script>alert(1)</script></svg>",
+    }
+    with stored(mine) as connection:
+        run = runs.accept(connection, order(mine.organization["id"]), now_micros())
+        turns.claim(connection, run.id, 1, "w", now_micros())
+        for name, content in files.items():
+            turn_files.put_artifact(connection, (run.id, 1), 1, name, len(content), content)
+        turns.end(connection, run.id, 1, TurnOutcome("completed"), now_micros())
+    browser, here = browse(mine), f"/runs/{run.id}"
+    links = [html.unescape(one) for one in re.findall(r'href="(/runs/run_\w+/artifact[^"]*)', browser.get(here).text)]
+    shown = {name: browser.get(link) for name, link in zip(sorted(files), links, strict=True)}
+    saved = {name: browser.get(f"{link}&save=1") for name, link in zip(sorted(files), links, strict=True)}
+    kinds = {name: one.headers["content-type"].partition(";")[0] for name, one in saved.items()}
+    image = present(re.search(r'<img class="artifact" src="([^"]+)"', shown["charts/a&b.PNG"].text))
+
+    assert "5 artifacts" in text_of(browser.get(here))
+    assert {name: one.content for name, one in saved.items()} == files
+    assert kinds == dict.fromkeys(files, "application/octet-stream") | {"charts/a&b.PNG": "image/png"}
+    for one in saved.values():
+        assert one.headers["content-disposition"].startswith("attachment; ")
+        assert (one.headers["x-content-type-options"], one.headers["cache-control"]) == ("nosniff", "no-store")
+        assert one.headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert browser.get(html.unescape(image[1])).content == b"\x89PNG"
+    assert "<h3>Well &lt;script&gt;alert(1)&lt;/script&gt;</h3>" in shown["report.md"].text
+    assert "evil.example" not in re.sub(r"<a [^>]*>", "", shown["report.md"].text)
+    assert [shown[name].content == files[name] for name in sorted(files)] == [False, True, True, True, False]
+    assert browser.get(f"{here}/artifact?turn=1&name=none").status_code == 404
+
+
+def test_schedules_are_shown_with_their_next_times_and_what_the_last_one_did(own: Own, browse: Any) -> None:
+    """And with the run that it started, whose page says which schedule asked for it."""
+    passed = datetime.now(UTC) - timedelta(minutes=10)
+    daily = {"on": ["schedule"], "schedule": f"{passed.minute} {passed.hour} * * *", "catch_up": "5m"}
+    rules = [{"agent": "scribe", "instructions": "nothing"} | daily | more for more in ({}, {"catch_up": "1h"})]
+    mine, _ = own(triggers=rules)
+    browser = browse(mine)
+    before = text_of(browser.get("/settings/hosts"))
+    with stored(mine) as connection:
+        here = sa.select(repositories.c.id).where(repositories.c.organization_id == mine.organization["id"])
+        due = sa.update(schedules).where(schedules.c.repository_id.in_(here))
+        connection.execute(due.values(due_at=schedules.c.due_at - DAY_MICROS))
+    eventually(lambda: [*mine.runs()], "a run starts")
+    (run,) = mine.runs()
+    mine.ended(run["run_id"])
+    after = text_of(browser.get("/settings/hosts"))
+    listed = mine.service.admin("trigger", "list", "--org", mine.organization["id"])["triggers"]
+    decided = mine.service.admin("trigger", "log", "--org", mine.organization["id"])["deliveries"]
+
+    assert before.count("none yet") == 2
+    assert before.count(f"{(passed + timedelta(days=3)):%d %b %Y, %H:%M} UTC") == 2
+    assert "none yet" not in after
+    assert "missed" in after
+    assert "its start was more than 5m late (catch_up)" in after
+    assert f"schedule {daily['schedule']} asked" in text_of(browser.get(f"/runs/{run['run_id']}"))
+    assert [len(one["next_times"]) for one in listed] == [3, 3]
+    assert sorted((one["result"], one["run_id"]) for one in decided) == [("missed", None), ("started", run["run_id"])]
 
 
 def test_what_a_program_prints_in_colours_is_shown_in_colours() -> None:
@@ -483,6 +556,16 @@ def test_nothing_typed_is_lost_where_a_form_is_refused(limited: Any, tenant: Mak
     kept(429)
 
 
+def test_the_rate_limit_holds_at_each_endpoint(limited: Any, tenant: Make) -> None:
+    """429 with a failure body and whole seconds in Retry-After, wherever the next request goes (spec 7.2, 8)."""
+    api = tenant(on=limited)
+    assert 429 in (api.get("/external/agents").status_code for _ in range(1000))
+    for method, path, document, _ in OPERATIONS.values():
+        answer = api.http.request(method, path, json=document)
+        assert (answer.status_code, answer.json()["error_code"]) == (429, "rate_limited"), path
+        assert 1 <= int(answer.headers["retry-after"]) <= 60
+
+
 def test_a_stranger_locks_nobody_out(limited: Any) -> None:
     """Thirty wrong attempts a minute, then 429; right ones are not counted: behind a proxy all have one address."""
     api = Api(limited)
@@ -517,9 +600,7 @@ def test_a_session_ends_without_use_and_after_a_week(database: Database) -> None
         assert is_open(*range(0, 7 * 24, 11), 7 * 24 + 0.1) == [True] * 16 + [False]
 
 
-def test_an_operators_session_lasts_by_its_use_and_ends_with_the_operators_token(
-    idle: Api, database_of_idle: Database
-) -> None:
+def test_an_operator_s_session_lasts_by_its_use_and_ends_with_its_token(idle: Api, database_of_idle: Database) -> None:
     """Another token in its variable, or none, does not find it."""
     with database_of_idle.write() as connection:
         value = sessions.begin(connection, now_micros() - 11 * 3600 * SECOND_MICROS, secret=OPERATOR)
@@ -596,7 +677,7 @@ def test_what_an_agent_leaves_is_shown_as_it_is(own: Own, browse: Any) -> None:
     assert "the last line" in text_of(browser.get(f"{run}/log"))
 
 
-def test_a_session_ends_with_what_opened_it_and_opens_no_page_of_an_inactive_organization(
+def test_a_session_ends_with_what_opened_it_and_opens_no_inactive_organization(
     tenant: Any, browse: Any, api: Api
 ) -> None:
     """Its token, its organization, and the person's leave; it is a new one at each sign-in."""

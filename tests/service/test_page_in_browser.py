@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests import service_process
 from tests.program import ROOT
-from tests.service.conftest import OPERATOR, UNBOXED, Api, Own
+from tests.service.conftest import OPERATOR, UNBOXED, Api, Own, served
 from tests.service.test_page import invited
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
@@ -147,13 +146,9 @@ class Person:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A service with an operator's view."""
-    service = service_process.start_service(
-        tmp_path_factory.mktemp("site"),
-        settings=f"{UNBOXED}concurrency = 2\n",
-        environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR},
-    )
-    yield Api(service)
-    assert service.stop() == 0
+    environment = {"RUNWARDEN_OPERATOR_TOKEN": OPERATOR}
+    with served(tmp_path_factory, "site", f"{UNBOXED}concurrency = 2\n", environment=environment) as service:
+        yield Api(service)
 
 
 @pytest.fixture(scope="module")

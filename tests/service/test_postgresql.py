@@ -130,8 +130,11 @@ def test_a_worker_that_slept_through_its_time_leaves_no_trace(many: Deployment, 
     assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
 
 
-def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(many: Deployment, tmp_path: Path) -> None:
-    """SIGTERM: the turn goes on elsewhere without waiting for a time to live of an hour."""
+def test_a_worker_told_to_stop_hands_its_turn_over_and_no_branch_has_two_runs(many: Deployment, tmp_path: Path) -> None:
+    """SIGTERM: the turn goes on elsewhere without waiting for a time to live of an hour.
+
+    Two workers are free, and still the second run of a branch waits for the first and builds on its commit.
+    """
     client, worker, run_id, gate = begun(many, tmp_path)
     status = worker.stop()
     gate.touch()
@@ -143,25 +146,17 @@ def test_a_worker_that_is_told_to_stop_hands_its_turn_over_at_once(many: Deploym
     assert len(commits(many, client.run(run_id))) == 1
     assert many.leftovers() == []
 
-
-def test_two_runs_on_one_branch_are_never_mixed_between_workers(many: Deployment, tmp_path: Path) -> None:
-    """Both workers are free, and still the second run waits for the first and builds on its commit."""
-    client = many.client(many.nodes[0])
-    for machine in ("one", "two"):
-        many.begin("worker", machine=machine)
-    gate = tmp_path / "gate"
-    first = client.start(f"wait {gate}", branch_name="shared")
+    many.begin("worker", machine="two")
+    first = client.start(f"wait {tmp_path / 'other-gate'}", branch_name="shared")
     client.reaches(first, "working")
     second = client.start("write second", branch_name="shared")
-    other = client.start("write elsewhere", branch_name="own")
-    client.reaches(other, "completed")
+    client.reaches(client.start("write elsewhere", branch_name="own"), "completed")
     waiting = client.run(second)["status"]
-    gate.touch()
+    (tmp_path / "other-gate").touch()
     client.reaches(second, "completed")
-    subjects = commits(many, client.run(second))
 
     assert waiting == "queued"
-    assert [subject.split()[1] for subject in subjects] == ["write", "wait"]
+    assert [subject.split()[1] for subject in commits(many, client.run(second))] == ["write", "wait"]
 
 
 @pytest.mark.parametrize("trouble", ["its worker is not on record", "the queue took it for ended"])
@@ -182,7 +177,7 @@ def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Pat
     assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
 
 
-def test_a_silent_network_ends_a_call_and_not_the_work(
+def test_a_silent_network_ends_just_a_call(
     postgres: Cluster, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is lost for good on the way fails after a time, and what waits for the database goes on when it is back.

@@ -15,7 +15,7 @@ import pytest
 
 from tests import service_process
 from tests.lab import Hang, Received, Respond, Server
-from tests.service.conftest import BARE, UNBOXED, Api, Make
+from tests.service.conftest import BARE, UNBOXED, Api, Make, served
 from tests.waiting import eventually
 
 
@@ -104,10 +104,8 @@ def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
 @pytest.fixture(scope="module")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A service that waits half a second for a request to arrive."""
-    folder = tmp_path_factory.mktemp("brief")
-    service = service_process.start_service(folder, settings=f"{UNBOXED}[limits]\nrequest_s = 0.5\n")
-    yield Api(service)
-    assert service.stop() == 0
+    with served(tmp_path_factory, "brief", f"{UNBOXED}[limits]\nrequest_s = 0.5\n") as service:
+        yield Api(service)
 
 
 def test_a_request_that_does_not_arrive_loses_its_connection(brief: Api) -> None:

@@ -27,7 +27,7 @@ from service.setup import AgentEntry, put_agent
 from service.store import turns
 from service.store.database import Database
 from service.store.turns import Turn, TurnOutcome
-from tests.service.conftest import UNBOXED, Api, Make, Own, accepted
+from tests.service.conftest import UNBOXED, Api, Own, accepted, served
 from tests.service.deployment import VARIABLE, deployment
 from tests.service_process import RunningService, git, make_repository, put_hook, start_service
 from tests.waiting import COLD_START_S, eventually, present
@@ -40,10 +40,16 @@ def commits(api: Any, run_id: str) -> list[str]:
     return git("log", "--format=%s", f"main..{branch}", cwd=api.service.repositories["acme/api"]).splitlines()
 
 
-def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(start: Make, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A client of a service that each test kills and starts again."""
+    with served(tmp_path_factory, "mortal", SETTINGS) as service:
+        yield Api(service)
+
+
+def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(mortal: Api, tmp_path: Path) -> None:
     """Kill -9 between push and record: the next attempt finds its own commit by the trailer and adds none."""
-    api = start(settings=SETTINGS)
-    repository = api.service.repositories["acme/api"]
+    api, repository = mortal, mortal.service.repositories["acme/api"]
     pushed, gate = tmp_path / "pushed", tmp_path / "gate"
     # The repository itself holds the push's end up, after the branch has moved.
     hook = put_hook(repository, "post-update", f"touch {pushed}; while [ ! -e {gate} ]; do sleep 0.02; done")
@@ -90,12 +96,12 @@ def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
         assert "no worker" not in worker.log, "its slot was never lost"
 
 
-def test_a_run_that_is_interrupted_completes_after_the_restart(start: Make, tmp_path: Path) -> None:
+def test_a_run_that_is_interrupted_completes_after_the_restart(mortal: Api, tmp_path: Path) -> None:
     """After its grace, or by kill -9: nothing of its agent is left, the turn is taken up again and commits once.
 
     Within its grace the turn ends in order, is recorded, and the exit status is 0.
     """
-    api = start(settings=SETTINGS)
+    api = mortal
 
     def at_work(gate: Path) -> str:
         run_id = api.start(f"wait {gate}")
@@ -126,6 +132,7 @@ def test_a_run_that_is_interrupted_completes_after_the_restart(start: Make, tmp_
     ended = api.service.admin("run", run_id)
     assert (ended["status"], ended["turns"][0]["attempt"]) == ("completed", 1)
     assert "drained" in api.service.log
+    api.service.restart()
 
 
 REFUSES: Final = """
@@ -329,9 +336,9 @@ def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path) ->
     git("init", "--quiet", "--bare", str(git_dir))
 
     def attempt(number: int) -> Any:
-        run = SimpleNamespace(id="run_1", branch="b", agent="mine")
+        run, agent = SimpleNamespace(id="run_1", branch="b"), SimpleNamespace(name="mine")
         turn = SimpleNamespace(own_instructions="Fix it")
-        return SimpleNamespace(run=run, turn=turn, git=git, trailer=f"run_1 turn {number}")
+        return SimpleNamespace(run=run, turn=turn, agent=agent, git=git, trailer=f"run_1 turn {number}")
 
     tree = git.feed("", "mktree", git_dir=git_dir).strip()
     for given in (

@@ -19,7 +19,7 @@ SETTINGS: Final = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s =
 TURN_FIELDS: Final = {
     *("number", "instructions", "caller", "state", "started_at", "ended_at", "outcome", "reason", "commit", "summary"),
     *("failure_kind", "from_turn", "question", "choices", "offer", "files", "additions", "deletions", "usage"),
-    *("findings", "inputs"),
+    *("findings", "artifacts", "messages", "inputs", "agent", "usage_by_agent"),
 }
 
 
@@ -176,10 +176,8 @@ def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenan
     assert "mine now" not in str(api.service.admin("run", run_id))
 
 
-def test_a_diff_that_was_not_pushed_can_be_read_and_one_that_is_gone_or_too_large_says_so(
-    own: Own, tmp_path: Path
-) -> None:
-    """The patch may be the only copy, however large; of a pushed one 410 and 413 name git as the way to it."""
+def test_a_diff_that_was_not_pushed_can_be_read_and_one_gone_or_too_large_says_so(own: Own, tmp_path: Path) -> None:
+    """The patch may be the only copy, however large; one that is too large is an artifact, and 410 names git."""
     api, _ = own()
     api.add_agent(tmp_path, "large", "open('large.txt', 'w').write('0123456789abcde\\n' * 600_000); exit(3)")
     only, run_id = api.begin("large", instructions="go"), api.start("write it")
@@ -195,7 +193,10 @@ def test_a_diff_that_was_not_pushed_can_be_read_and_one_that_is_gone_or_too_larg
 
     assert (answer.status_code, len(answer.content) > 9 << 20) == (200, True)
     assert answer.content == folder.turn_diff(only, 1).read_bytes()
-    assert (said(large), "git show" in large.json()["message"]) == ((413, "diff_too_large"), True)
+    assert (said(large), f"runs artifacts {run_id} change.patch --turn 1" in large.json()["message"]) == (
+        (413, "diff_too_large"),
+        True,
+    )
     assert gone == [410] * 3
     assert api.turns(run_id)[0]["commit"]
 
@@ -246,6 +247,26 @@ def test_a_log_is_followed_while_its_turn_works(either: tuple[Deployment, Api], 
     assert {b"".join(log) for log in logs} == {api.get(log_path(run_id)).content}
     assert b"pushed" in b"".join(logs[0])
     assert api.get(f"/external/runs/{run_id}/diff").content.startswith(b"diff --git a/notes/")
+
+
+def test_artifacts_and_large_changes_are_fetched_from_another_machine(
+    either: tuple[Deployment, Api], tmp_path: Path
+) -> None:
+    """The whole change is an artifact of its turn once it is too large to show."""
+    made, api = either
+    source = "import os; os.makedirs('.runwarden/artifacts'); open('.runwarden/artifacts/a.txt', 'w').write('a' * 99)"
+    script = tmp_path / "leaver.py"
+    script.write_text(f"{source}\nopen('large.txt', 'w').write('0123456789abcde\\n' * 600_000)", "utf-8")
+    made.admin("agent", "add", "leaver", "--argv", f"{{python}} {script}")
+    run_id = api.begin("leaver", instructions="go")
+    api.ended(run_id)
+    listed = api.turns(run_id)[0]["artifacts"]
+    found = [api.get(f"/external/runs/{run_id}/turns/1/artifacts/{one['name']}").content for one in listed]
+
+    assert [one["name"] for one in listed] == ["a.txt", "change.patch"]
+    assert [len(one) for one in found] == [one["bytes"] for one in listed]
+    assert (found[0], found[1][:23]) == (b"a" * 99, b"diff --git a/large.txt ")
+    assert said(api.get(f"/external/runs/{run_id}/diff")) == (413, "diff_too_large")
 
 
 def test_cancelling_ends_a_turn_wherever_it_works(either: tuple[Deployment, Api], tmp_path: Path) -> None:

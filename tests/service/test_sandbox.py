@@ -89,7 +89,7 @@ def test_localhost_is_a_name_inside(equipped: Any, tmp_path: Path) -> None:
 
 
 @NEEDS_SANDBOX
-def test_where_a_sandbox_is_required_no_agent_gets_the_machine_s_network(
+def test_in_a_required_sandbox_no_agent_gets_the_machine_s_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without slirp4netns such a turn fails with the command that installs it."""
@@ -201,9 +201,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @NEEDS_SANDBOX
-def test_runs_wait_until_bubblewrap_works(
-    start: Make, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_wait_for_bubblewrap(start: Make, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The API works, no agent starts, and log, status, page and /readyz name the command; then the run is executed."""
     soon = "from service.execution import worker; worker.SANDBOX_PAUSE_S = 0.2"
     monkeypatch.setattr(service_process, "PROGRAM", f"{soon}\n{service_process.PROGRAM}")

@@ -128,9 +128,7 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
         assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
 
 
-def test_large_counts_are_kept_for_a_moment_and_small_ones_are_not(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_counts_are_kept_for_a_moment_and_small_not(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """From a limit on they are counted once in a while, in proportion to their number; below it, each time."""
     monkeypatch.setattr(runs, "EXACT_BELOW", 400)
     now, found = [0.0], list[tuple[int, int]]()
@@ -197,9 +195,7 @@ def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Databa
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 5)), max_size=80))
-def test_no_order_of_requests_gets_more_than_the_bucket_held(
-    database: Database, requests: list[tuple[int, float]]
-) -> None:
+def test_no_order_of_requests_gets_more_than_the_bucket(database: Database, requests: list[tuple[int, float]]) -> None:
     """Three processes, any order, any pauses: at most a minute's worth and what flowed in since."""
     clock, owner = Clock(), secrets.token_hex(8)
     processes = [clock.limiter(database, 30) for _ in range(3)]
@@ -256,6 +252,7 @@ ACTS: dict[str, Act] = {
     "runs": lambda c, owner, run, n: runs.accept(c, order(owner, branch="b"), NOW),
     "turns": _continue,
     "turn_files": lambda c, owner, run, n: turn_files.put(c, (run.id, 1), 0, "diff", b"said"),
+    "artifacts": lambda c, owner, run, n: turn_files.put_artifact(c, (run.id, 1), 0, "a", 4, b"said"),
     "log_pieces": lambda c, owner, run, n: turn_files.append_log(c, (run.id, 1), 0, b"said"),
     "model_usage": lambda c, owner, run, n: usage.add(c, turns.of(c, run.id)[0], USE, NOW),
     "postings": lambda c, owner, run, n: postings.want(c, (run.id, 1), "status", PENDING, NOW, "c" * 40),
@@ -321,8 +318,10 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "events": "random ids",
         "host_tokens": "inserted unless it is there, then updated: test_a_token_is_rotated_before_its_end_and_once",
         "members": "inserted unless it is there",
+        "messages": "random ids",
         "model_outages": "inserted unless it is there, or deleted",
         "rate_limits": "inserted unless it is there, then updated",
+        "schedules": "made with their repository: test_each_time_of_a_schedule_starts_one_run",
         "sessions": "random values",
     }
     assert sorted({*ACTS, "runwarden_meta", *alone}) == sorted(schema.metadata.tables)
@@ -351,6 +350,9 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
                 runs.page(connection, filters, None, 26)
             runs.is_worked_on(connection, "/srv/api.git", "main")
             runs.active(connection, Filters(None), 26)
+            usage.totals(connection, usage.UsageFilters(owner, 0, 1), None)
+            turns.open_questions(connection, owner, 100)
+            turns.newest_cancelled(connection, owner, 1000)
         plans = [
             "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
             for statement, parameters in asked

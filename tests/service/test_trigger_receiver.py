@@ -14,7 +14,7 @@ import pytest
 
 from service.api.bodies import Reserve, read_bytes
 from service.api.errors import HttpError
-from service.clock import now_micros
+from service.clock import DAY_MICROS, now_micros, rfc3339
 from service.forge.accounts import OwnAccounts
 from service.settings import Limits, Settings, TriggerSettings
 from service.store import audit, deletions, deliveries, hosts, organizations, repositories, runs, turns
@@ -26,7 +26,7 @@ from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond, Server
-from tests.service.conftest import BOTH, organization
+from tests.service.conftest import BOTH, NOW, organization
 from tests.service.payloads import SECRET, forgejo, github, gitlab, signed
 from tests.waiting import present
 
@@ -389,3 +389,98 @@ def test_a_rule_is_about_what_it_says() -> None:
         found = present(event(GITHUB, "synchronize", **given))
         made = TriggerRule.model_validate({"agent": "a", "instructions": "Review it.", **rule})
         assert made.mismatch(found) == reason, (rule, given)
+
+
+HOUR: Final = DAY_MICROS // 24
+
+
+def hourly(**given: Any) -> TriggerRule:
+    """A rule that is due each hour."""
+    more = {"on": ("schedule",), "schedule": "0 * * * *", "timezone": "Europe/Berlin"}
+    return TriggerRule(**{"agent": "reviewer", "instructions": "Look around."} | more | given)
+
+
+def scheduled(database: Database, *rules: TriggerRule, at: int = NOW) -> str:
+    """Configure one repository with these rules, at an instant; return the organization's id."""
+    owner = organization(database)
+    with database.write() as connection:
+        made = Repository("api", "github", "acme/api", "https://h/acme/api.git", triggers=rules)
+        repositories.put(connection, owner, made, at)
+    return owner
+
+
+def fire(database: Database, now: int, active_runs: int = 9, **settings: Any) -> list[tuple[str, str]]:
+    """Do what a worker does with all that is due at an instant; return each decision."""
+    given = Settings(limits=Limits(active_runs=active_runs), triggers=TriggerSettings(**settings))
+    with database.read() as connection:
+        before = {one.id for one in deliveries.latest(connection, 100)}
+        due = repositories.due_schedules(connection, now, 100)
+    for key in due:
+        Receiver(database, given, lambda: now).start_due(key)
+    with database.read() as connection:
+        return sorted((one.result, one.detail) for one in deliveries.latest(connection, 100) if one.id not in before)
+
+
+@BOTH
+def test_each_time_of_a_schedule_starts_one_run(database: Database) -> None:
+    """However many workers see that it is due, and although the rule is configured again at that moment."""
+    owner = scheduled(database, FIRST, hourly())
+    receiver = Receiver(database, Settings(), lambda: NOW + HOUR)
+    with database.read() as connection:
+        (key,) = repositories.due_schedules(connection, NOW + HOUR, 9)
+
+    def race(number: int) -> None:
+        receiver.start_due(key) if number % 4 else scheduled(database, hourly(), FIRST)
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(race, range(12)))
+    fire(database, NOW + HOUR)
+    with database.read() as connection:
+        (entry,) = deliveries.latest(connection, 100)
+        (run,) = runs.page(connection, runs.Filters(owner), None, 9)
+        (turn,) = turns.of(connection, run.id)
+        (trail,) = audit.latest(connection, 9, action="trigger")
+        (next_up,) = repositories.scheduled(connection, owner)
+
+    assert (entry.result, entry.run_id, entry.cause) == ("started", run.id, rfc3339(NOW + HOUR))
+    assert (turn.caller, turn.instructions, run.agent) == ("schedule 0 * * * *", "Look around.", "reviewer")
+    assert run.branch.startswith("agent/look-around-")
+    assert (trail.target, trail.actor[:16]) == (run.id, "schedule:github:")
+    assert next_up.next_times == [NOW + hours * HOUR for hours in (2, 3, 4)]
+
+
+def test_of_the_times_that_were_missed_the_newest_starts_a_run_unless_it_is_too_late(database: Database) -> None:
+    """`catch_up` decides, and what was missed is on record; a rule that was edited owes nothing."""
+    rules = hourly(catch_up="2h"), hourly(schedule="0 12 * * *", catch_up="2h")
+    owner = scheduled(database, *rules)
+    decided = [fire(database, NOW + at) for at in (HOUR - 1, HOUR, HOUR + 1, 12 * HOUR, 12 * HOUR + 1)]
+    with database.read() as connection:
+        last = deliveries.latest_scheduled(connection, owner)
+    scheduled(database, hourly(catch_up="3h"), at=NOW + 40 * HOUR)
+    edited = fire(database, NOW + 40 * HOUR + 1)
+
+    since = f"for the newest of the times missed since {rfc3339(NOW + 2 * HOUR)}"
+    late = "its start was more than 2h late (catch_up)"
+    assert decided == [[], [("started", "")], [], [("missed", late), ("started", since)], []]
+    assert [last["github:acme/api", at].cause for at in (0, 1)] == [rfc3339(NOW + at * HOUR) for at in (12, 3)]
+    assert edited == []
+
+
+def test_a_time_at_which_nothing_can_start_is_on_record(database: Database) -> None:
+    """No agent, too many runs, or an organization that is not active; each time is decided on, and the next is due."""
+    owner = scheduled(database, hourly(), hourly(agent="gone"))
+    decided = [fire(database, NOW + HOUR, active_runs=1)]
+    scheduled(database, hourly(), hourly(timezone="UTC"), at=NOW + 2 * HOUR - 1)
+    decided.append(fire(database, NOW + 2 * HOUR, active_runs=1))
+    decided.append(fire(database, NOW + 3 * HOUR, repository_runs_an_hour=1))
+    with database.write() as connection:
+        organizations.change(connection, owner, active=False, entitlements=())
+    decided.append(fire(database, NOW + 4 * HOUR))
+    with database.write() as connection:
+        repositories.remove(connection, owner, "api")
+
+    limited = ("limited", "repository_runs_an_hour: 1 run for one repository")
+    assert decided[0] == [("refused", "the agent gone is not configured"), ("started", "")]
+    assert decided[1] == [("refused", "the organization has 1 run queued or working")] * 2
+    assert decided[2:] == [[limited, ("started", "")], [("refused", "the organization is not active")] * 2]
+    assert fire(database, NOW + 9 * HOUR) == []

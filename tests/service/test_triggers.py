@@ -2,13 +2,18 @@
 
 import json
 import secrets
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Final
 
 import httpx
 import pytest
 
+from service.clock import DAY_MICROS
+from service.settings import DataFolder
 from service.store import turns
 from tests import service_process
 from tests.service.conftest import BARE, Api
@@ -21,6 +26,7 @@ from tests.service.payloads import (
     with_token,
 )
 from tests.service_process import demo_setup, git
+from tests.waiting import eventually
 
 SETTINGS: Final = """
 [triggers]
@@ -178,6 +184,27 @@ def test_a_delivery_that_arrives_twice_starts_one_run(host: Host, number: int) -
     (started,) = [one for one in host.api.runs() if one["branch_name"] == given["head"]]
     assert [one["result"] for one in host.log(number)] == ["started", "ignored", "repeated"]
     assert host.api.ended(started["run_id"])["status"] == "completed"
+
+
+def test_a_time_that_passes_while_the_service_is_down_starts_one_run(host: Host) -> None:
+    """Also if it is killed again: the next time is stored with the run."""
+    passed = datetime.now(UTC) - timedelta(minutes=10)
+    daily = rule(on=["schedule"], schedule=f"{passed.minute} {passed.hour} * * *", instructions="note this")
+    host.rules(daily, name="web")
+    host.service.kill()
+    with closing(sqlite3.connect(DataFolder(host.service.data_dir).database_file)) as database, database:
+        database.execute("UPDATE schedules SET due_at = due_at - ?", [DAY_MICROS])
+    for _ in range(2):
+        host.service.restart()
+        eventually(lambda: host.log(-1), "the time is decided on")
+        host.service.kill()
+    host.service.restart()
+    (decided,) = host.log(-1)
+    ended = host.api.ended(decided["run_id"])
+    host.rules(rule(), name="web")
+
+    assert (decided["result"], ended["status"], ended["repository"]["data"]["repo"]) == ("started", "completed", "web")
+    assert host.api.turns(decided["run_id"])[0]["caller"] == f"schedule {daily['schedule']}"
 
 
 def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> None:

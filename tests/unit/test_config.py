@@ -1,15 +1,20 @@
 """The configuration: what it says, what is said when it is wrong, its example, and writing it."""
 
+import json
 import os
 import re
 import tomllib
+from collections.abc import Iterator
 from datetime import time
+from functools import reduce
 from hashlib import sha256
+from operator import getitem
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft7Validator
 from msgspec.structs import replace
 
 from app.profiles import (
@@ -28,6 +33,7 @@ from app.profiles import (
     example_text,
     load,
 )
+from app.profiles.schema import schema
 from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
 from app.profiles.values import QuietHours, base_address
 from app.profiles.write import add_profile, keep_token, name_problem
@@ -275,6 +281,38 @@ def test_every_value_of_the_example_is_the_default(file: Path) -> None:
     assert {name: set(values[name]) for name in sections} == {name: fields(kind) for name, kind in sections.items()}
 
 
+def keys_of(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The path of each key in a document, those of tables within included."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        if isinstance(key, str):
+            yield (*path, key)
+        yield from keys_of(inner, (*path, key))
+
+
+def test_an_editor_finds_misspelt_keys_and_wrong_values_by_the_schema(file: Path) -> None:
+    """It accepts the example with every key on, and refuses each key with another letter, unless users choose it."""
+    validator = Draft7Validator(schema())
+    text = file.read_text().replace("token_env =", "#token_env =")
+    accepted = [text, *(text.replace(f"##{key}", key) for key in ("token_file", "token_command", "ca_file", "repeat"))]
+    values = tomllib.loads(file.read_text())
+    chosen = {"repositories", "profiles", "routes", "inputs", "metadata"}
+    unnoticed = []
+    for *above, last in [*keys_of(values)]:
+        holder = reduce(getitem, above, values)
+        holder[f"{last}x"] = holder.pop(last)
+        if validator.is_valid(values) and chosen.isdisjoint(above[-1:]) and above[:1] != ["keys"]:
+            unnoticed.append((*above, last))
+        holder[last] = holder.pop(f"{last}x")
+    wrong = ["poll.runs_s = 0", "poll.page_size = 1.5", 'history.days = "x"', '[[views]]\nquery = "is:active"']
+    wrong += ['[[automations]]\nname = "x"\non = { run = "failed" }\ndo = { retry = false }', "notify.on = 3"]
+
+    assert [list(validator.iter_errors(tomllib.loads(each))) for each in accepted] == [[]] * len(accepted)
+    assert unnoticed == []
+    assert [each for each in wrong if validator.is_valid(tomllib.loads(each))] == []
+    assert "fetches" in validator.schema["properties"]["poll"]["properties"]["first_runs"]["description"]
+
+
 def test_every_alternative_of_the_token_works(file: Path) -> None:
     """Each of the four ways is shown so that it can be switched on."""
     text = file.read_text().replace("token_env =", "#token_env =")
@@ -306,7 +344,9 @@ def test_the_first_profile_comes_after_the_commented_example(tmp_path: Path) -> 
     assert profile.token == FileToken(file.parent / "acme.token")
     assert "#default_profile" in file.read_text()
     assert (mode(file), mode(file.parent)) == (0o600, 0o700)
-    assert list(file.parent.iterdir()) == [file]
+    # The schema that the first line names.
+    beside = file.parent / file.read_text().splitlines()[0].removeprefix("#:schema ")
+    assert (sorted(file.parent.iterdir()), json.loads(beside.read_text())) == ([beside, file], schema())
 
 
 def test_what_was_there_stays(tmp_path: Path) -> None:

@@ -91,6 +91,11 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
             lines += wrapped(text, width, "", INDENT)
     else:
         lines += wrapped("Its instructions are unknown.", width, QUIET, INDENT)
+    for said in turn.messages:
+        state = "" if said.state == "delivered" else f" ({safe_text(said.state, limit=20)})"
+        who = safe_text(said.caller or "a caller", limit=40)
+        for text in safe_block(f"{who} said{state}: {said.text}", lines=MOST_LINES):
+            lines += wrapped(text, width, STYLES["warn"], INDENT)
     if turn.reason:
         style = STYLES["bad" if turn.state == "failed" else "quiet"]
         lines += wrapped(safe_text(turn.reason), width, style, INDENT)

@@ -24,7 +24,8 @@ async function follow() {
       pause = Math.min(pause * 2, 30000);
     }
   }
-  if ("reload" in log.dataset) location.reload();
+  const typed = [...document.querySelectorAll("textarea")].some((one) => one.value.trim());
+  if ("reload" in log.dataset && !typed) location.reload();
 }
 
 if (log) follow();

@@ -175,6 +175,22 @@ async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypa
         assert (table(scene).total, table(scene).item) == (4, last)
 
 
+@pytest.mark.parametrize(("key", "when"), [("n", "now"), ("x", "stop")])
+async def test_an_active_run_is_told_at_once(staged: Staged, board: Lab, key: str, when: str) -> None:
+    """Its agent at work is, or its turn is stopped for it; sent once, whatever is pressed after that."""
+    async with staged(SMALL) as scene:
+        await scene.press("slash", *"is:active", "enter")
+        assert scene.table.row is not None
+        board.turns[scene.table.row.run_id] = {"turns": []}
+        await scene.press("c", *"Use the new API.", "ctrl+s")
+        await scene.shows("Say now n", "Stop for it x")
+        await scene.press(key)
+        await scene.shows("The service has the message")
+        await scene.press(key, "escape")
+
+        assert [json.loads(body) for body in board.posts] == [{"text": "Use the new API.", "when": when}]
+
+
 async def test_a_continuation_of_an_active_run_waits_for_its_end(staged: Staged, board: Lab) -> None:
     """The preview offers it; Activity lists it, after the unknown ones, and cancels it; its words are not lost.
 

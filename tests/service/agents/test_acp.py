@@ -12,18 +12,23 @@ import pytest
 from service.agents.options import AgentOptions
 from service.agents.presets import ACP
 from service.agents.steps import steps_of
+from service.execution.command import AgentFailedError
 from service.execution.rehearsal import Rehearsal, RehearsalResult
 from service.store.agents import Agent
+from service.store.messages import Message
 from tests.service.agents.model_server import ModelServer
 
-# Its instructions end with Python, which is what it does in its turn.
+# Its instructions hold a paragraph of Python, which is what it does in its turn.
 PROGRAM = """
-import asyncio, os, pathlib, sys, textwrap
+import asyncio, os, pathlib, sys, textwrap, time
 from acp import *
 from acp.helpers import *
 from acp.schema import *
 
 class Program:
+    cancelled = asyncio.Event()
+    async def cancel(self, session_id, **_):
+        self.cancelled.set()
     def on_connect(self, connection):
         self.client = connection
     async def initialize(self, protocol_version, **_):
@@ -40,7 +45,7 @@ class Program:
     async def say(self, text):
         await self.client.session_update("s-1", update_agent_message_text(text))
     async def prompt(self, prompt, session_id, **_):
-        words = textwrap.indent(prompt[0].text.partition("DO:\\n")[2], " ")
+        words = textwrap.indent(prompt[0].text.partition("DO:\\n")[2].strip().partition("\\n\\n")[0], " ")
         space = {}
         exec(f"async def act(self, client, prompt):\\n{words}\\n return None", globals(), space)
         return PromptResponse(stop_reason=await space["act"](self, self.client, prompt) or "end_turn")
@@ -107,6 +112,31 @@ def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: T
     lost = turn("await self.say(prompt[0].text[:13])", number=4)
 
     assert (lost.failure, lost.result.summary, '"lost"' in lost.log) == (None, "Earlier turns", True), lost.log
+
+
+def test_a_message_reaches_the_program_at_work(turn: Turn, tmp_path: Path) -> None:
+    """Its answer is cancelled, and it goes on in its session with the message; all that it did stays."""
+    first = "open('first.txt', 'w').write('1')\nawait self.cancelled.wait()\nreturn 'cancelled'"
+    then = Message("run_1", "msg_1", 1, "DO:\nawait self.say('The new API.')", "now", "waiting", "ann", 0)
+    done = turn(first, said=lambda: [then] if list(tmp_path.glob("data/work/*/tree/first.txt")) else [])
+
+    assert (done.failure, done.result.summary) == (None, "The new API."), done.log
+    assert "first.txt" in done.diff
+    assert [step.text for step in steps_of("acp", done.log.encode()) if "ann says" in step.text]
+    assert done.log.count('"msg_1"') == 1
+
+
+@pytest.mark.parametrize(("does", "is_told"), [("await self.cancelled.wait()", True), ("time.sleep(600)", False)])
+def test_a_stopped_program_is_told_before_it_is_killed(turn: Turn, tmp_path: Path, does: str, *, is_told: bool) -> None:
+    """One that does not answer is killed a moment later; what it did is kept."""
+
+    def check() -> None:
+        if list(tmp_path.glob("data/work/*/tree/begun.txt")):
+            raise AgentFailedError("stopped by the test")
+
+    done = turn(f"open('begun.txt', 'w')\n{does}\nopen('told.txt', 'w')\nreturn 'cancelled'", check=check)
+
+    assert (done.failure, "begun.txt" in done.diff, "told.txt" in done.diff) == ("stopped by the test", True, is_told)
 
 
 def test_an_error_and_a_sudden_end_fail_the_turn(turn: Turn) -> None:

@@ -1,4 +1,4 @@
-"""Any command can be an agent: what it is told, what it finds, and what it may keep."""
+"""Any command can be an agent: what it is told and finds, what it may keep, its output, and how it ends."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,16 +7,20 @@ from typing import Any
 
 import pytest
 
+from service.agents import outcome
+from service.agents.outcome import OutcomeReader
+from service.execution import agent as agent_process
 from service.execution.processes import IdleWatch
+from service.execution.rehearsal import Rehearsal
+from service.settings import AgentLimits, ExecutionSettings
 from service.store.agents import Agent
+from tests.waiting import present
 
 Make = Callable[..., Any]
 
 
 @pytest.mark.parametrize("given", ["--dangerously-obey", "two\nlines ünï"])
-def test_instructions_reach_a_command_as_one_argument_and_never_as_an_option(
-    rehearse: Make, script: Make, given: str
-) -> None:
+def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Make, script: Make, given: str) -> None:
     """By themselves, after `--name=`, and in a file; standard input is then empty, and not open."""
     source = 'printf "%s|" "$@"; cat "$3"; cat; echo end'
     agent = script(source, "{instructions}", "--message={instructions}", "{instructions_file}", "{run_id}", "{branch}")
@@ -102,3 +106,74 @@ def test_one_that_computes_or_prints_is_left_alone(monkeypatch: pytest.MonkeyPat
         now[0] = 1.2
 
         assert watch.passed(cpu_s, is_active=False) is idle
+
+
+def test_a_log_keeps_the_beginning_and_the_end(
+    rehearse: Callable[..., Rehearsal], script: Callable[..., Agent]
+) -> None:
+    """Half of the limit each, in whole lines, with the number of bytes between them."""
+    settings = ExecutionSettings(agent=AgentLimits(output_bytes=8192))
+    source = "echo first; yes 'a line' | head -n 100000; echo last"
+    long = rehearse(settings=settings).turn(script(source), "go").log
+    short = rehearse(settings=settings).turn(script("yes 'a line' | head -n 1000; echo last"), "go").log
+    before, _, after = long.partition("bytes were dropped here: a log keeps the first and the last 4096 bytes")
+
+    assert long.startswith("first\na line\n")
+    assert after.startswith(" (output_bytes)]\na line\n")
+    assert long.endswith("a line\nlast\n")
+    assert len(before) < 4200
+    assert len(after) < 4200
+    assert short == "a line\n" * 1000 + "last\n"
+
+
+def test_the_last_lines_and_every_event_count_among_millions() -> None:
+    """A program that prints a lot before it fails is quoted with its last words; events are found anywhere."""
+    noise = b"a line\n" * 50_000
+    reader = OutcomeReader()
+    for piece in (noise, b"one\n\ntwo\nthr", b"ee\n"):
+        reader.feed(piece)
+    events = OutcomeReader(outcome.codex, must_end=True)
+    for piece in (noise + b'{"type":"turn.comp', b'leted"}\n' + noise, b'{"type": broken\n'):
+        events.feed(piece)
+    failure = present(reader.failure(3))
+
+    assert "one two three" in failure.text
+    assert events.failure(0) is None
+
+
+RESULT = '{"type":"result","subtype":"success","is_error":false,"result":"All done.","session_id":"s1"}'
+FAULT = '{"type":"result","subtype":"error_during_execution","is_error":true,"result":"It broke."}'
+MORE = '{"type":"assistant","message":{"content":[]}}'
+LINGERED = "the program reported its end but stayed for 1 s more, and was stopped"
+
+
+@pytest.mark.parametrize(
+    ("source", "failure", "lingers"),
+    [
+        (f"echo '{RESULT}'; while echo still here; do sleep 0.2; done", None, True),
+        (f"trap '' TERM; echo '{RESULT}'; sleep 1000", None, True),
+        (f"echo '{FAULT}'; while :; do :; done", "It broke", True),
+        (f"echo '{RESULT}'; echo '{MORE}'; sleep 2; echo '{RESULT}'", None, False),
+    ],
+    ids=["prints", "ignores signals", "failed and computes", "goes on"],
+)
+def test_a_program_that_stays_is_stopped(
+    rehearse: Callable[..., Rehearsal],
+    script: Callable[..., Agent],
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    failure: str | None,
+    *,
+    lingers: bool,
+) -> None:
+    """Its change counts; one that reports further work after a result is left alone."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
+    monkeypatch.setattr(agent_process, "LINGERS_S", 1)
+    given: Any = script(f"cat >/dev/null; echo x > x.txt; {source}", preset="claude-code")
+    agent = Agent(given.name, given.argv, 300, environment=("ANTHROPIC_API_KEY",), options=given.options)
+    done = rehearse().turn(agent, "go")
+
+    assert (LINGERED in done.log) == lingers, done.log
+    assert (done.failure is None) == (failure is None), done.failure
+    assert failure is None or failure in str(done.failure)
+    assert "x.txt" in done.diff

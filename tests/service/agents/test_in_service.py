@@ -1,19 +1,23 @@
-"""A preset in the whole service: its turns resume, its usage is kept, and its key is nowhere."""
+"""A preset in the whole service: its turns resume, its usage is kept, its key is nowhere, and its calls are traced."""
 
 import json
 import shlex
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
 from service.execution.retention import Pruner
 from service.settings import DataFolder
 from service.store.database import Database
+from tests.lab import Received, Respond, Server, free_port
 from tests.service.agents.model_server import INPUT, OUTPUT, ModelServer
-from tests.service.conftest import MODEL_KEY, NEEDS_SANDBOX, Api, Own
-from tests.service.test_traces import QUICK, Collector
+from tests.service.conftest import MODEL_KEY, NEEDS_SANDBOX, UNBOXED, Api, Own
 from tests.service_process import demo_setup, git
 
 
@@ -91,11 +95,39 @@ def test_what_a_program_says_of_itself_is_only_text(own: Own, equipped: Any, tmp
     assert [api.log(one).count("attempt ") for one in runs] == [1, 1]
 
 
+class Collector(Server):
+    """Takes spans as a collector does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: dict[str, Span] = {}
+        self.resource: dict[str, str] = {}
+
+    def answer(self, request: Received) -> Respond:
+        assert request.target == "/v1/traces"
+        for resource in ExportTraceServiceRequest.FromString(request.body).resource_spans:
+            self.resource = {one.key: one.value.string_value for one in resource.resource.attributes}
+            for scope in resource.scope_spans:
+                self.spans |= {span.span_id.hex(): span for span in scope.spans}
+        return Respond(200, b"")
+
+    def named(self, name: str) -> list[Span]:
+        return [span for span in list(self.spans.values()) if span.name == name]
+
+
+def attributes(span: Span) -> dict[str, Any]:
+    return {one.key: one.value.string_value or one.value.int_value for one in span.attributes}
+
+
 @NEEDS_SANDBOX
-def test_calls_of_models_and_tools_are_traced_below_their_agent(
+def test_a_turn_its_steps_and_its_agent_s_calls_are_traced_below_their_request(
     start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """As OpenTelemetry's conventions for generative AI say, with tokens and times, and without a word of the run."""
+    """With what they ask of the database; idle workers make no spans, and no token and no word of the run is in any.
+
+    Calls of models and tools as OpenTelemetry's conventions for generative AI say, with tokens and times.
+    A collector that is away harms nothing; the standard variable names the collector as well.
+    """
     program, real = tmp_path / "claude", stand_in("claude")
     used = {"type": "tool_use", "id": "call_1", "name": "Bash", "input": {"command": "echo secret-words"}}
     done = {"type": "tool_result", "tool_use_id": "call_1", "content": "secret-words", "is_error": True}
@@ -109,25 +141,51 @@ def test_calls_of_models_and_tools_are_traced_below_their_agent(
     model = {"provider": "anthropic", "key_env": "MODEL_KEY", "base_url": server.origin, "name": "claude-sonnet-4-5"}
     model |= {"models": ["m"]}  # which the stand-in asks for, whatever its name
     setup = demo_setup(tmp_path)
-    agent = {"name": "helper", "preset": "claude-code", "argv": [str(program)], "model": model}
-    setup["agents"].append(agent | {"readable": [str(tmp_path / "npm")]})
+    helper = {"name": "helper", "preset": "claude-code", "argv": [str(program)], "model": model}
+    setup["agents"].append(helper | {"readable": [str(tmp_path / "npm")]})
+    quick = {"OTEL_BSP_SCHEDULE_DELAY": "100", "MODEL_KEY": MODEL_KEY}
     with Collector() as collector:
         settings = f'[traces]\nendpoint = "{collector.origin}"\n'
-        api = start(setup=setup, settings=settings, environment=QUICK | {"MODEL_KEY": MODEL_KEY})
-        run_id = api.begin("helper", instructions="Remember alfa.")
-        assert api.ended(run_id)["status"] == "completed", api.log(run_id)
+        environment = quick | {"OTEL_EXPORTER_OTLP_HEADERS": "X-Tenant=us"}
+        api = start(setup=setup, settings=settings, environment=environment)
+        run_ids = [api.start("fail"), api.begin("helper", instructions="Remember alfa.")]
+        assert [api.ended(one)["status"] for one in run_ids] == ["failed", "completed"], api.log(run_ids[1])
         assert api.service.stop() == 0
+    spans = collector.spans
     (agent,), (tool,) = collector.named("invoke_agent helper"), collector.named("execute_tool ran")
-    (call,) = (one for one in collector.spans.values() if one.name.startswith("chat "))
-    told = {one.key: one.value.string_value or one.value.int_value for one in call.attributes}
+    (call,) = (one for one in spans.values() if one.name.startswith("chat "))
+    failed, turn = sorted(collector.named("turn"), key=lambda one: run_ids.index(attributes(one)["runwarden.run_id"]))
+    told, fields = attributes(call), attributes(turn)
+    steps: dict[bytes, list[str]] = defaultdict(list)
+    for span in sorted(spans.values(), key=lambda span: span.start_time_unix_nano):
+        steps[span.parent_span_id].append(span.name)
 
+    begun = "POST /v1/external/agents/{name}/runs"
+    assert spans[turn.parent_span_id.hex()].name == begun
+    named = ["fetch", "check out", "invoke_agent helper", "commit", "push"]
+    assert [step for step in steps[turn.span_id] if step in named] == named
+    assert (fields["runwarden.turn"], fields["runwarden.attempt"], fields["runwarden.outcome"]) == (1, 1, "completed")
+    assert (turn.status.code, failed.status.code) == (0, 2)
+    roots = {span.name for span in spans.values() if not span.parent_span_id}
+    assert roots <= {begun, "GET /v1/external/runs", "GET /v1/external/runs/{run_id}"}
+    assert {"SELECT", "INSERT"} <= {name.split()[0] for name in steps[turn.parent_span_id]}
+    assert " ERROR " not in api.service.log
+    assert [one for one in (api.token, "secret-words") if one in str(spans)] == []
+    assert collector.resource["service.name"] == "runwarden"
+    assert {one.headers["x-tenant"] for one in collector.requests} == {"us"}
     assert {call.parent_span_id, tool.parent_span_id} == {agent.span_id}
-    assert collector.spans[agent.parent_span_id.hex()].name == "turn"
+    assert spans[agent.parent_span_id.hex()].name == "turn"
     assert told["gen_ai.provider.name"] == "anthropic"
     assert told["gen_ai.usage.output_tokens"] == OUTPUT
     assert told["gen_ai.usage.input_tokens"] == INPUT + told["gen_ai.usage.cache_read.input_tokens"]
     assert agent.start_time_unix_nano <= call.start_time_unix_nano <= call.end_time_unix_nano
     assert tool.end_time_unix_nano - tool.start_time_unix_nano == 2_000_000_000
     assert tool.status.code == 2
-    assert "secret-words" not in str(collector.spans)
-    assert "Remember" not in str([one for one in collector.spans.values() if "gen_ai" in str(one)])
+    assert "Remember" not in str([one for one in spans.values() if "gen_ai" in str(one)])
+
+    away = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}", "OTEL_EXPORTER_OTLP_TIMEOUT": "1"}
+    (api.service.data_dir / "service.toml").write_text(UNBOXED)
+    api.service.environment = quick | away
+    api.service.restart()
+    assert api.ended(api.start("note"))["status"] == "completed"
+    assert api.service.stop() == 0

@@ -218,13 +218,6 @@ def test_what_a_spent_budget_does_not_cover_is_not_asked(ask: Make, server: Mode
         assert words in f"{done.failure}{done.answers}"
 
 
-def test_a_spent_budget_stops_the_agent_and_says_so(rehearsed: Make, server: ModelServer) -> None:
-    stopped = rehearsed(1000, prices=PRICES, budget={"run_usd": COST * 1.5})
-
-    assert (stopped.reason, len(server.requests)) == ("out_of_budget", 2)
-    assert "is spent (budget.run_usd); the agent was stopped" in str(stopped.failure)
-
-
 def test_the_last_answer_counts_for_the_budget_as_well(ask: Make, server: ModelServer) -> None:
     """An agent that asks for nothing more has its answer all the same."""
     for budget, words in (

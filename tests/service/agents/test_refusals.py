@@ -1,8 +1,11 @@
-"""Failures of a model in words: the status, the provider, the model, the provider's own sentence, and the cure."""
+"""Failures in words, with their cure, and what an agent reports of itself: foreign, so no value ends its reader."""
 
 import json
+from itertools import product
 
+from service.agents import outcome
 from service.agents.options import ModelAccess
+from service.agents.outcome import OutcomeReader, TurnFailure
 from service.agents.sentences import in_words
 from service.egress.refusals import answered, failed_stream
 
@@ -112,3 +115,87 @@ def test_what_a_program_says_of_an_error_is_shown_in_words() -> None:
         (f"Error: {openai('long ' * 200)}", f"Error: {'long ' * 78}lon…"),
     ):
         assert in_words(said) == words
+
+
+LISTENERS = (outcome.claude, outcome.codex, outcome.gemini, outcome.goose, outcome.opencode)
+KINDS = ("result", "message", "error", "item.completed", "turn.failed", "text", "complete")
+FIELDS = ("type", "errors", "error", "status", "message", "item", "part", "result", "subtype", "role")
+VALUES = (5, [5], {"role": "assistant", "content": 5}, {"type": ["agent_message"]}, None)
+
+
+def test_an_event_of_other_types_than_expected_is_read() -> None:
+    """As far as it can be; a reported error stays one."""
+    for listener in LISTENERS:
+        reader = OutcomeReader(listener)
+        for kind, field, value in product(KINDS, FIELDS, VALUES):
+            event = {"type": kind, "is_error": True, field: value}
+            reader.feed(f"{json.dumps(event)}\n".encode())
+
+        reader.feed(b'{"type": "result", "is_error": true, "errors": ["first", 2], "status": "failed"}\n')
+
+        assert listener not in {outcome.claude, outcome.gemini} or reader.report.error in {"first; 2", "error"}
+
+
+def test_a_message_in_pieces_keeps_its_blanks() -> None:
+    """Gemini CLI cuts its words anywhere."""
+    reader = OutcomeReader(outcome.gemini)
+    for piece in ("Let me", " look.\n", "All", " done."):
+        event = {"type": "message", "role": "assistant", "content": piece, "delta": True}
+        reader.feed(f"{json.dumps(event)}\n".encode())
+
+    assert reader.report.summary == "Let me look.\nAll done."
+
+
+BANNER = "Aider v0.86.2\nMain model: openai/gpt-4o with diff edit format\nRepo-map: using 4096 tokens, auto refresh\n\n"
+COUNTED = "\nTokens: 1.2k sent, 50 received. Cost: $0.0035 message, $0.0035 session.\n"
+EDIT = "<<<<<<< SEARCH\n=======\nzebras\n>>>>>>> REPLACE\n"
+RETRY = "litellm.InternalServerError: down\nRetrying in 0.2 seconds...\n"
+
+
+def test_aider_s_last_answer_is_found_among_what_it_prints() -> None:
+    """Without its edits, which are in the change."""
+    for printed, summary in (
+        (f"{BANNER}I looked.\n\nWhich database?\n{COUNTED}", "I looked.\nWhich database?"),
+        (f"{BANNER}{RETRY}All done.\n{COUNTED}", "All done."),
+        (
+            f"{BANNER}I add it.\n\na.txt\n```\n{EDIT}```\n\nGo on?\n{COUNTED}a.txt\nApplied edit\n",
+            "I add it.\na.txt\nGo on?",
+        ),
+        (f"{BANNER}Empty response received from LLM. Check your provider account?\n{COUNTED}", None),
+        (f"{BANNER}Half of", None),
+    ):
+        reader = OutcomeReader(of_line=outcome.aider, must_end=True)
+        reader.feed(printed.encode())
+
+        assert reader.report.summary == summary
+        assert (reader.failure(0) is None) == printed.endswith("\n")
+
+
+CUT = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
+BROKE = f'Error: {{"request": "{"x" * 600}", "error": {{"message": "It broke."}}}}\n'
+UNREACHABLE = {"type": "result", "is_error": True, "result": "API Error: Connection error."}
+UNAUTHORIZED = {"type": "error", "message": json.dumps({"code": "unauthorized"})}
+FAILURES = (
+    (outcome.claude, BROKE, 1, "failed", "the agent exited with status 1: Error: It broke; its log"),
+    (
+        outcome.claude,
+        UNREACHABLE,
+        1,
+        "model_unreachable",
+        "the agent says: API Error: Connection error; check the addr",
+    ),
+    (outcome.codex, CUT, 1, "cut_short", "the answer of m-1 was cut at its limit of tokens: Incomplete response"),
+    (outcome.gemini, UNAUTHORIZED, 0, "no_key", "the agent failed; give"),
+)
+
+
+def test_a_program_s_failure_is_told_with_a_cure() -> None:
+    """The program's own words come first, without JSON however long it is; of an answer's end the model is named."""
+    for listener, event, status, reason, words in FAILURES:
+        reader = OutcomeReader(listener)
+        reader.feed((event if isinstance(event, str) else json.dumps(event)).encode())
+        told = reader.failure(status, None, "m-1")
+
+        assert isinstance(told, TurnFailure)
+        assert told.reason == reason
+        assert told.text.startswith(words)

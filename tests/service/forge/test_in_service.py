@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.lab import Drop, Received
-from tests.service.conftest import BARE, NEEDS_SANDBOX, UNBOXED, Api, Make
+from tests.service.conftest import BARE, NEEDS_SANDBOX, UNBOXED, Api, Make, served
 from tests.service.conftest import FORGE_TOKEN as TOKEN
 from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer
 from tests.service.git_hosts import GitHttpHost
@@ -37,6 +37,15 @@ if "workflow" in task["instructions"]:
     pathlib.Path(".github/workflows").mkdir(parents=True)
     pathlib.Path(".github/workflows/ci.yml").write_text("on: push")
 """
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One that takes deliveries, and soon asks a code host again."""
+    settings = f'{UNBOXED}[triggers]\ngithub_secret_env = "HOOK_SECRET"\n[forge]\nretry_s = 0.1\n'
+    environment = {"FORGE_TOKEN": TOKEN, "HOOK_SECRET": SECRET}
+    with served(tmp_path_factory, "forge", settings, environment=environment) as made:
+        yield made
 
 
 @pytest.fixture
@@ -110,13 +119,11 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
 
 
 def test_a_labelled_issue_becomes_a_pull_request_that_closes_it_and_one_comment_says_so(
-    start: Make, tenant: Make, entry: dict[str, Any], forge: GitHubServer
+    service: Any, tenant: Make, entry: dict[str, Any], forge: GitHubServer
 ) -> None:
     """The whole way, from a signed delivery on; the comment is posted at the start and edited at the end."""
-    settings = f'{UNBOXED}[triggers]\ngithub_secret_env = "HOOK_SECRET"\n'
     rule = {"agent": "scribe", "instructions": "Fix it.", "on": ["issue"], "labels": ["agent"], "authors": ["dora"]}
     entry["repositories"][0]["triggers"] = [rule]
-    service = start(settings=settings, environment={"FORGE_TOKEN": TOKEN, "HOOK_SECRET": SECRET}).service
     api = tenant(on=service, **entry)
     hook = service.base_url.removesuffix("/v1") + "/hooks/github"
 
@@ -141,11 +148,10 @@ def test_a_labelled_issue_becomes_a_pull_request_that_closes_it_and_one_comment_
 
 @pytest.mark.parametrize("forge", [ForgejoServer], indirect=True)
 def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
-    start: Make, tenant: Make, entry: dict[str, Any], forge: Forge
+    service: Any, tenant: Make, entry: dict[str, Any], forge: Forge
 ) -> None:
     """Kill -9 before the answer to the request was heard: the next start finds it by its head."""
-    settings = f"{UNBOXED}[forge]\nretry_s = 0.1\n"
-    api = tenant(on=start(settings=settings, environment={"FORGE_TOKEN": TOKEN}).service, **entry)
+    api = tenant(on=service, **entry)
 
     def kill(received: Received) -> Drop | None:
         if received.method == "POST" and received.path.endswith("/pulls"):

@@ -1,0 +1,75 @@
+"""Messages: what a caller says to a run while a turn is under way. Each reaches one agent, or starts the next turn."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, Literal
+
+import sqlalchemy as sa
+
+from service import ids
+from service.clock import rfc3339
+from service.store.schema import found, messages
+
+Timing = Literal["now", "end", "stop"]
+"""`now`: while the agent works; `end`: when its turn has ended; `stop`: the turn is stopped for it."""
+MOST_WAITING: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message."""
+
+    run_id: str
+    id: str
+    number: int
+    """The turn that was under way."""
+    text: str
+    timing: Timing
+    state: str
+    """`waiting`; `delivered` to the turn's agent; `continued`: it started the next turn; `dropped`: the turn was
+    cancelled."""
+    caller: str | None
+    """The alias of the caller's token."""
+    sent_at: int
+
+    def document(self) -> dict[str, object]:
+        """Return it as the API shows it."""
+        shown = {"message_id": self.id, "text": self.text, "when": self.timing, "state": self.state}
+        return shown | {"caller": self.caller, "sent_at": rfc3339(self.sent_at)}
+
+
+def add(
+    connection: sa.Connection, run_id: str, number: int, text: str, timing: Timing, caller: str | None, now: int
+) -> Message:
+    """Store a message for a turn, which the caller has found to be open in the same transaction."""
+    made = Message(run_id, f"msg_{ids.ulid(now)}", number, text, timing, "waiting", caller, now)
+    connection.execute(sa.insert(messages).values(asdict(made)))
+    return made
+
+
+def of_runs(connection: sa.Connection, run_ids: Collection[str], state: str | None = None) -> list[Message]:
+    """Return the messages of some runs, oldest first, optionally only those in a state."""
+    wanted = [messages.c.run_id.in_(run_ids), *([] if state is None else [messages.c.state == state])]
+    return found(connection, Message, messages, *wanted, order=[messages.c.sent_at, messages.c.id])
+
+
+def by_turn(connection: sa.Connection, run_id: str) -> defaultdict[int, list[Message]]:
+    """Return a run's messages, keyed by the turn that was under way, oldest first."""
+    grouped = defaultdict[int, list[Message]](list)
+    for one in of_runs(connection, [run_id]):
+        grouped[one.number].append(one)
+    return grouped
+
+
+def mark(connection: sa.Connection, some: Sequence[Message], state: str) -> None:
+    """Move those that still wait to another state."""
+    for one in some:
+        same = (messages.c.run_id == one.run_id, messages.c.id == one.id, messages.c.state == "waiting")
+        connection.execute(sa.update(messages).where(*same).values(state=state))
+
+
+def with_messages(instructions: str, some: Sequence[Message]) -> str:
+    """Return a turn's instructions with what was said to its agent later."""
+    said = [one.text for one in some if one.state == "delivered"]
+    return "\n\n".join([instructions, *(f"Said later:\n\n{text}" for text in said)])

@@ -1,0 +1,66 @@
+"""`runs cancel` with a filter or several runs: a preview, one question, a cap, and each cancellation once."""
+
+import pytest
+
+from tests.cli.conftest import CommandLine, Result
+from tests.lab import Lab
+
+
+@pytest.fixture
+def many(boarded: CommandLine, board: Lab) -> CommandLine:
+    """A service with three active runs and one that has ended."""
+    for number, status in enumerate(("queued", "working", "completed", "working")):
+        board.put(f"run_{number}", status, created=number)
+        board.turns[f"run_{number}"] = {"turns": [{"number": 1}]}
+    board.runs["run_3"]["repository"] = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
+    return boarded
+
+
+def outcomes(result: Result) -> dict[str, str]:
+    return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}
+
+
+def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, board: Lab) -> None:
+    """Those that have ended are left alone; a key sends each once; several runs may be named instead."""
+    cancel = ("runs", "cancel", "-R", "acme/api", "--yes", "--json", "--key", "k")
+
+    dry, result = many(*cancel, "--dry-run"), many(*cancel)
+    named = many("runs", "cancel", "run_3", "run_0", "run_3", "--key", "k", "--yes", "--json")
+    none = many("runs", "cancel", "--active", "--yes")
+
+    both = {"run_1": "sent", "run_0": "sent"}
+    assert outcomes(dry) == dict.fromkeys(both, "to_send")
+    assert dry.json()["rows"][0]["request"]["url"].endswith("/external/runs/run_1/cancel")
+    assert (result.code, outcomes(result), result.json()["outcomes"]) == (0, both, {"sent": 2})
+    assert [row["run"]["outcome"] for row in result.json()["rows"]] == ["cancelled"] * 2
+    assert (named.code, outcomes(named)) == (0, {"run_3": "sent", "run_0": "sent_before"})
+    assert (none.code, none.err.splitlines()[-1]) == (0, "No active run matches.")
+    assert [request.path for request in board.requests if request.method == "POST"] == [
+        f"/v1/external/runs/run_{number}/cancel" for number in (1, 0, 3)
+    ]
+
+
+def test_nothing_is_cancelled_without_a_yes_or_beyond_the_cap(many: CommandLine, board: Lab) -> None:
+    """The runs are listed before the question; every refusal names the way on."""
+    unasked = many("runs", "cancel", "--active")
+    (many.home / "c.toml").write_text("[console]\nsend_cap = 2\n")
+    refused = {
+        words: many("--config", str(many.home / "c.toml"), "runs", "cancel", *words.split(), "--yes", "--json").json()
+        for words in ("--active", "-R acme/api --limit 1", "", "run_1 --active")
+    }
+
+    assert [line for line in unasked.err.splitlines() if line.startswith("run_")] == [
+        "run_3  ● working  acme/web",
+        "run_1  ● working  acme/api",
+        "run_0  ○ queued  acme/api",
+    ]
+    assert (unasked.code, unasked.err.splitlines()[-1]) == (
+        2,
+        "runwarden: Nothing was sent: give --yes to cancel 3 runs.",
+    )
+    assert [document["error"]["message"] for document in refused.values()] == [
+        "Nothing was sent: 3 runs match, more than 2. Narrow the filter, or give --limit 3.",
+        "Nothing was sent: 2 runs match, more than 1. Narrow the filter, or give --limit 2.",
+        *["Name the runs to cancel, or else give a filter such as --status queued or --active."] * 2,
+    ]
+    assert [request for request in board.requests if request.method == "POST"] == []

@@ -1,0 +1,100 @@
+"""`runs events`: each change of status once, whichever process saw it."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+from tests.cli.conftest import CommandLine
+from tests.lab import Lab, Respond
+
+
+def events(command_line: CommandLine, *options: str) -> list[dict[str, Any]]:
+    result = command_line("runs", "events", *options)
+    assert result.code == 0, result
+    return [json.loads(line) for line in result.out.splitlines()]
+
+
+def moves(found: list[dict[str, Any]]) -> list[tuple[str, str | None, str]]:
+    return [(each["run_id"], each["from"], each["to"]) for each in found]
+
+
+def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, board: Lab) -> None:
+    """Other commands see changes as well; what had ended before the first poll is history."""
+    board.put("run_0", "completed", created=0)
+    board.put("run_1", "working", created=1)
+    start = boarded("runs", "events", "--since", "now", "--json").json()
+    board.put("run_2", "queued", created=2)
+    boarded("runs", "list")
+    board.move("run_2", "working", updated=3)
+    board.move("run_1", "completed", updated=4)
+
+    found = events(boarded, "--since", start["cursor"])
+    board.move("run_2", "failed", updated=5)
+    later = events(boarded, "--since", found[-1]["cursor"])
+    again = events(boarded, "--since", found[0]["cursor"])
+
+    assert (start["events"], start["count"]) == ([], 0)
+    about = {"run_id": "run_2", "repository": "acme/api", "branch_name": "main", "from": None, "to": "queued"}
+    assert found[0] == about | {"cursor": found[0]["cursor"], "at": "2026-05-01T12:02:00.000000Z"}
+    assert moves(found[1:]) == [("run_2", "queued", "working"), ("run_1", "working", "completed")]
+    assert moves(later) == [("run_2", "working", "failed")]
+    assert (again, events(boarded)) == ([*found[1:], *later], [*found, *later])
+    assert len({each["cursor"] for each in (*found, *later)}) == 4
+
+
+def test_following_goes_on_where_it_was_killed_while_others_poll(boarded: CommandLine, board: Lab) -> None:
+    """No change is lost or printed twice, whether this process, a bot or nobody polled meanwhile."""
+    board.put("run_1", "queued", created=1)
+    cursor = boarded("runs", "events", "--since", "now", "--json").json()["cursor"]
+    seen: list[dict[str, Any]] = []
+    for at, status in enumerate(("working", "queued", "working", "completed"), 2):
+        following = boarded.begin("runs", "events", "--follow", "--json", "--since", cursor)
+        board.move("run_1", status, updated=at)
+        boarded("watch", "--once")
+        seen.append(json.loads(following.stdout.readline()))
+        cursor = seen[-1]["cursor"]
+        following.kill()
+        following.communicate(timeout=120)
+
+    states = ["queued", "working", "queued", "working", "completed"]
+    assert moves(seen) == [("run_1", *pair) for pair in pairwise(states)]
+    assert events(boarded, "--since", cursor) == []
+
+
+def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine, board: Lab) -> None:
+    """The service lists it as failed, and says elsewhere that it was cancelled."""
+    board.put("run_1", "working", created=1)
+    board.otherwise = lambda asked: (
+        Respond(200, {"questions": [], "cancelled": ["run_1"]})
+        if asked.path.endswith("questions")
+        else board.answer(asked)
+    )
+    boarded("runs", "events")
+    following = boarded.begin("runs", "events", "--follow")
+    board.move("run_1", "failed", updated=2)
+
+    first = json.loads(following.stdout.readline())
+    following.terminate()
+    following.communicate(timeout=120)
+
+    assert moves([first]) == moves(events(boarded)) == [("run_1", "working", "cancelled")]
+    assert following.returncode == 143
+
+
+def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, board: Lab) -> None:
+    """The error names the fix, and what was seen before is printed all the same."""
+    board.put("run_1", "working", created=1)
+    boarded("runs", "events")
+    board.move("run_1", "completed", updated=2)
+    (found,) = events(boarded)
+    refused = boarded("runs", "events", "--since", "x.1", "--json")
+    table = boarded("runs", "events", "--follow", "--output", "table")
+    down = boarded("runs", "events", RUNWARDEN_TOKEN="")
+    board.refused["token-for-tests"] = 401
+    document = boarded("runs", "events", "--json")
+
+    assert (refused.code, refused.json()["error"]["cursor"]) == (7, "x.1")
+    assert "Leave out --since, and compare with: runwarden runs list" in refused.json()["error"]["message"]
+    assert (table.code, "use --output ndjson or csv" in table.err, down.code) == (2, True, 2)
+    assert (document.code, document.json()["events"]) == (4, [found])
+    assert document.json()["error"]["kind"] == "not_authorized"
