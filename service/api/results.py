@@ -144,6 +144,9 @@ class TurnBody(BaseModel):
     deletions: int | None
     from_turn: int | None
     usage: UsageBody | None
+    usage_by_agent: dict[str, UsageBody]
+    agent: str
+    """The agent that did it: the run's, or a fallback."""
     findings: list[IdentifiedFinding] | None
     artifacts: list[ArtifactBody]
     inputs: dict[str, JsonValue] | None
@@ -254,16 +257,18 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         given = (context.settings.execution, context.clock)
         conversation = waits.explained(connection, run, turns.of(connection, run_id), *given)
         used = usage.of_turns(connection, run_id)
+        shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         left = turn_files.artifacts_of(connection, run_id)
         said = messages.by_turn(connection, run_id)
-    bodies = [
-        _turn_body(run, turn, used.get(turn.number), findings.get(turn.number), left)
-        | {"messages": [one.document() for one in said[turn.number]]}
-        for turn in conversation
-    ]
+    bodies = []
+    for turn in conversation:
+        body = _turn_body(run, turn, used.get(turn.number), findings.get(turn.number), left)
+        by_agent = {name: one.document() for name, one in shares.get(turn.number, {}).items()}
+        body |= {"agent": turn.agent or run.agent, "usage_by_agent": by_agent}
+        bodies.append(body | {"messages": [one.document() for one in said[turn.number]]})
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
     body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}

@@ -358,6 +358,9 @@ turns = _table(
     *_numbers("files", "additions", "deletions", nullable=True),
     # The agent's question.
     sa.Column("question", sa.JSON(none_as_null=True)),
+    # The fallback that does it in place of the run's agent, and why others could not, by name.
+    *_texts("agent", nullable=True),
+    sa.Column("unavailable", sa.JSON(none_as_null=True)),
     # The turn whose unpushed change it starts from.
     *_numbers("from_turn", nullable=True),
     # Stored before the push: the code host reports the push before the turn ends.
@@ -371,6 +374,8 @@ WAITING: Final = turns.c.dispatched_at.is_(None) & turns.c.finished_at.is_(None)
 """The condition for an accepted turn that has no slot yet."""
 UNDER_WAY: Final = turns.c.dispatched_at.is_not(None) & turns.c.finished_at.is_(None)
 """The condition for a turn that has a slot."""
+WORKS: Final = sa.func.coalesce(turns.c.agent, runs.c.agent).label("agent")
+"""The agent that does a turn, joined with its run."""
 HAD_SLOT: Final = turns.c.dispatched_at.is_not(None)
 CANCELLED: Final = "cancelled"
 """How the failure of a turn begins that a caller or the operator cancelled."""
@@ -428,7 +433,8 @@ model_usage = _table(
     # Copied from the run, so that an index finds each organization's days.
     *_texts("organization_id"),
     # Owner and name, since an agent's row is replaced whenever it is configured again.
-    *_texts("agent_key", "provider"),
+    *_texts("agent_key", key=True),
+    *_texts("agent", "provider"),
     *_large("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
     # The date of the list price.
     *_texts("list_prices_of", nullable=True),

@@ -1,7 +1,7 @@
 """Turns: each is one instruction of a run and ends exactly once, no matter how many attempts it takes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -23,6 +23,8 @@ NEEDS_ANSWER: Final = "needs_answer"
 """The outcome of a turn whose agent asked a question; its status is `failed`."""
 STOPPED: Final = f"{CANCELLED} for a message from"
 """How the failure of a turn begins that was stopped for a message, with which the run continues."""
+NO_AGENT: Final = "no agent could work"
+"""How the failure begins of a turn whose agent and fallbacks all lacked their models."""
 _OPEN: Final = turns.c.status.not_in(run_store.FINAL)
 SLOTTED: Final = UNDER_WAY & turns.c.executor.is_distinct_from(MADE_UP)
 """The condition of the turns that take a slot."""
@@ -71,6 +73,10 @@ class Turn:
     """The commit that an attempt pushed, or was about to push."""
     waiting_since: int | None
     """Since when its code host has not answered; None if the last attempt did not fail for that."""
+    agent: str | None = None
+    """The fallback that does it; None: the run's agent."""
+    unavailable: dict[str, str] | None = None
+    """The agents in whose place it does, each with why its model was unavailable."""
 
     @property
     def own_instructions(self) -> str:
@@ -112,7 +118,10 @@ class Turn:
         """Why it failed, or that the agent changed nothing; None if it changed something, or before the end."""
         is_idle = self.status == "completed" and self.commit_sha is None
         nothing = NOT_EXECUTED if self.executor == MADE_UP else NOTHING_CHANGED
-        return self.failure or (nothing if is_idle else None)
+        said = [self.failure or (nothing if is_idle else None)]
+        if self.agent is not None and NO_AGENT not in (self.failure or ""):
+            said.append(f"by the fallback {self.agent}, since {told_of(self.unavailable)}")
+        return "; ".join(filter(None, said)) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +160,18 @@ class TurnPause:
     """Since when its code host has not answered; None if it waits for something else."""
     change: Mapping[str, object] = field(default_factory=dict)
     """The agent's change so far, in the fields of a turn; empty if not known."""
+
+
+def told_of(unavailable: Mapping[str, str] | None) -> str:
+    """Return which agents were unavailable, and why, in words."""
+    return "; ".join(f"{name}: {why}" for name, why in (unavailable or {}).items())
+
+
+def fall_back(connection: sa.Connection, turn: Turn, name: str, unavailable: dict[str, str]) -> Turn:
+    """Give a claimed turn to a fallback; return it as it is then."""
+    values = {"agent": name, "unavailable": unavailable}
+    connection.execute(sa.update(turns).where(*_is(turn.run_id, turn.number)).values(values))
+    return replace(turn, agent=name, unavailable=unavailable)
 
 
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
