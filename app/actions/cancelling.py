@@ -1,5 +1,6 @@
 """Cancellations of unknown outcome: the run itself shows whether they took effect."""
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -8,7 +9,7 @@ from typing import Final
 from app.actions.actions import Actions
 from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError
-from app.api.requests import CancelRun, request_of
+from app.api.requests import CancelRun, WriteRequest, request_of
 from storage.ledger import LedgerRefusedError
 from storage.records import CANCELLED, Action
 
@@ -43,6 +44,21 @@ async def look(actions: Actions, action: Action) -> Action:
         return await actions.resolve_created(action.action_id, request.run_id)
     # While the run works, the request may still be on its way.
     return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
+
+
+async def cancel(actions: Actions, request: WriteRequest, key: str | None) -> Action:
+    """Cancel a run through the ledger, as `Actions.submit`; the run itself tells an outcome that is unknown.
+
+    Raises:
+        ActionRefusedError: Nothing was sent.
+        StorageError: The ledger cannot be written.
+    """
+    sent = await actions.submit(request, key=key)
+    # After that the run is looked at in the background; another process may have done it already.
+    with suppress(TimeoutError, ActionRefusedError, LedgerRefusedError):
+        async with asyncio.timeout(LOOK_S):
+            return await look(actions, sent)
+    return await actions.ledger.action(sent.action_id) or sent
 
 
 @dataclass(slots=True)

@@ -1,8 +1,6 @@
 """Actions on the run in focus, on every screen that has one, and on many runs at once."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
 
@@ -233,7 +231,8 @@ def cancel_sheet(
 
     The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
     """
-    from app.actions.cancelling import LOOK_S, look
+    from app.actions import cancelling
+    from app.actions.batch import BatchResult, BatchSender
     from app.actions.follow_ups import waiting_words
     from app.actions.refusals import ActionRefusedError
     from app.api.requests import CancelRun
@@ -262,31 +261,26 @@ def cancel_sheet(
         return await cancel(path)
 
     async def cancel(_: "Path") -> str:
-        done, unknown = 0, 0
-        refused = list[str]()
+        sender = BatchSender(partial(cancelling.cancel, engine.actions))
+        results = dict[str, BatchResult]()
         for run in runs:
-            sent = await engine.actions.submit(CancelRun(run.run_id))
-            action = sent
-            with suppress(TimeoutError):  # It is looked at again in the background.
-                async with asyncio.timeout(LOOK_S):
-                    action = await look(engine.actions, sent)
-            if action.state == "rejected":
-                why = action.error.message if action.error is not None else "The service refused."
-                refused.append(why if len(runs) == 1 else f"{run.run_id}: {why}")
-            elif action.state != "confirmed" and action.resolution is None:
-                unknown += 1
-            else:
-                done += 1
-        if refused and not done and not unknown:
-            raise ActionRefusedError(" ".join(refused))
-        sentences = []
-        if done:
-            some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
-            sentences.append("The run was cancelled." if len(runs) == 1 else f"{some} were cancelled.")
+            if sender.may_send:
+                results[run.run_id] = await sender.send(CancelRun(run.run_id))
+        done = [run_id for run_id, each in results.items() if each.is_done]
+        unknown = [run_id for run_id, each in results.items() if each.outcome == "unknown"]
+        refused = {run_id: each.reason for run_id, each in results.items() if run_id not in (*done, *unknown)}
+        sentences = [why if len(runs) == 1 else f"{run_id}: {why}" for run_id, why in refused.items()]
+        if refused and not done and not unknown and sender.may_send:
+            raise ActionRefusedError(" ".join(sentences))
         if unknown:
-            them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
-            sentences.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
-        return " ".join((*sentences, *refused))
+            them = "the run was" if len(runs) == 1 else f"{plural(len(unknown), 'run')} were"
+            sentences.insert(0, f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
+        if done:
+            some = plural(len(done), "run") if len(done) == len(runs) else f"{len(done)} of {len(runs)} runs"
+            sentences.insert(0, "The run was cancelled." if len(runs) == 1 else f"{some} were cancelled.")
+        if rest := len(runs) - len(results):
+            sentences.append(f"Nothing was sent for the other {rest}.")
+        return " ".join(sentences)
 
     leaving = "Keep it" if len(runs) == 1 else "Keep them"
     title = f"Cancel {what}"
