@@ -46,19 +46,26 @@ async def look(actions: Actions, action: Action) -> Action:
     return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
 
 
-async def cancel(actions: Actions, request: WriteRequest, key: str | None) -> Action:
-    """Cancel a run through the ledger, as `Actions.submit`; the run itself tells an outcome that is unknown.
+async def submitted(
+    actions: Actions,
+    request: WriteRequest,
+    key: str | None = None,
+    *,
+    again: bool = False,
+    patience_s: float | None = None,
+) -> Action:
+    """The action after `Actions.submit`; if it is a cancellation of unknown outcome, the run is asked for that.
 
     Raises:
         ActionRefusedError: Nothing was sent.
         StorageError: The ledger cannot be written.
     """
-    sent = await actions.submit(request, key=key)
-    # After that the run is looked at in the background; another process may have done it already.
+    action = await actions.submit(request, key=key, again=again)
+    # Consoles and bots look again in the background; another process may have recorded the outcome first.
     with suppress(TimeoutError, ActionRefusedError, LedgerRefusedError):
-        async with asyncio.timeout(LOOK_S):
-            return await look(actions, sent)
-    return await actions.ledger.action(sent.action_id) or sent
+        async with asyncio.timeout(patience_s):
+            return await look(actions, action)
+    return await actions.ledger.action(action.action_id) or action
 
 
 @dataclass(slots=True)

@@ -230,8 +230,8 @@ def cancel_sheet(
 
     The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
     """
-    from app.actions import cancelling
-    from app.actions.batch import BatchResult, BatchSender
+    from app.actions.batch import BatchSender
+    from app.actions.cancelling import LOOK_S, submitted
     from app.actions.follow_ups import waiting_words
     from app.actions.refusals import ActionRefusedError
     from app.api.requests import CancelRun
@@ -260,26 +260,25 @@ def cancel_sheet(
         return await cancel(path)
 
     async def cancel(_: "Path") -> str:
-        sender = BatchSender(partial(cancelling.cancel, engine.actions))
-        results = dict[str, BatchResult]()
-        for run in runs:
-            if sender.may_send:
-                results[run.run_id] = await sender.send(CancelRun(run.run_id))
-        done = [run_id for run_id, each in results.items() if each.is_done]
-        unknown = [run_id for run_id, each in results.items() if each.outcome == "unknown"]
-        refused = {run_id: each.reason for run_id, each in results.items() if run_id not in (*done, *unknown)}
-        sentences = [why if len(runs) == 1 else f"{run_id}: {why}" for run_id, why in refused.items()]
-        if refused and not done and not unknown and sender.may_send:
-            raise ActionRefusedError(" ".join(sentences))
-        if unknown:
-            them = "the run was" if len(runs) == 1 else f"{plural(len(unknown), 'run')} were"
-            sentences.insert(0, f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
+        sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
+        results = [await sender.send(CancelRun(run.run_id)) for run in runs]
+        done = sum(each.is_done for each in results)
+        unknown = sum(each.outcome == "unknown" for each in results)
+        refused = [
+            (each.reason or "It had no effect.") if len(runs) == 1 else f"{run.run_id}: {each.reason or 'no effect'}"
+            for run, each in zip(runs, results, strict=True)
+            if not each.is_done and each.outcome != "unknown"
+        ]
+        if refused and not done and not unknown:
+            raise ActionRefusedError(" ".join(refused))
+        sentences = []
         if done:
-            some = plural(len(done), "run") if len(done) == len(runs) else f"{len(done)} of {len(runs)} runs"
-            sentences.insert(0, "The run was cancelled." if len(runs) == 1 else f"{some} were cancelled.")
-        if rest := len(runs) - len(results):
-            sentences.append(f"Nothing was sent for the other {rest}.")
-        return " ".join(sentences)
+            some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
+            sentences.append("The run was cancelled." if len(runs) == 1 else f"{some} were cancelled.")
+        if unknown:
+            them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
+            sentences.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
+        return " ".join((*sentences, *refused))
 
     leaving = "Keep it" if len(runs) == 1 else "Keep them"
     title = f"Cancel {what}"
