@@ -97,31 +97,6 @@ def test_a_full_profile_is_read(tmp_path: Path) -> None:
     assert settings.profile("other").token == EnvToken()
 
 
-def test_each_profile_has_a_colour(tmp_path: Path) -> None:
-    """Production is red, the others take the other colours in their order; one alone has none unless it is given."""
-    colors = {"acme-staging": "green", "acme-prod": "red", "product": "red", "demo": "blue", "reprod": "yellow"}
-    named = "".join(f'[profiles.{name}]\nbase_url = "https://{name}.example"\n' for name in (*colors, "lab"))
-    several = loaded(tmp_path, named + 'color = "red"\n')
-    alone = loaded(tmp_path, '[profiles.prod]\nbase_url = "https://a.example"\n')
-    chosen = loaded(tmp_path, '[profiles.prod]\nbase_url = "https://a.example"\ncolor = "purple"\n')
-
-    assert {one.name: several.color_of(one.name) for one in several.profiles} == {**colors, "lab": "red"}
-    assert (alone.color_of("prod"), chosen.color_of("prod"), several.color_of("gone")) == ("", "purple", "")
-
-
-def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
-    """An address for one command means that address; a name means that profile; never a token for another address."""
-    text = 'default_profile = "acme"\ndata_dir = "here"\n' + ACME
-
-    assert loaded(tmp_path, text).data_dir == tmp_path / "here"
-    assert loaded(tmp_path, text, RUNWARDEN_DATA_DIR="/d").data_dir == Path("/d")
-    by_address = loaded(tmp_path, text, RUNWARDEN_BASE_URL="https://b.example/v1")
-    assert (by_address.profile().base_url, by_address.profile().token) == ("https://b.example/v1", EnvToken())
-    assert by_address.profile("acme").base_url == "https://api.example.com/v1"
-    by_name = loaded(tmp_path, text, RUNWARDEN_BASE_URL="https://b.example/v1", RUNWARDEN_PROFILE="acme")
-    assert by_name.profile().name == "acme"
-
-
 def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
     """The message says where to go and what to write."""
     for text, line, key, said in (
@@ -209,17 +184,6 @@ def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> Non
     assert {folder.parent for folder in folders} == {tmp_path}
     assert folders[0].name == f"acme-{sha256(b'https://a.example/v1').hexdigest()[:8]}"
     assert data_folder(Settings(), profiles[0]).parent.name == "runwarden"
-
-
-def test_hours_may_reach_over_midnight() -> None:
-    """The start is quiet, the end is not."""
-    for hours, quiet, loud in (
-        ("22:00-07:00", ["22:00", "23:59", "00:00", "06:59"], ["07:00", "21:59"]),
-        ("12:30-13:00", ["12:30"], ["13:00", "12:29"]),
-    ):
-        parsed = QuietHours.parse(hours)
-        assert all(parsed.cover(time.fromisoformat(at)) for at in quiet)
-        assert not any(parsed.cover(time.fromisoformat(at)) for at in loud)
 
 
 VIEWS = """

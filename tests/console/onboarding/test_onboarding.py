@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.profiles import load
-from app.profiles.screen_onboarding import OnboardingApp, suggested_name
+from app.profiles.screen_onboarding import OnboardingApp
 from app.profiles.token import CommandToken, EnvToken, FileToken
 from tests.console.conftest import SMALL
 from tests.console.quiet import lines, quiet
@@ -203,21 +203,6 @@ async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Lab) ->
         assert "this is not TOML" in newcomer.text
 
     assert files(place) == ["config.toml"]
-
-
-@pytest.mark.parametrize(
-    ("address", "name"),
-    [
-        ("https://runs.api.acme.example/v1", "acme"),
-        ("https://acme.example", "acme"),
-        ("https://api.example/v1", "api"),
-        ("http://[::1]:8000/v1", "local"),
-        ("nonsense", ""),
-    ],
-)
-def test_the_suggested_name_is_the_telling_part_of_the_host(address: str, name: str) -> None:
-    """Nothing for what is no address."""
-    assert suggested_name(address) == name
 
 
 @pytest.fixture
