@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ from service.store.dispatch import next_turns
 from service.store.usage import TurnMeter
 from tests.lab import Received, Respond, Step
 from tests.service.agents.model_server import ModelServer
-from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Make, Own, accepted, organization
-from tests.service_process import demo_setup, git, start_service
+from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Make, Own, accepted, organization, served
+from tests.service_process import demo_setup, git
 from tests.waiting import eventually, present
 
 ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
@@ -40,17 +42,14 @@ def asking(server: ModelServer, **options: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[float], Any]]:
     """`services(patience_s)` is a service with that patience, for all tests here that let it live."""
-    running: dict[float, Any] = {}
+    with ExitStack() as stack:
 
-    def get(patience_s: float) -> Any:
-        if patience_s not in running:
-            folder = tmp_path_factory.mktemp("patient")
-            running[patience_s] = start_service(folder, settings=settings(patience_s), environment=VARIABLES)
-        return running[patience_s]
+        @cache
+        def get(patience_s: float) -> Any:
+            options = {"settings": settings(patience_s), "environment": VARIABLES}
+            return stack.enter_context(served(tmp_path_factory, "patient", **options))
 
-    yield get
-    for one in running.values():
-        assert one.stop() == 0
+        yield get
 
 
 @pytest.fixture
