@@ -63,15 +63,6 @@ def unpin(connection: sqlite3.Connection, run_id: str) -> bool:
     return gone.rowcount > 0
 
 
-def unpin_ended(connection: sqlite3.Connection) -> int:
-    """Unfollow runs that have ended or are gone; return their number."""
-    gone = connection.execute(
-        "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
-        " AND NOT r.is_final AND r.presence <> 'lost')"
-    )
-    return gone.rowcount
-
-
 def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
     """The followed runs: active ones first, each group by when it was followed."""
     with snapshot(connection):
@@ -196,7 +187,6 @@ class FollowStore(ThreadedStore):
 
     pin = writes(pin)
     unpin = writes(unpin)
-    unpin_ended = writes(unpin_ended)
     pins = reads(pins)
     watermark = reads(saved_watermark)
     save_watermark = writes(save_watermark)
