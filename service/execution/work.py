@@ -571,7 +571,7 @@ class TurnWork:
                 commit = moved(attempt.git, workspace.ours, commit, head, branch)
                 change = self._patches().write(workspace.ours, commit, *attempt.diffs.values())
                 self._made = commit, change
-                self._log(f"{branch} has moved to {head}: the change goes on top of that")
+                self._log(f"{branch} has moved to {head}: the change is put on top of it")
             self._undelivered = commit.sha, summary
             sha = commit.sha
             self._recorder.begin_push(attempt.turn, sha)
