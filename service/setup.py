@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -27,7 +28,10 @@ from service.triggers.rules import TriggerRule
 
 Platform = Annotated[
     Literal["github", "gitlab", "forgejo"],
-    BeforeValidator(lambda name: ALIASES.get(name, name) if isinstance(name, str) else name),
+    BeforeValidator(
+        lambda name: ALIASES.get(name, name) if isinstance(name, str) else name,
+        json_schema_input_type=Literal["github", "gitlab", "forgejo", "gitea"],
+    ),
 ]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 AgentName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
@@ -156,6 +160,7 @@ def apply_setup(
     results = [state.apply(entry) for entry in setup.organizations]
     state.store()
     applied = _put_agents(connection, setup.agents, now, data)
+    check_fallbacks(connection)
     for offer in setup.offers:
         held = trials.offer_by_code(connection, offer.code)
         wanted = replace(offer, retired=offer.retired or (held is not None and held.retired))
@@ -397,6 +402,27 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
             )
 
 
+def check_fallbacks(connection: sa.Connection) -> None:
+    """Check that the fallbacks of all agents exist, and lead back to none of them.
+
+    Raises:
+        SetupError: One is missing, or leads back.
+    """
+    graph: dict[str, list[str]] = {}
+    for agent in agents.all_of(connection):
+        for name in agent.options.fallback:
+            one = agents.by_name(connection, agent.organization_id or "", name)
+            if one is None:
+                text = f"the fallback {name!r} is not configured; list agents with: runwarden service agent list"
+                raise SetupError(f"agent {agent.name}: {text}")
+            graph.setdefault(agent.key, []).append(one.key)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        names = " → ".join(key.partition("/")[2] for key in error.args[1][::-1])
+        raise SetupError(f"the fallbacks of agents lead in a circle: {names}; remove one") from error
+
+
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> agents.Agent:
     """Configure an agent; `data` is the data folder if it runs on this machine, or else None.
 
@@ -406,6 +432,7 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
     owner = None if entry.organization is None else find_organization(connection, entry.organization)
     agent = _agent(entry, owner, data)
     agents.put(connection, agent, now)
+    check_fallbacks(connection)
     return agent
 
 

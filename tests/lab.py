@@ -147,24 +147,13 @@ class Hang:
 
 @dataclass(frozen=True, slots=True)
 class Drip:
-    """A body that comes byte by byte for as long as the client listens."""
+    """A body that comes in pieces, byte by byte if it is slow, for as long as the client listens."""
 
     every_s: float = 0.01
+    size: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Flood:
-    """A body without an end, as fast as the client reads it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The request is carried out, but only the first half of the answer arrives; then the connection ends."""
-
-    then: Literal["close", "reset"] = "reset"
-
-
-Step = Respond | Raw | Drop | Hang | Drip | Flood | Cut
+Step = Respond | Raw | Drop | Hang | Drip
 Answering = Callable[[Received], Step | Awaitable[Step]]
 
 
@@ -321,17 +310,11 @@ class Server:
 
     async def _play(self, request: Received, writer: asyncio.StreamWriter) -> bool:
         """Answer a request; whether the connection goes on."""
-        scripted = self._steps.popleft() if self._steps else None
-        step = await self._answered(request) if scripted is None or isinstance(scripted, Cut) else scripted
+        step = self._steps.popleft() if self._steps else await self._answered(request)
         match step:
             case Respond():
                 request.status = step.status
-                data = _written(step)
-                if isinstance(scripted, Cut):
-                    writer.write(data[: len(data) // 2])
-                    _end(writer, scripted.then)
-                    return False
-                writer.write(data)
+                writer.write(_written(step))
                 await writer.drain()
                 return True
             case Raw(data, then, after_s):
@@ -345,12 +328,12 @@ class Server:
                 await asyncio.Event().wait()
             case Drop():
                 _end(writer, step.then)
-            case Drip() | Flood():
+            case Drip(every_s, size):
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n")
                 while True:
-                    writer.write(b" " if isinstance(step, Drip) else b" " * 65_536)
+                    writer.write(b" " * size)
                     await writer.drain()
-                    await asyncio.sleep(step.every_s if isinstance(step, Drip) else 0)
+                    await asyncio.sleep(every_s)
         return False
 
     async def _answered(self, request: Received) -> Step:

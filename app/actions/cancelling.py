@@ -1,5 +1,6 @@
 """Cancellations of unknown outcome: the run itself shows whether they took effect."""
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -8,7 +9,7 @@ from typing import Final
 from app.actions.actions import Actions
 from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError
-from app.api.requests import CancelRun, request_of
+from app.api.requests import CancelRun, WriteRequest, request_of
 from storage.ledger import LedgerRefusedError
 from storage.records import CANCELLED, Action
 
@@ -43,6 +44,28 @@ async def look(actions: Actions, action: Action) -> Action:
         return await actions.resolve_created(action.action_id, request.run_id)
     # While the run works, the request may still be on its way.
     return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
+
+
+async def submitted(
+    actions: Actions,
+    request: WriteRequest,
+    key: str | None = None,
+    *,
+    again: bool = False,
+    patience_s: float | None = None,
+) -> Action:
+    """The action after `Actions.submit`; if it is a cancellation of unknown outcome, the run is asked for that.
+
+    Raises:
+        ActionRefusedError: Nothing was sent.
+        StorageError: The ledger cannot be written.
+    """
+    action = await actions.submit(request, key=key, again=again)
+    # Consoles and bots look again in the background; another process may have recorded the outcome first.
+    with suppress(TimeoutError, ActionRefusedError, LedgerRefusedError):
+        async with asyncio.timeout(patience_s):
+            return await look(actions, action)
+    return await actions.ledger.action(action.action_id) or action
 
 
 @dataclass(slots=True)

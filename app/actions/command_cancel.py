@@ -1,6 +1,5 @@
 """`runwarden runs cancel`: one run, or the active runs that match a filter."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,14 +23,13 @@ from app.api.requests import CancelRun
 from app.cli.context import Invocation
 from app.cli.exits import failed
 from app.cli.options import COUNT, async_command, completed
-from app.cli.output import Column, Document
+from app.cli.output import Column
 from app.runs.command_list import FILTERS, run_filter
 from app.runs.command_lookup import RunLookup
 from app.runs.command_rows import badge
-from storage.records import Run
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
+    from collections.abc import Callable
 
 
 @click.command("cancel", cls=WriteCommand, kind="run.cancel")
@@ -64,7 +62,7 @@ async def cancel(
     if has_filter == bool(run_ids):
         raise failed("usage", "Name the runs to cancel, or else give a filter such as --status queued or --active.")
     condition = replace(run_filter(**filters), active=True)
-    if len(run_ids) != 1:
+    if not (is_one := len(run_ids) == 1):
         invocation.beside_error = {}  # Its document is that of a batch.
     async with invocation.writer(dry_run=dry_run) as engine:
         if has_filter:
@@ -81,41 +79,27 @@ async def cancel(
         for each in () if keep_continuation else waiting:
             words = f"its waiting continuation is dropped, too: “{waiting_words(each)}”"
             invocation.warn(f"If the run is cancelled, {words}. --keep-continuation sends it.")
-        rows = [await _planned(engine, run, key) for run in runs.values()]
-        if len(run_ids) != 1 and not dry_run:
-            for run in () if yes else runs.values():
+        base_url, rows = engine.client.base_url, list[RunWrite]()
+        for run in runs.values():
+            request, own_key = CancelRun(run.run_id), f"{key}-{run.run_id}" if key else ""
+            rows.append(RunWrite(run.run_id, await rehearsed(engine, request, own_key), request, own_key, run))
+            if not (yes or dry_run or is_one):
                 invocation.output.note(f"{run.run_id}  {badge(run.status)}  {run.repository.label}")
+        if not (dry_run or is_one):
             confirm_batch(invocation, rows, "Cancel", yes=yes)
         for each in waiting if keep_continuation and not dry_run else ():
             await engine.follow_ups.keep(each)
-        if len(run_ids) == 1:
+        document = partial(RunWrite.document, base_url=base_url)
+        report: Callable[[], int] = partial(print_batch, invocation, rows, COLUMNS, document, base_url, dry_run=dry_run)
+        if is_one:
             report = await perform(invocation, engine, CancelRun(*runs), WriteOptions(key, dry_run))
-        else:
-            report = await _cancel(invocation, engine, rows, dry_run=dry_run)
-    return report()
-
-
-async def _planned(engine: "Engine", run: Run, prefix: str | None) -> RunWrite:
-    request, key = CancelRun(run.run_id), f"{prefix}-{run.run_id}" if prefix else ""
-    return RunWrite(run.run_id, await rehearsed(engine, request, key), request, key, run)
-
-
-async def _cancel(
-    invocation: Invocation, engine: "Engine", rows: list[RunWrite], *, dry_run: bool
-) -> Callable[[], int]:
-    """Send the cancellations, unless it is a dry run; the result prints them."""
-    base_url = engine.client.base_url
-
-    def document(each: RunWrite) -> Document:
-        return each.document(base_url)
-
-    if not dry_run:
-        rows = await send_batch(invocation, engine, rows, document, "sent")
-        details = await engine.cache.details([each.name for each in rows])
-        rows = [replace(each, run=details[each.name].run) if each.name in details else each for each in rows]
+        elif not dry_run:
+            rows[:] = await send_batch(invocation, engine, rows, document, "sent")
+            details = await engine.cache.details([*runs])
+            rows[:] = [replace(each, run=details[each.name].run) if each.name in details else each for each in rows]
     if not rows:
         invocation.output.note("No active run matches.")
-    return partial(print_batch, invocation, rows, COLUMNS, document, base_url, dry_run=dry_run)
+    return report()
 
 
 COLUMNS: Final[tuple[Column[RunWrite], ...]] = (

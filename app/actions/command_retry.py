@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,7 +25,7 @@ from app.api.errors import ApiError
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Failure
 from app.cli.options import RUN_IDS, FactCommand, as_key, async_command, options_of
-from app.cli.output import Column, Document
+from app.cli.output import Column
 from app.engine.text import plural
 from app.health.facts import warning_of
 from app.runs.command_lookup import RunLookup
@@ -91,10 +92,7 @@ async def retry_runs(
         places = {detail.run.repository.platform for detail in details}
         invocation.output.note(warning_of(await engine.cache.health(), places, engine.settings.console.health_ok))
         base_url, cap = engine.client.base_url, engine.settings.console.send_cap
-
-        def document(each: Retry) -> Document:
-            return each.document(base_url)
-
+        document = partial(Retry.document, base_url=base_url)
         batches = f", {cap} at a time" if len(to_send) > cap else ""
         if not options.dry_run and confirm_batch(invocation, results, "Retry", batches, yes=yes):
             results = await send_batch(invocation, engine, results, document, "sent", cap)

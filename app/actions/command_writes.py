@@ -4,7 +4,7 @@ import sys
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,9 +13,9 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.actions.actions import SendCancelledError
+from app.actions.actions import NOT_RECORDED, SendCancelledError
 from app.actions.batch import BatchResult, BatchSender, BatchWrite
-from app.actions.cancelling import look
+from app.actions.cancelling import submitted
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
 from app.cli import Format
 from app.cli.context import Invocation
@@ -30,7 +30,6 @@ from app.engine.times import rfc3339
 from app.runs.command_wait import RunWaiter, wait_failure
 from app.runs.document import as_received, spec_fields
 from storage.errors import StorageError
-from storage.ledger import LedgerRefusedError
 from storage.records import WRITE_KINDS, Action, ActionKind, Run
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from storage.records.decision import Decision
 
-NOT_RECORDED: Final = "not_recorded"
-"""The error's kind if the service answered and the ledger could not record it; its message has the fix."""
 T = TypeVar("T")
 W = TypeVar("W", bound=BatchWrite)
 
@@ -72,14 +69,6 @@ async def rehearsed(engine: "Engine", request: "WriteRequest", key: str) -> Batc
     if before is None:
         return BatchResult("to_send")
     return BatchResult("sent_before" if before.state == "confirmed" else "unknown", before)
-
-
-async def submitted(engine: "Engine", request: "WriteRequest", key: str | None, *, again: bool = False) -> Action:
-    """The action after it was sent, as `settled`; the run tells the outcome of a cancellation that is unknown."""
-    action = await settled(engine.actions.submit(request, key=key, again=again))
-    with suppress(LedgerRefusedError):  # Another process recorded the outcome first.
-        action = await look(engine.actions, action)
-    return action
 
 
 async def settled(sending: Awaitable[Action]) -> Action:
@@ -277,7 +266,7 @@ async def perform(
         if existing is not None:
             return partial(print_write, invocation, existing)
         return partial(print_request, invocation, engine.client.base_url, request)
-    sending = submitted(engine, request, options.key, again=options.again)
+    sending = settled(submitted(engine.actions, request, options.key, again=options.again))
     action = await sent_once(sending, request, options.key)
     # From here on all failures are reported together with the write's outcome: the id of a started run is kept.
     document = invocation.beside_error = write_document(action)
@@ -401,7 +390,7 @@ async def send_batch(
     """
     rows, done = list(planned), 0
     batches = -(-len(rows) // cap) if cap else 1
-    sender = BatchSender(lambda request, key: submitted(engine, request, key))
+    sender = BatchSender(lambda request, key: settled(submitted(engine.actions, request, key)))
     try:
         with closing(RowProgress(invocation.output, len(rows), usual=usual)) as progress:
             for done, each in enumerate(planned):

@@ -40,6 +40,7 @@ from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.pages import coloured
 from widgets.frame.notice import Notice
+from widgets.kit import hidden
 from widgets.kit.badges import run_badge
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import TableAndFacts
@@ -101,9 +102,7 @@ class AutomationsScreen(BaseScreen):
         ),
         Binding("D", "switch", "on/off", tooltip="Enable or disable it in the configuration", id="automations.switch"),
         Binding("S", "set_off", "run now", tooltip="Run it now, within its limits", id="automations.set_off"),
-        Binding(
-            "y", "copy", "copy name", show=False, tooltip="Copy the name for the command line", id="automations.copy"
-        ),
+        hidden("y", "copy", "copy name", tooltip="Copy the name for the command line", id="automations.copy"),
     ]
 
     def __init__(self, session: Session) -> None:

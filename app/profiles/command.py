@@ -1,5 +1,6 @@
 """`runwarden config`, `profiles`, `token` and `backup`: the configuration, and the files on this machine."""
 
+import json
 import os
 from collections.abc import Awaitable, Iterator
 from contextlib import suppress
@@ -12,7 +13,7 @@ from app.api.errors import ForbiddenError, NotAuthorizedError
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import ErrorDetail, Exit, failed
-from app.cli.options import CommandGroup, FactCommand, async_command
+from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_command
 from app.cli.output import Column, Document, facts
 from app.engine.text import closest
 from app.profiles import (
@@ -26,6 +27,7 @@ from app.profiles import (
     example_text,
 )
 from app.profiles.load import mistakes, read_text, toml_values
+from app.profiles.schema import schema, write_schema
 from app.profiles.settings import NOTIFY_SUBJECTS, ConsoleSettings, NotifySettings
 from app.profiles.table import KeyPath, Table, line_of
 from app.profiles.token import FileToken, TokenError
@@ -218,8 +220,17 @@ def init(invocation: Invocation, *, force: bool) -> int:
         ) from error
     except OSError as error:
         raise failed("config", f"{path} cannot be written: {error.strerror}.", file=str(path)) from error
+    write_schema(path, example_text())
     invocation.output.record({"path": str(path), "created": True}, [("created", str(path))])
     invocation.output.note("Set your service's address in it, then: runwarden config check")
+    return Exit.DONE
+
+
+@config.command("schema", cls=ScreenCommand)
+@click.pass_obj
+def print_schema(invocation: Invocation) -> int:
+    """Print the JSON Schema of the file, which `config init` writes next to it: editors check and complete with it."""
+    invocation.output.print(json.dumps(schema(), indent=2))
     return Exit.DONE
 
 

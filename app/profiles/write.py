@@ -11,6 +11,7 @@ from typing import Final
 from app.engine.atomic_file import alone, replacing
 from app.profiles.load import parse, read_text
 from app.profiles.paths import example_text
+from app.profiles.schema import write_schema
 from app.profiles.settings import ENVIRONMENT_PROFILE, ConfigError, Profile, Settings
 from app.profiles.token import TOKEN_KINDS, Token
 
@@ -46,6 +47,7 @@ def save(file: Path, before: str | None, after: str) -> Settings:
             raise ChangedError("this changed since it was read.", cure="Read it again, and change it then.", file=file)
         with replacing(target) as written:
             written.write(after)
+    write_schema(file, after)
     return settings
 
 

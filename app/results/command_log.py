@@ -1,7 +1,7 @@
 """`runwarden runs log`: the output of a turn, so far or until the turn finishes."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -13,19 +13,19 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
-from app.cli.output import Output, facts
+from app.cli.output import Document, Output, facts
 from app.engine.text import safe_log_line
 from app.engine.times import rfc3339
 from app.results.command_results import require
 from app.results.steps import StepLines
 from app.runs.command_lookup import RunLookup
 from storage.records.error_kinds import error_kind
-from storage.records.results import LogChunk, LogStep, Turn, Unavailable
+from storage.records.results import LogChunk, Turn, Unavailable
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
-LogForm = Literal["bytes", "lines", "steps"]
+LogForm = Literal["bytes", "lines", "steps", "only_steps"]
 """`steps`, if the service knows them; otherwise `lines`."""
 TAIL: Final = 64 << 10
 """Bytes of a log that are shown unless all are asked for."""
@@ -66,54 +66,47 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         raise click.UsageError("--raw prints bytes, and --follow lines or --json: leave out --output")
     if is_events := options["follow"] and not is_table:
         invocation.asked_format = Format.NDJSON
+    kept = list[tuple[str, Document]]()
+
+    def emit(name: str, event: Document) -> None:
+        if is_events:
+            invocation.output.print(invocation.output.json({"event": name, **event}))
+        else:
+            kept.append((name, event))
+
     async with invocation.engine(needs_token=True) as engine:
         run = await RunLookup(engine).named(run_id)
         run_turns = require(await engine.extension.turns(run.run_id))
         number = turn or (run_turns.turns[-1].number if run_turns.turns else 1)
         offset = 0 if options["everything"] else -TAIL
-        forms: tuple[LogForm, ...] = ("lines", "steps")
+        forms: tuple[LogForm, ...] = ("lines", "only_steps")
         if is_table or is_events:
             forms = ("bytes",) if options["raw"] else ("steps",)
         # A terminal obeys control characters: clipboard, title, colours.
         is_shown = options["raw"] and invocation.output.width is not None and not options["allow_escapes"]
         if is_shown:
             forms = ("lines",)
-        readers = [
-            LogReader(
-                engine,
-                invocation.output,
-                run.run_id,
-                number,
-                form,
-                options["everything"] or is_shown,
-                is_kept=not is_table and not is_events,
-                is_events=is_events,
-            )
-            for form in forms
-        ]
-        chunk, *_ = [await reader.print(offset) for reader in readers]
+        is_whole = options["everything"] or is_shown or not is_table
+        about = engine, invocation.output, run.run_id, number
+        readers = [LogReader(*about, form, is_whole, None if is_table else emit) for form in forms]
+        chunk, *more = [await reader.print(offset) for reader in readers]
         if options["follow"]:
             await readers[0].follow(chunk)
             ended = require(await engine.extension.turns(run.run_id))
             last = next((each for each in ended.turns if each.number == number), Turn(number, ""))
             if is_events and last.usage is not None:
-                readers[0].event("usage", asdict(last.usage))
+                emit("usage", asdict(last.usage))
             if is_events:
-                readers[0].event("end", {"run_id": run.run_id, "turn": number} | facts(last, END_FACTS))
+                emit("end", {"run_id": run.run_id, "turn": number} | facts(last, END_FACTS))
             else:
                 invocation.output.note(f"turn {number}: {last.outcome or 'not ended'}")
             return Exit.DONE if last.outcome == "completed" else Exit.FAILED
     if not is_table:
-        text = "\n".join(readers[0].lines)
-        steps = readers[1].steps
-        documents = None if steps is None else [_document(step) for step in steps]
-        about = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
-        invocation.output.record({**about, "text": text, "steps": documents}, [("log", text)])
+        text = "\n".join(str(each["text"]) for name, each in kept if name == "text")
+        steps = None if more[0].steps is None else [each for name, each in kept if name == "step"]
+        known = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
+        invocation.output.record({**known, "text": text, "steps": steps}, [("log", text)])
     return Exit.DONE
-
-
-def _document(step: LogStep) -> dict[str, object]:
-    return asdict(step) | {"at": rfc3339(step.at)}
 
 
 @dataclass(slots=True)
@@ -127,13 +120,8 @@ class LogReader:
     form: LogForm
     is_whole: bool
     """Whether nothing is cut."""
-    is_kept: bool
-    """Whether lines and steps are kept whole instead of printed."""
-    is_events: bool = False
-    """Whether lines and steps are printed whole as JSON, one object a line."""
-    lines: list[str] = field(default_factory=list)
-    steps: list[LogStep] | None = None
-    """None: the service does not know the steps."""
+    emit: Callable[[str, Document], None] | None
+    """Takes a `step` or the `text` of a line. None: they are printed for people."""
     _rest: bytes = b""
     """A line that has no end yet."""
     _drawn: StepLines = field(init=False)
@@ -141,17 +129,16 @@ class LogReader:
     def __post_init__(self) -> None:
         """Draw no step yet."""
         self._drawn = StepLines("--all shows them", whole=self.is_whole)
-        self.is_whole |= self.is_kept or self.is_events
 
     async def print(self, offset: int) -> LogChunk:
         """Print from an offset to the present end; return the last piece."""
         chunk = require(await self._read(offset, 0))
         if offset < 0 < chunk.offset and self.form != "bytes":
-            if not (self.form == "steps" and self.is_kept):
+            if self.form != "only_steps":
                 self.output.note(f"{chunk.offset:,} earlier bytes are left out: --all prints them.")
             chunk = replace(chunk, data=chunk.data.partition(b"\n")[2] or chunk.data)
         while True:
-            if self.form == "steps" and self.is_kept and chunk.steps is None:
+            if self.form == "only_steps" and chunk.steps is None:
                 return chunk
             self._print(chunk)
             if chunk.next_offset >= chunk.size or chunk.next_offset == chunk.offset:
@@ -189,12 +176,8 @@ class LogReader:
         if self._rest:
             self._line(self._rest)
 
-    def event(self, name: str, more: Mapping[str, object]) -> None:
-        """Print an event as one line of JSON."""
-        self.output.print(self.output.json({"event": name, **more}))
-
     async def _read(self, offset: int, wait_s: int) -> LogChunk | Unavailable:
-        before = 0 if self.form == "steps" else None
+        before = 0 if self.form in {"steps", "only_steps"} else None
         try:
             return await self.engine.extension.log(self.run_id, self.turn, offset=offset, wait_s=wait_s, before=before)
         except ApiError as error:
@@ -204,12 +187,9 @@ class LogReader:
         if self.form == "bytes":
             self.output.write(chunk.data)
             return
-        if chunk.steps is not None and self.is_kept:
-            self.steps = [*(self.steps or ()), *chunk.steps]
-            return
         for step in chunk.steps or ():
-            if self.is_events:
-                self.event("step", _document(step))
+            if self.emit:
+                self.emit("step", asdict(step) | {"at": rfc3339(step.at)})
                 continue
             for drawn in self._drawn.of(step):
                 self.output.print(drawn.drawn(colour=self.output.colour))
@@ -222,11 +202,9 @@ class LogReader:
 
     def _line(self, raw: bytes) -> None:
         limit = NO_LIMIT if self.is_whole else LONGEST_SHOWN
-        is_document = self.is_kept or self.is_events
-        line = safe_log_line(raw.decode("utf-8", "replace"), limit=limit, colour=self.output.colour and not is_document)
-        if self.is_kept:
-            self.lines.append(line)
-        elif self.is_events:
-            self.event("text", {"text": line})
+        colour = self.output.colour and self.emit is None
+        line = safe_log_line(raw.decode("utf-8", "replace"), limit=limit, colour=colour)
+        if self.emit:
+            self.emit("text", {"text": line})
         else:
             self.output.print(line)

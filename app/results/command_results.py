@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import click
 from msgspec.structs import asdict
 
+from app.actions.actions import retries, retry_key
 from app.api.errors import ApiError
 from app.api.network import Network
 from app.cli import Format
@@ -16,6 +17,7 @@ from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Output, facts
 from app.engine.text import plural, safe_block, safe_text
 from app.engine.times import exact_ago, rfc3339, span
+from app.results.source import Results
 from app.runs.command_lookup import RunLookup
 from app.runs.command_rows import CACHED_HINT, badge, views
 from app.runs.document import NO_PAGE, as_received, run_address, spec_fields
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from app.engine.engine import Engine
-    from app.results.source import Results
     from app.runs.command_rows import RunDocument
     from storage.records import Action, Run, RunDetail
 
@@ -58,8 +59,6 @@ async def _found(invocation: Invocation, engine: "Engine", run_id: str) -> "RunD
 @asynccontextmanager
 async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
     """A run from the service or the cache, and its results."""
-    from app.results.source import Results
-
     async with invocation.engine(needs_token=False) as engine:
         detail = await _found(invocation, engine, run_id)
         yield Results(engine.settings, engine.extension, Network.of(engine.profile)), detail
@@ -89,8 +88,6 @@ class _About(NamedTuple):
     async def read(cls, engine: "Engine", run: "Run") -> "_About":
         """Read the cached facts about the run."""
         (view,) = await views(engine, [run])
-        from app.actions.actions import retries, retry_key
-
         agent, sent = (await engine.ledger.agents()).get(run.run_id), await engine.ledger.for_run(run.run_id)
         retried = (await retries(engine.ledger)).get(retry_key(run)) if run.status == "failed" else None
         return cls(view, agent, list(sent), retried)
@@ -149,8 +146,6 @@ class _About(NamedTuple):
 @async_command
 async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
     """Show a run: another name of `runs view`, with a different JSON document."""
-    from app.results.source import Results
-
     output = invocation.output
     is_table = output.format is Format.TABLE
     run_turns = None
@@ -193,8 +188,6 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
 
     Turns come from the service's results or from git. RUN_ID may be abbreviated, as long as it is unique.
     """
-    from app.results.source import Results
-
     output = invocation.output
     async with invocation.engine(needs_token=False) as engine:
         detail = await _found(invocation, engine, run_id)

@@ -25,8 +25,9 @@ from app.engine.text import SafeText, plural, safe_text
 from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes
 from app.results.diff import Patch
 from app.results.git import GitError
-from app.runs.screen_subject import SearchedPart, hidden, showing_failure, unavailable
+from app.runs.screen_subject import SearchedPart, showing_failure, unavailable
 from storage.records.results import Change, ChangedFile, Unavailable
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.cells import Column
 from widgets.kit.line_table import LineTable, TableLine

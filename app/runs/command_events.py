@@ -12,23 +12,15 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import FactCommand, async_command
-from app.cli.output import Column, exporting, facts
+from app.cli.output import Column, Document, exporting, facts
 from app.engine.events import Event, LinkChanged
-from app.engine.times import rfc3339
 from storage.records.error_kinds import error_kind
-from storage.records.following import RunEvent
 
 PAGE: Final = 500
 HOLD_S: Final = 10.0
 """How long a failure is held back until the service says whether it was a cancellation."""
-COLUMNS: Final = (
-    Column[RunEvent]("at", lambda e: str(rfc3339(e.at)), "at"),
-    Column[RunEvent]("run", lambda e: e.run_id, "run_id"),
-    Column[RunEvent]("repository", lambda e: e.repository, "repository", flexible=True),
-    Column[RunEvent]("branch", lambda e: e.branch_name, "branch_name", flexible=True),
-    Column[RunEvent]("from", lambda e: e.old or "", "from", lambda e: e.old),
-    Column[RunEvent]("to", lambda e: e.new, "to"),
-    Column[RunEvent]("cursor", lambda e: e.cursor, "cursor"),
+COLUMNS: Final = tuple(
+    Column[Document](name, name=name) for name in ("at", "run_id", "repository", "branch_name", "from", "to", "cursor")
 )
 
 
@@ -74,9 +66,16 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 changed.clear()
                 holds = follow and (held_since is None or time.monotonic() < held_since + HOLD_S)
                 page = await engine.cache.following.events(since, PAGE, holds_failures=holds)
-                if page.problem:
-                    raise failed("not_found", _CURES[page.problem].format(since), cursor=since)
-                rows.add(map(_document, page.events), page.events)
+                if page is None:
+                    why = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
+                    cure = "Leave out --since to print what is kept, and compare with: runwarden runs list"
+                    raise failed("not_found", f"{why} {cure}", cursor=since)
+                rows.add(
+                    facts(one, "cursor run_id repository branch_name")
+                    | {"from": one.old, "to": one.new}
+                    | facts(one, "at")
+                    for one in page.events
+                )
                 rows.output.flush()
                 held_since = (held_since or time.monotonic()) if page.is_held else None
                 if since != page.cursor:
@@ -91,16 +90,3 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 raise unread
             rows.end({"cursor": since})
     return Exit.DONE
-
-
-def _document(event: RunEvent) -> dict[str, object]:
-    return (
-        facts(event, "cursor run_id repository branch_name") | {"from": event.old, "to": event.new} | facts(event, "at")
-    )
-
-
-_CURES: Final = {
-    "old": "The cursor {} is too old: changes after it are no longer kept. Leave out --since to print those that are.",
-    "unknown": "No change here has the cursor {}: it is of another profile, or its cache was replaced. "
-    "Leave out --since, and compare with: runwarden runs list",
-}

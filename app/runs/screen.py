@@ -24,7 +24,6 @@ from app.runs.screen_actions import (
     RETRY,
     RUN_BINDINGS,
     RunActions,
-    hidden,
     ids_of,
     keys_for,
     using_engine,
@@ -50,7 +49,7 @@ from app.runs.screen_views import (
 from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame.notice import Notice
-from widgets.kit import after_refresh, unkeyed
+from widgets.kit import after_refresh, hidden, unkeyed
 from widgets.kit.clickable import Chip
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.pane import WIDE, RunPane, SplitView

@@ -1,8 +1,6 @@
 """Actions on the run in focus, on every screen that has one, and on many runs at once."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
 
@@ -16,7 +14,7 @@ from app.engine.text import json_escaped, plural, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
 from storage.records import Run, RunFilter, RunSort, RunSummary
-from widgets.kit import unkeyed
+from widgets.kit import hidden, unkeyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +43,6 @@ ON_A_RUN: Final = frozenset(
 )
 """Actions that need a run in focus."""
 
-hidden = partial(Binding, show=False)
 PARTS_OF_A_RUN: Final = (
     hidden("l", "part('log')", "log", tooltip="The run's log", id="run.log"),
     hidden("d", "part('changes')", "diff", tooltip="What the run changed", id="run.changes"),
@@ -233,7 +230,8 @@ def cancel_sheet(
 
     The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
     """
-    from app.actions.cancelling import LOOK_S, look
+    from app.actions.batch import BatchSender
+    from app.actions.cancelling import LOOK_S, submitted
     from app.actions.follow_ups import waiting_words
     from app.actions.refusals import ActionRefusedError
     from app.api.requests import CancelRun
@@ -262,21 +260,15 @@ def cancel_sheet(
         return await cancel(path)
 
     async def cancel(_: "Path") -> str:
-        done, unknown = 0, 0
-        refused = list[str]()
-        for run in runs:
-            sent = await engine.actions.submit(CancelRun(run.run_id))
-            action = sent
-            with suppress(TimeoutError):  # It is looked at again in the background.
-                async with asyncio.timeout(LOOK_S):
-                    action = await look(engine.actions, sent)
-            if action.state == "rejected":
-                why = action.error.message if action.error is not None else "The service refused."
-                refused.append(why if len(runs) == 1 else f"{run.run_id}: {why}")
-            elif action.state != "confirmed" and action.resolution is None:
-                unknown += 1
-            else:
-                done += 1
+        sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
+        results = [await sender.send(CancelRun(run.run_id)) for run in runs]
+        done = sum(each.is_done for each in results)
+        unknown = sum(each.outcome == "unknown" for each in results)
+        refused = [
+            (each.reason or "It had no effect.") if len(runs) == 1 else f"{run.run_id}: {each.reason or 'no effect'}"
+            for run, each in zip(runs, results, strict=True)
+            if not each.is_done and each.outcome != "unknown"
+        ]
         if refused and not done and not unknown:
             raise ActionRefusedError(" ".join(refused))
         sentences = []

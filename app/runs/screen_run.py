@@ -17,9 +17,10 @@ from app.results.screen_review import ReviewPart
 from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for, using_engine
 from app.runs.screen_conversation import ConversationPart, ReplyBox
 from app.runs.screen_loader import read_run
-from app.runs.screen_subject import RunPart, RunSubject, hidden
+from app.runs.screen_subject import RunPart, RunSubject
 from storage.records.results import RunTurns
 from widgets.frame.bars import Tab
+from widgets.kit import hidden
 from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle
 

@@ -5,10 +5,11 @@ from datetime import date
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from service.agents.inputs import AgentInput, InputName
 from service.agents.prices import Price, price_of
+from service.clock import parse_duration
 from service.egress.allowlist import Entry
 from service.findings.document import Severity
 from service.network import Host
@@ -255,11 +256,20 @@ class AgentOptions(_Options):
     change: ChangeLimits = ChangeLimits()
     commits: Literal["one", "keep"] = "one"
     """Whether a turn is one commit, or the commits that the agent made stay."""
+    fallback: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = ()
+    """The agents that continue a turn while its own agent's model is unavailable, each tried once, in this order."""
+    fallback_after: Annotated[str, AfterValidator(lambda text: parse_duration(text) and text)] = "15m"
+    """How long a limit, or an outage before the turn began, is waited for instead."""
 
     @property
     def keeps_session(self) -> bool:
         """Whether the home folder stays for the run's later turns."""
         return self.preset is not None if self.session is None else self.session
+
+    @property
+    def waits_micros(self) -> int:
+        """How long a limit or an outage is waited for before a fallback goes on."""
+        return parse_duration(self.fallback_after)
 
     @property
     def idle_s(self) -> float | None:

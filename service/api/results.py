@@ -34,6 +34,7 @@ from service.findings.question import offer
 from service.store import agents, audit, messages, postings, runs, turn_files, turns, usage, waits
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
+from service.store.schema import CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, Artifact, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.store.usage import UsageFigures
@@ -143,6 +144,9 @@ class TurnBody(BaseModel):
     deletions: int | None
     from_turn: int | None
     usage: UsageBody | None
+    usage_by_agent: dict[str, UsageBody]
+    agent: str
+    """The agent that did it: the run's, or a fallback."""
     findings: list[IdentifiedFinding] | None
     artifacts: list[ArtifactBody]
     inputs: dict[str, JsonValue] | None
@@ -253,16 +257,18 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         given = (context.settings.execution, context.clock)
         conversation = waits.explained(connection, run, turns.of(connection, run_id), *given)
         used = usage.of_turns(connection, run_id)
+        shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _LARGEST_FINDINGS)
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         left = turn_files.artifacts_of(connection, run_id)
         said = messages.by_turn(connection, run_id)
-    bodies = [
-        _turn_body(run, turn, used.get(turn.number), findings.get(turn.number), left)
-        | {"messages": [one.document() for one in said[turn.number]]}
-        for turn in conversation
-    ]
+    bodies = []
+    for turn in conversation:
+        body = _turn_body(run, turn, used.get(turn.number), findings.get(turn.number), left)
+        by_agent = {name: one.document() for name, one in shares.get(turn.number, {}).items()}
+        body |= {"agent": turn.agent or run.agent, "usage_by_agent": by_agent}
+        bodies.append(body | {"messages": [one.document() for one in said[turn.number]]})
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
     body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}
@@ -507,10 +513,10 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
     """Cancel an active run: it fails, its agent is interrupted, and nothing is pushed."""
     with context.database.write() as connection:
         run = _run_of(connection, caller, run_id)
-        reason = f"{turns.CANCELLED} by {caller.token.alias or caller.token.id}"
+        reason = f"{CANCELLED} by {caller.token.alias or caller.token.id}"
         if not turns.cancel(connection, run_id, reason, context.clock()):
             last = turns.by_number(connection, run_id, run.turn)
-            if last is None or last.outcome != turns.CANCELLED:
+            if last is None or last.outcome != CANCELLED:
                 raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: it is {run.status}")
             return run.body
         run = runs.by_id(connection, run_id) or run

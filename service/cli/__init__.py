@@ -14,6 +14,7 @@ _COMMANDS: Final = {
     "maintenance": ("service.cli.maintenance", "Start no more turns until it ends; turns at work finish."),
     "migrate": ("service.cli.maintenance", "Make or upgrade the tables in the database."),
     "apply": ("service.cli.apply", "Set up organizations, tokens, hosts, repositories and agents from a file."),
+    "schema": ("service.cli.apply", "Print the JSON Schema of a file, for the editor."),
     "org": ("service.cli.organizations", "Organizations."),
     "invitation": ("service.cli.invitations", "Invitations of members, and the states of their mails."),
     "member": ("service.cli.invitations", "Members, who may sign in on the page with their address."),

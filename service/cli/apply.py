@@ -19,6 +19,7 @@ from service.execution.commits import check_signing
 from service.execution.git import GitCommandError
 from service.execution.sandbox import find
 from service.hosts import rotation
+from service.settings import Settings
 from service.setup import Setup, SetupError, apply_setup
 from service.store import endings, events, maintenance, outages, postings, turns, workers
 from service.store.schema import mails, runs, unsent
@@ -93,6 +94,14 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
             lines.append(f"{one['kind']} {one['name']}{of}  {one['outcome']}")
     lines += [f"the variable {name} is not set here; the service needs it" for name in made["unset_variables"]]
     return [*lines, f"applied to the service in {made['data_dir']}, database {made['database']}"]
+
+
+@click.command("schema")
+@click.argument("file", type=click.Choice(["agents.toml", "service.toml"]))
+def schema(file: str) -> None:
+    """Print the JSON Schema of FILE, for the editor; agents.toml stands for any document of `apply`."""
+    model = Settings if file == "service.toml" else Setup
+    click.echo(json.dumps(model.model_json_schema(), indent=2))
 
 
 @click.command("status")

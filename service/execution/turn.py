@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from math import inf
 from typing import Final, NoReturn
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -24,7 +25,7 @@ from service.hosts.tokens import HostLogin, author_of, rotated
 from service.observability.traces import Tracer
 from service.reference import location, without_login
 from service.settings import DataFolder, ExecutionSettings, ForgeSettings
-from service.store import agents, hosts, messages, runs, turns
+from service.store import agents, hosts, messages, outages, runs, turns
 from service.store.database import Database
 from service.store.outages import clock_time
 from service.store.turns import TurnOutcome, TurnPause
@@ -107,9 +108,14 @@ class TurnExecution:
         with self.recorder.database.write() as connection:
             turn = turns.claim(connection, run_id, number, workspaces.executor, self.recorder.clock())
             run = runs.by_id(connection, run_id)
+            if turn is not None and run is not None and turn.agent is None and not run.is_restricted:
+                sources = outages.Sources(connection)
+                instead = sources.stand_in(run.organization_id, run.agent, self.recorder.clock())
+                if instead is not None and sources.is_probed(connection, run):
+                    turn = turns.fall_back(connection, turn, *instead)
             conversation = [past for past in turns.of(connection, run_id) if past.number < number]
             waiting = messages.of_runs(connection, [run_id], "waiting")
-            agent = agents.of_run(connection, run)
+            agent = agents.of_run(connection, run, None if turn is None else turn.agent)
             connected = [] if run is None else hosts.of(connection, run.organization_id)
             host = None if run is None else hosts.at(connection, run.organization_id, run.platform, run.url)
         if turn is None or run is None:
@@ -119,7 +125,7 @@ class TurnExecution:
             text = f"{turns.STOPPED} {stopping[0].caller or 'a caller'}"
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)
         if agent is None:
-            text = f"the agent {run.agent!r} is no longer configured; add it again and continue the run"
+            text = f"the agent {turn.agent or run.agent!r} is no longer configured; add it again and continue the run"
             return TurnOutcome("failed", failure=text, attempt=turn.attempt)
         if turn.attempt - turn.pauses > _MOST_ATTEMPTS:
             text = (
@@ -176,7 +182,7 @@ class TurnExecution:
 
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
         """Work on a turn, and turn whatever happens into its outcome."""
-        self._log(attempt, f"attempt {attempt.turn.attempt}: {attempt.run.agent} on {without_login(attempt.run.url)}")
+        self._log(attempt, f"attempt {attempt.turn.attempt}: {attempt.agent.name} on {without_login(attempt.run.url)}")
         work = TurnWork(attempt, self.recorder, self._folder, self._settings, self.sandbox, self._tracer)
         try:
             outcome = work.run()
@@ -222,6 +228,8 @@ class TurnExecution:
             SupersededError: Another attempt took over the turn, or it was cancelled.
         """
         now, turn, failure = self.recorder.clock(), attempt.turn, error.pause.failure
+        if (failed := self._fall_back(attempt, work, error)) is not None:
+            return failed
         until = now + int((error.pause.limit_s or _NEXT_S) * SECOND_MICROS)
         if until > (turn.started_at or now) + DAY_MICROS:
             text = f"{failure.text}; a turn waits for its model for a day, and not longer"
@@ -230,6 +238,30 @@ class TurnExecution:
         why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
         paused = TurnPause(until, why, is_counted=error.has_begun)
         return self._pause(attempt, work, paused, f"waits for its model, without a slot: {why or what}")
+
+    def _fall_back(self, attempt: Attempt, work: TurnWork, error: PausedAgentError) -> TurnOutcome | None:
+        """Let the next fallback go on; return the failure if none can; None: the turn has none, or is to wait.
+
+        Raises:
+            PausedTurnError: The next attempt is that of a fallback.
+            SupersededError: Another attempt took over the turn, or it was cancelled.
+        """
+        run, turn, pause = attempt.run, attempt.turn, error.pause
+        with self.recorder.database.read() as connection:
+            own = agents.of_run(connection, run)
+            sources = outages.Sources(connection)
+        options = agents.NO_OPTIONS if own is None else own.options
+        if not options.fallback or (pause.limit_s or inf) * SECOND_MICROS <= options.waits_micros:
+            return None
+        why = storable(attempt.secrets.mask(pause.failure.text))
+        unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}
+        name = sources.fallback(run.organization_id, run.agent, unavailable)
+        if name is None:
+            text = f"{turns.NO_AGENT}: {turns.told_of(unavailable)}; continue the run"
+            return TurnOutcome("failed", failure=text, failure_kind=pause.failure.reason, attempt=turn.attempt)
+        change = {"agent": name, "unavailable": unavailable}
+        paused = TurnPause(self.recorder.clock(), None, is_counted=error.has_begun, change=change)
+        return self._pause(attempt, work, paused, f"{name} goes on in place of {attempt.agent.name}: {why}")
 
     def _waiting(self, attempt: Attempt, work: TurnWork, error: GitCommandError) -> TurnOutcome:
         """Give the turn's slot back until its code host can be asked again; return its failure if that takes too long.
@@ -264,7 +296,8 @@ class TurnExecution:
         known = {} if change is None else asdict(change)
         turn = attempt.turn
         first = turn.from_turn if change is None else turn.number if change.files else None
-        self.recorder.pause(turn, replace(paused, from_turn=first, change=known | work.keep_commit()))
+        known = {**paused.change, **known, **work.keep_commit()}
+        self.recorder.pause(turn, replace(paused, from_turn=first, change=known))
         self._log(attempt, said)
         raise PausedTurnError(f"{attempt.trailer}: {said}")
 

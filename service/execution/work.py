@@ -84,7 +84,8 @@ class Attempt:
     def fields(self) -> dict[str, str | int]:
         """The attributes of its trace span."""
         run = self.run
-        named = {"agent": run.agent, "organization_id": run.organization_id, "repository": f"{run.platform}:{run.path}"}
+        named = {"agent": self.agent.name, "organization_id": run.organization_id}
+        named |= {"repository": f"{run.platform}:{run.path}"}
         return {"run_id": run.id, "turn": self.turn.number, "attempt": self.turn.attempt, **named}
 
     def completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
@@ -119,7 +120,7 @@ def task_of(
     task: dict[str, object] = {
         "run_id": attempt.run.id,
         "turn": attempt.turn.number,
-        "agent": attempt.run.agent,
+        "agent": attempt.agent.name,
         "repository": attempt.run.reference.body,
         "branch": attempt.run.branch,
         "default_branch": snapshot.default_branch,
@@ -162,10 +163,10 @@ def own_commit(attempt: Attempt, snapshot: RepositorySnapshot) -> tuple[str, str
 def commit_message(attempt: Attempt, given: str | None) -> str:
     """Return the commit's message, the agent's own if it gave one, with the service's trailer; it closes no issue."""
     first_line = " ".join(attempt.turn.own_instructions.split())[:_SUBJECT_LENGTH]
-    lines = (given or f"{attempt.run.agent}: {first_line}".rstrip(": ")).splitlines()
+    lines = (given or f"{attempt.agent.name}: {first_line}".rstrip(": ")).splitlines()
     # Only the service may write the trailer: with one, an agent could make a later turn look done.
     text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
-    return f"{not_closing(text) or attempt.run.agent}\n\n{TRAILER}: {attempt.trailer}\n"
+    return f"{not_closing(text) or attempt.agent.name}\n\n{TRAILER}: {attempt.trailer}\n"
 
 
 class TurnWork:
@@ -403,6 +404,9 @@ class TurnWork:
         attempt, run, agent = self._attempt, self._attempt.run, self._attempt.agent
         if agent.options.keeps_session and attempt.conversation and not (self._folder.sessions / run.id).exists():
             self._log("this worker does not have the session of earlier turns: the agent's program gets them as text")
+        if attempt.turn.agent is not None:
+            # The session of the run's agent will know nothing of this turn.
+            trees.remove(self._folder.sessions / run.id)
         cached = self._folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
         preparation = Preparation(self._setup, attempt.workspace, cached, is_restricted=bool(run.head_ref))
         if preparation.setup.mcp_servers and not check_agent.takes_servers(agent.options):

@@ -67,6 +67,12 @@ class Subject:
         """The run's id, with a link to its page if there is one."""
         return f"[{self.run.id}]({self.run_url})" if self.run_url else f"`{self.run.id}`"
 
+    @property
+    def origin(self) -> str:
+        """The run and the turn, and the fallback that did it."""
+        by = "" if self.turn.agent is None else f", by {in_code(self.turn.agent)} in place of {in_code(self.run.agent)}"
+        return f"Run {self.named_run}, turn {self.turn.number}{by}."
+
     def shown(self, text: str | None, limit: int) -> str:
         """Return text from outside as Markdown that only shows it, at most twice as long as the limit."""
         text = cut(self.mask(text or ""), limit)
@@ -136,7 +142,7 @@ def post_comment(forge: Forge, subject: Subject) -> Posted:
     parts.append(subject.shown(text, _LONGEST_SUMMARY))
     if subject.linked is not None and subject.linked.url:
         parts.append(f"Pull request: {subject.linked.url}")
-    body = "\n\n".join(filter(None, [*parts, f"Run {subject.named_run}, turn {turn.number}."]))
+    body = "\n\n".join(filter(None, [*parts, subject.origin]))
     account = own_account(forge)
     # Not all comments, which can be thousands; a day earlier, since the forge's clock and time zone may differ.
     since = f"{rfc3339(subject.run.created_at - DAY_MICROS)[:19]}Z"
@@ -200,13 +206,14 @@ def _part(subject: Subject) -> str:
         asked.append(f"{number}{text}".replace("\n", "\n" + " " * len(number)))
     while sum(map(len, asked)) > _LONGEST_LIST:
         del asked[0]
+    workers = " and ".join(dict.fromkeys(in_code(one.agent or run.agent) for one in subject.turns))
     parts = [
         subject.mark,
         subject.shown(subject.turn.summary, _LONGEST_SUMMARY),
         None if subject.issue is None else f"Closes #{subject.issue}",
         "#### Instructions",
         "\n".join(asked),
-        f"Made by the agent `{run.agent}` in the run {named}. Review it as any other change: an agent can be misled.",
+        f"Made by the agent {workers} in the run {named}. Review it as any other change: an agent can be misled.",
         _END,
     ]
     return "\n\n".join(filter(None, parts))

@@ -61,7 +61,7 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
             return Posted(current.url, text)
         raise ForgeError(text, status=_CONFLICT)
     found = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
-    report = Report(run.agent, commit, found, f"Run {subject.named_run}, turn {posting.number}.")
+    report = Report(run.agent, commit, found, subject.origin)
     bring_up_to_date(forge, current.number, report, is_lasting=posting.attempts >= _MOST_FAULTS)
     return Posted(current.url)
 

@@ -28,9 +28,8 @@ from service.store import dispatch, endings, postings, turns, usage, workers
 from service.store.database import Database, round_trip_s
 from service.store.dispatch import Share
 from service.store.outages import Sources
+from service.store.schema import CANCELLED, unsent
 from service.store.schema import mails as mails_table
-from service.store.schema import unsent
-from service.store.turns import CANCELLED
 from service.store.usage import MICROS_PER_USD, UsageFigures
 from service.text import one_line
 

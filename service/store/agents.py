@@ -89,9 +89,16 @@ def for_organization(connection: sa.Connection, organization_id: str) -> list[Ag
     return sorted({agent.name: agent for agent in by_key}.values(), key=lambda agent: agent.name)
 
 
-def of_run(connection: sa.Connection, run: Run | None) -> Agent | None:
-    """Return a run's agent with the permissions it has there; None if it is no longer configured."""
-    agent = None if run is None else by_name(connection, run.organization_id, run.agent)
+def of_run(connection: sa.Connection, run: Run | None, fallback: str | None = None) -> Agent | None:
+    """Return a run's agent with the permissions it has there; None if it is no longer configured.
+
+    A fallback in its place keeps no session, and publishes as the run's agent does.
+    """
+    agent = own = None if run is None else by_name(connection, run.organization_id, run.agent)
+    if run is not None and fallback is not None:
+        agent = by_name(connection, run.organization_id, fallback)
+        kept = {"session": False} | ({} if own is None else {"on_completion": own.options.on_completion})
+        agent = agent and replace(agent, options=agent.options.model_copy(update=kept))
     return agent.restricted() if agent and run and run.is_restricted else agent
 
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from service.store.outages import Sources
 from service.store.runs import OPEN
-from service.store.schema import HAD_SLOT, WAITING, organizations, runs, turns
+from service.store.schema import HAD_SLOT, WAITING, WORKS, organizations, runs, turns
 from service.store.turns import MADE_UP, SLOTTED
 
 
@@ -21,7 +21,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     provider is down, only one turn at a time that needs it is under way.
     """
     under_way = connection.execute(
-        sa.select(runs.c.organization_id, runs.c.url, runs.c.branch, runs.c.agent)
+        sa.select(runs.c.organization_id, runs.c.url, runs.c.branch, WORKS)
         .join(turns, turns.c.run_id == runs.c.id)
         .where(SLOTTED)
     ).all()
@@ -39,7 +39,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     while len(chosen) < room and (able := [owner for owner in able if taken[owner] < share]):
         owner = min(able, key=lambda one: taken[one])
         able.remove(owner)
-        given = {"owner": owner, "lanes": [*lanes], "held": sources.agents_of(owner, asked), "now": now}
+        given = {"owner": owner, "lanes": [*lanes], "held": sources.held(owner, asked, now), "now": now}
         row = connection.execute(_next_of_owner(), given).first()
         if row is not None:
             chosen.append(row)
@@ -84,13 +84,13 @@ def _least(column: sa.ColumnElement[Any], *conditions: sa.ColumnElement[bool]) -
 @cache
 def _next_of_owner() -> sa.Select[Any]:
     """The query for the oldest due turn of `owner` that is on none of the `lanes` and whose agent is not `held`."""
-    lane, of_agent = (runs.c.url, runs.c.branch), (runs.c.agent, runs.c.is_restricted)
+    lane, of_agent = (runs.c.url, runs.c.branch), (WORKS, runs.c.is_restricted)
     return (
         sa.select(*(turns.c[name] for name in ("run_id", "number", "attempt", "organization_id")), *lane, *of_agent)
         .join(runs, runs.c.id == turns.c.run_id)
         .where(WAITING, turns.c.organization_id == sa.bindparam("owner"))
         .where(turns.c.due_at.is_(None) | (turns.c.due_at <= sa.bindparam("now")))
-        .where(runs.c.agent.not_in(sa.bindparam("held", expanding=True)) | runs.c.is_restricted.is_(True))
+        .where(WORKS.element.not_in(sa.bindparam("held", expanding=True)) | runs.c.is_restricted.is_(True))
         .where(sa.tuple_(*lane).not_in(sa.bindparam("lanes", expanding=True)))
         .order_by(turns.c.accepted_at, turns.c.run_id)
         .limit(1)

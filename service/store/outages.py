@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from service.agents.options import ModelAccess
+from service.agents.options import AgentOptions, ModelAccess
 from service.clock import rfc3339
 from service.store import agents
 from service.store.database import insert_new
-from service.store.schema import UNDER_WAY, WAITING, found, model_outages, runs, turns
+from service.store.runs import Run
+from service.store.schema import UNDER_WAY, WAITING, WORKS, found, model_outages, runs, turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,11 @@ class Outage:
     shown: str
     """The provider's name for users."""
     since: int
+
+    @property
+    def text(self) -> str:
+        """The reason for turns that wait."""
+        return f"waiting for {self.shown} since {clock_time(self.since)}"
 
 
 def begin(connection: sa.Connection, access: ModelAccess, now: int) -> int:
@@ -49,26 +55,59 @@ class Sources:
 
     def __init__(self, connection: sa.Connection) -> None:
         self.outages = {one.source: one for one in all_of(connection)}
-        configured = agents.all_of(connection) if self.outages else []
-        self._models = {(agent.organization_id, agent.name): agent.options.model for agent in configured}
+        configured = [agents.REVIEWER, *agents.all_of(connection)] if self.outages else []
+        self._options = {(agent.organization_id, agent.name): agent.options for agent in configured}
+
+    def _options_of(self, organization_id: str, agent: str) -> AgentOptions | None:
+        return self._options.get((organization_id, agent), self._options.get((None, agent)))
 
     def of(self, organization_id: str, agent: str) -> str | None:
         """Return the provider that an organization's agent waits for; None if it is not down."""
-        access = self._models.get((organization_id, agent), self._models.get((None, agent)))
+        options = self._options_of(organization_id, agent)
+        access = None if options is None else options.model
         return access.source if access is not None and access.source in self.outages else None
 
-    def agents_of(self, organization_id: str, sources: Iterable[str | None]) -> list[str]:
-        """Return the names of an organization's agents that use one of the providers."""
-        names = {name for owner, name in self._models if owner in {None, organization_id}}
-        return sorted(name for name in names if self.of(organization_id, name) in {*sources})
+    def held(self, organization_id: str, sources: Iterable[str | None], now: int) -> list[str]:
+        """Return the names of an organization's agents that use one of the providers, and have no fallback by now."""
+        names = {name for owner, name in self._options if owner in {None, organization_id}}
+        held = {name for name in names if self.of(organization_id, name) in {*sources}}
+        return sorted(name for name in held if self.stand_in(organization_id, name, now) is None)
+
+    def fallback(self, organization_id: str, agent: str, unavailable: dict[str, str]) -> str | None:
+        """Return the first fallback of an agent that may work; those before it are added to the unavailable ones."""
+        options = self._options_of(organization_id, agent)
+        for name in options.fallback if options else ():
+            source = self.of(organization_id, name)
+            if name not in unavailable and self._options_of(organization_id, name) is not None and source is None:
+                return name
+            unavailable.setdefault(name, self.outages[source].text if source else "it is not configured")
+        return None
+
+    def stand_in(self, organization_id: str, agent: str, now: int) -> tuple[str, dict[str, str]] | None:
+        """Return the fallback of an agent whose provider has been down for longer than it waits, and why it goes on."""
+        options, outage = (
+            self._options_of(organization_id, agent),
+            self.outages.get(self.of(organization_id, agent) or ""),
+        )
+        if options is None or outage is None or now - outage.since <= options.waits_micros:
+            return None
+        unavailable = {agent: outage.text}
+        name = self.fallback(organization_id, agent, unavailable)
+        return None if name is None else (name, unavailable)
+
+    def is_probed(self, connection: sa.Connection, run: Run) -> bool:
+        """Whether another run has a slot and asks the provider of a run's agent."""
+        query = sa.select(turns.c.organization_id, WORKS).join(runs, runs.c.id == turns.c.run_id)
+        at_work = connection.execute(query.where(UNDER_WAY, runs.c.id != run.id)).all()
+        return self.of(run.organization_id, run.agent) in {self.of(*one) for one in at_work}
 
     def waiting(self, connection: sa.Connection) -> list[tuple[Outage, int]]:
         """Return the outages, each with the number of turns that wait for it to end."""
         query = (
-            sa.select(turns.c.organization_id, runs.c.agent, sa.func.count())
+            sa.select(turns.c.organization_id, WORKS, sa.func.count())
             .join(runs, runs.c.id == turns.c.run_id)
             .where(WAITING | UNDER_WAY)
-            .group_by(turns.c.organization_id, runs.c.agent)
+            .group_by(turns.c.organization_id, WORKS.element)
         )
         counted = Counter[str | None]()
         for owner, agent, number in connection.execute(query) if self.outages else ():

@@ -358,6 +358,9 @@ turns = _table(
     *_numbers("files", "additions", "deletions", nullable=True),
     # The agent's question.
     sa.Column("question", sa.JSON(none_as_null=True)),
+    # The fallback that does it in place of the run's agent, and why others could not, by name.
+    *_texts("agent", nullable=True),
+    sa.Column("unavailable", sa.JSON(none_as_null=True)),
     # The turn whose unpushed change it starts from.
     *_numbers("from_turn", nullable=True),
     # Stored before the push: the code host reports the push before the turn ends.
@@ -371,13 +374,21 @@ WAITING: Final = turns.c.dispatched_at.is_(None) & turns.c.finished_at.is_(None)
 """The condition for an accepted turn that has no slot yet."""
 UNDER_WAY: Final = turns.c.dispatched_at.is_not(None) & turns.c.finished_at.is_(None)
 """The condition for a turn that has a slot."""
+WORKS: Final = sa.func.coalesce(turns.c.agent, runs.c.agent).label("agent")
+"""The agent that does a turn, joined with its run."""
 HAD_SLOT: Final = turns.c.dispatched_at.is_not(None)
+CANCELLED: Final = "cancelled"
+"""How the failure of a turn begins that a caller or the operator cancelled."""
+# Spelled out: a database uses no index for a condition whose values it learns later.
+_BEGINNING: Final = sa.func.substr(turns.c.failure, sa.literal_column("1"), sa.literal_column(str(len(CANCELLED))))
+WAS_CANCELLED: Final = sa.literal_column(f"'{CANCELLED}'") == _BEGINNING
 # Partial indexes keep the database from answering one query with the index meant for another. Their names never change.
 for _name, _held, _keys in (
     ("turns_waiting", WAITING, ("organization_id", "accepted_at", "run_id")),
     ("turns_under_way", UNDER_WAY, ("finished_at", "run_id")),
     ("turns_by_last_place", HAD_SLOT, ("organization_id", "dispatched_at")),
     ("turns_asking", turns.c.question.is_not(None), ("organization_id", "finished_at")),
+    ("turns_cancelled", WAS_CANCELLED, ("organization_id", "finished_at")),
     ("turns_by_end", turns.c.finished_at.is_not(None), ("finished_at",)),
 ):
     sa.Index(_name, *(turns.c[_key] for _key in _keys), sqlite_where=_held, postgresql_where=_held)
@@ -419,14 +430,18 @@ model_usage = _table(
     _child_of("runs", "run_id"),
     *_numbers("number", key=True),
     *_texts("model", key=True),
+    # Copied from the run, so that an index finds each organization's days.
+    *_texts("organization_id"),
     # Owner and name, since an agent's row is replaced whenever it is configured again.
-    *_texts("agent_key", "provider"),
+    *_texts("agent_key", key=True),
+    *_texts("agent", "provider"),
     *_large("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
     # The date of the list price.
     *_texts("list_prices_of", nullable=True),
     # Days since 1970 (UTC), since a turn may run past midnight.
     *_large("day", key=True),
     sa.Index("model_usage_by_day", "day", "agent_key"),
+    sa.Index("model_usage_of_organization", "organization_id", "day"),
 )
 
 model_outages = _table("model_outages", *_texts("source", key=True), *_texts("shown"), *_large("since"))

@@ -16,9 +16,9 @@ from service.store.runs import OPEN
 from service.store.schema import artifacts, found, log_pieces, runs, turn_files, turns
 
 FINDINGS: Final = "findings"
+"""The file kind of findings."""
 UNREAD: Final = "unread"
 """What is wrong with an agent's findings: some, or all, are left out."""
-"""The file kind of findings."""
 COMMIT: Final = "commit"
 """The file kind of a turn's commit that waits for its push, as a pack of git."""
 LARGEST_LOG: Final = 16 << 20

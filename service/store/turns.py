@@ -1,7 +1,7 @@
 """Turns: each is one instruction of a run and ends exactly once, no matter how many attempts it takes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from service.clock import Clock
 from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
-from service.store.schema import UNDER_WAY, exists, first, found, runs, turns
+from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, exists, first, found, runs, turns
 from service.triggers.events import ISSUE_TEXT
 
 WEBHOOK: Final = "webhook"
@@ -21,13 +21,13 @@ MADE_UP: Final = "lab"
 """The `executor` of turns that the lab generated: they are not executed and take no slot."""
 NEEDS_ANSWER: Final = "needs_answer"
 """The outcome of a turn whose agent asked a question; its status is `failed`."""
-CANCELLED: Final = "cancelled"
 STOPPED: Final = f"{CANCELLED} for a message from"
 """How the failure of a turn begins that was stopped for a message, with which the run continues."""
+NO_AGENT: Final = "no agent could work"
+"""How the failure begins of a turn whose agent and fallbacks all lacked their models."""
 _OPEN: Final = turns.c.status.not_in(run_store.FINAL)
 SLOTTED: Final = UNDER_WAY & turns.c.executor.is_distinct_from(MADE_UP)
 """The condition of the turns that take a slot."""
-"""How the failure of a turn begins that a caller or the operator cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,10 @@ class Turn:
     """The commit that an attempt pushed, or was about to push."""
     waiting_since: int | None
     """Since when its code host has not answered; None if the last attempt did not fail for that."""
+    agent: str | None = None
+    """The fallback that does it; None: the run's agent."""
+    unavailable: dict[str, str] | None = None
+    """The agents in whose place it does, each with why its model was unavailable."""
 
     @property
     def own_instructions(self) -> str:
@@ -114,7 +118,10 @@ class Turn:
         """Why it failed, or that the agent changed nothing; None if it changed something, or before the end."""
         is_idle = self.status == "completed" and self.commit_sha is None
         nothing = NOT_EXECUTED if self.executor == MADE_UP else NOTHING_CHANGED
-        return self.failure or (nothing if is_idle else None)
+        said = [self.failure or (nothing if is_idle else None)]
+        if self.agent is not None and NO_AGENT not in (self.failure or ""):
+            said.append(f"by the fallback {self.agent}, since {told_of(self.unavailable)}")
+        return "; ".join(filter(None, said)) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +160,18 @@ class TurnPause:
     """Since when its code host has not answered; None if it waits for something else."""
     change: Mapping[str, object] = field(default_factory=dict)
     """The agent's change so far, in the fields of a turn; empty if not known."""
+
+
+def told_of(unavailable: Mapping[str, str] | None) -> str:
+    """Return which agents were unavailable, and why, in words."""
+    return "; ".join(f"{name}: {why}" for name, why in (unavailable or {}).items())
+
+
+def fall_back(connection: sa.Connection, turn: Turn, name: str, unavailable: dict[str, str]) -> Turn:
+    """Give a claimed turn to a fallback; return it as it is then."""
+    values = {"agent": name, "unavailable": unavailable}
+    connection.execute(sa.update(turns).where(*_is(turn.run_id, turn.number)).values(values))
+    return replace(turn, agent=name, unavailable=unavailable)
 
 
 def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
@@ -194,7 +213,7 @@ def held(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
 
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
     """Give a turn's slot back for a while; False if it has ended, or another attempt has taken over."""
-    held = (turns.c.attempt == turn.attempt, _OPEN)
+    same = (*_is(turn.run_id, turn.number), turns.c.attempt == turn.attempt, _OPEN)
     values = {
         **paused.change,
         "status": "queued",
@@ -204,7 +223,7 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) ->
         "failure": paused.why,
     }
     values |= {"pauses": turn.pauses + (not paused.is_counted), "from_turn": paused.from_turn}
-    changed = connection.execute(sa.update(turns).where(*_is(turn.run_id, turn.number), *held).values(values))
+    changed = connection.execute(sa.update(turns).where(*same).values(values))
     if changed.rowcount:
         run_store.set_status(connection, turn.run_id, "queued", now)
     return changed.rowcount > 0
@@ -212,8 +231,7 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) ->
 
 def note_put_back(connection: sa.Connection, run_id: str, number: int, why: str, now: int) -> None:
     """Record why an open turn's worker has no room for it at present."""
-    held = _OPEN
-    connection.execute(sa.update(turns).where(*_is(run_id, number), held).values(failure=why))
+    connection.execute(sa.update(turns).where(*_is(run_id, number), _OPEN).values(failure=why))
     run_store.touch(connection, run_id, now)
 
 
@@ -294,7 +312,7 @@ def _record_event(
 def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:
     """Record the commit of a turn that was cancelled during the push; the turn stays cancelled."""
     late = {name: value for name, value in asdict(outcome).items() if name not in {"attempt", "status", "failure"}}
-    is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), turns.c.failure.startswith(CANCELLED))
+    is_late = (turns.c.attempt == outcome.attempt, turns.c.commit_sha.is_(None), WAS_CANCELLED)
     failure = turns.c.failure + "; its change had been pushed already"
     connection.execute(sa.update(turns).where(*_is(run_id, number), *is_late).values(late | {"failure": failure}))
 
@@ -372,8 +390,7 @@ def open_questions(connection: sa.Connection, organization_id: str, limit: int) 
 
 def newest_cancelled(connection: sa.Connection, organization_id: str, limit: int) -> list[str]:
     """Return the ids of an organization's runs whose last turn was cancelled, newest first."""
-    cancelled = turns.c.failure.startswith(CANCELLED)
-    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, cancelled, limit)]
+    return [row.run_id for row in _newest(connection, [turns.c.run_id], organization_id, WAS_CANCELLED, limit)]
 
 
 def _newest(
@@ -416,7 +433,7 @@ def ended_since(connection: sa.Connection, earliest: int) -> Sequence[Any]:
 
     Instants are microseconds; `started_at` is None if the turn was cancelled before any worker claimed it.
     """
-    cancelled = (turns.c.failure.startswith(CANCELLED), CANCELLED)
+    cancelled = (WAS_CANCELLED, CANCELLED)
     outcome = sa.case(cancelled, else_=turns.c.status).label("outcome")
     columns = (turns.c.accepted_at, turns.c.started_at, turns.c.finished_at)
     query = sa.select(turns.c.run_id, turns.c.number, outcome, *columns).where(

@@ -135,10 +135,12 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
         "micro_usd": use.micro_usd or 0,
         "unpriced_requests": int(use.micro_usd is None),
     }
-    key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "day": now // DAY_MICROS}
+    key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "agent_key": use.agent_key}
+    key |= {"day": now // DAY_MICROS}
     # Try the insert first: several requests of one agent may be answered at the same time.
-    once = {"agent_key": use.agent_key, "provider": use.provider, "list_prices_of": use.list_prices_of}
-    if not insert_new(connection, model_usage, key | figures | once):
+    owner = sa.select(runs.c.organization_id).where(runs.c.id == turn.run_id).scalar_subquery()
+    once = {"agent": use.agent_key.partition("/")[2], "provider": use.provider, "list_prices_of": use.list_prices_of}
+    if not insert_new(connection, model_usage, key | figures | once | {"organization_id": owner}):
         condition = [model_usage.c[name] == value for name, value in key.items()]
         more: dict[str, object] = {name: model_usage.c[name] + figure for name, figure in figures.items()}
         more |= {} if use.list_prices_of is None else {"list_prices_of": use.list_prices_of}
@@ -189,6 +191,15 @@ def of_turns(connection: sa.Connection, run_id: str) -> dict[int, UsageFigures]:
     return {row.number: _figures(row) for row in rows}
 
 
+def of_agents(connection: sa.Connection, run_id: str) -> dict[int, dict[str, UsageFigures]]:
+    """Return the usage of each agent in each turn of a run."""
+    key = (model_usage.c.number, model_usage.c.agent)
+    found: dict[int, dict[str, UsageFigures]] = {}
+    for row in connection.execute(sa.select(*key, *_SUMS).where(model_usage.c.run_id == run_id).group_by(*key)):
+        found.setdefault(row.number, {})[row.agent] = _figures(row)
+    return found
+
+
 def run_share(used: Collection[UsageFigures], budget: SpendingLimits) -> float | None:
     """Return the used share of a run's budget, for the limit that is closest; None if there is no budget."""
     limits = (
@@ -200,7 +211,7 @@ def run_share(used: Collection[UsageFigures], budget: SpendingLimits) -> float |
 
 def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], UsageFigures]:
     """Return the usage since a day, by organization (slug), agent and day; the most expensive first."""
-    key = (organizations.c.slug, runs.c.agent, model_usage.c.day)
+    key = (organizations.c.slug, model_usage.c.agent, model_usage.c.day)
     query = _joined(*key, *_SUMS).where(model_usage.c.day >= first_day).group_by(*key)
     rows = connection.execute(query.order_by(sa.desc("micro_usd"), *key))
     return {(row.slug, row.agent, row.day): _figures(row) for row in rows}
@@ -232,7 +243,7 @@ def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None
     subjects: dict[Grouping | None, dict[str, sa.ColumnElement[Any]]] = {
         "organization": {"organization": slug},
         "repository": {"organization": slug, "repository": platform + ":" + sa.func.max(runs.c.path)},
-        "agent": {"organization": slug, "agent": runs.c.agent},
+        "agent": {"organization": slug, "agent": model_usage.c.agent},
         "day": {"day": model_usage.c.day},
         None: {},
     }
@@ -244,7 +255,7 @@ def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None
     shown = [column.label(name) for name, column in subject.items()]
     query = _joined(*shown, *(sa.func.count(what).label(name) for name, what in counts.items()), *_SUMS)
     if filters.organization_id is not None:
-        query = query.where(runs.c.organization_id == filters.organization_id)
+        query = query.where(model_usage.c.organization_id == filters.organization_id)
     if filters.first_day is not None:
         query = query.where(model_usage.c.day >= filters.first_day)
     if filters.last_day is not None:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from service.clock import SECOND_MICROS, Clock
 from service.settings import ExecutionSettings
 from service.store import dispatch, maintenance, workers
-from service.store.outages import Sources, clock_time
+from service.store.outages import Sources
 from service.store.runs import Run
 from service.store.schema import WAITING, organizations, runs, turns
 from service.store.turns import MADE_UP, SLOTTED, Turn
@@ -40,9 +40,8 @@ def _reason(
 ) -> str | None:
     if not run.is_restricted:
         sources = Sources(connection)
-        if (source := sources.of(run.organization_id, run.agent)) is not None:
-            outage = sources.outages[source]
-            return f"waiting for {outage.shown} since {clock_time(outage.since)}"
+        if (source := sources.of(run.organization_id, turn.agent or run.agent)) is not None:
+            return sources.outages[source].text
     if turn.status != "queued" or turn.executor == MADE_UP:
         return None
     columns = (runs.c.id, runs.c.organization_id, runs.c.url, runs.c.branch, organizations.c.slug)

@@ -17,6 +17,7 @@ from service.store.database import Database, one_at_a_time
 from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, SubjectKey
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
+from service.store.schema import CANCELLED
 from service.text import fence_of, one_line, plural
 from service.triggers.events import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, ISSUE_TEXT, SCHEDULE, HookEvent
 from service.triggers.fire_times import fire_times
@@ -265,7 +266,7 @@ class Receiver:
             elif one.run_id in still_open and (
                 even_continued or turns.of(connection, one.run_id)[-1].caller == turns.WEBHOOK
             ):
-                turns.cancel(connection, one.run_id, f"{turns.CANCELLED}: {reason}", now)
+                turns.cancel(connection, one.run_id, f"{CANCELLED}: {reason}", now)
                 _audit(connection, one, "run.cancel", one.run_id, reason, now)
                 ended += 1
         return ended

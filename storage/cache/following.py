@@ -35,8 +35,6 @@ PIN_CAP: Final = 100
 CHANGES_CAP: Final = 1_000
 """How many changes of status are returned at most, the newest ones."""
 _LONGEST_NUMBER: Final = 18
-NOW: Final = "now"
-"""Stands for the cursor of the last event."""
 _RUN: Final = "r.run_id, r.repository, r.branch"
 _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p WHERE p.run_id = r.run_id)"
 
@@ -63,15 +61,6 @@ def unpin(connection: sqlite3.Connection, run_id: str) -> bool:
     """Unfollow a run; return whether it was followed."""
     gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
     return gone.rowcount > 0
-
-
-def unpin_ended(connection: sqlite3.Connection) -> int:
-    """Unfollow runs that have ended or are gone; return their number."""
-    gone = connection.execute(
-        "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
-        " AND NOT r.is_final AND r.presence <> 'lost')"
-    )
-    return gone.rowcount
 
 
 def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
@@ -140,10 +129,11 @@ def changes(
     return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here)
 
 
-def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_failures: bool) -> RunEvents:
-    """The first events after a cursor, at most `limit`; from the oldest that is kept if it is empty.
+def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_failures: bool) -> RunEvents | None:
+    """The first events after a cursor, at most `limit`; None: the cursor is of another cache, or events are gone.
 
-    A failure that turned out to be a cancellation is left out, unless it was returned before that was known.
+    An empty cursor means the place before the oldest event, `now` the one after the newest. A failure that turned out
+    to be a cancellation is left out, unless it was returned before that was known.
 
     `holds_failures`: stop at a failure while it is not known which failed runs were cancelled.
     """
@@ -151,21 +141,16 @@ def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_fai
         identity = f"{noted(connection, 'identity'):x}"
         bounds = "SELECT coalesce(min(id), 1) - 1, coalesce(max(id), 0) FROM events"
         oldest, newest = connection.execute(bounds).fetchone()
-        name, _, text = cursor.partition(".")
-        after = {"": oldest, NOW: newest}.get(cursor)
-        if after is None:
-            is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
-            if name != identity or not is_number or int(text) > newest:
-                return RunEvents((), cursor, "unknown")
-            after = int(text)
-        if after < oldest:
-            return RunEvents((), cursor, "old")
+        name, _, text = {"": f"{identity}.{oldest}", "now": f"{identity}.{newest}"}.get(cursor, cursor).partition(".")
+        is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+        if name != identity or not is_number or not oldest <= int(text) <= newest:
+            return None
         sql = "SELECT id, at_us, run_id, repository, branch, old, new FROM events WHERE id > ? ORDER BY id LIMIT ?"
-        rows = connection.execute(sql, (after, limit)).fetchall()
+        rows = connection.execute(sql, (int(text), limit)).fetchall()
         is_held = holds_failures and due(connection) > 0
     found = [RunEvent(f"{identity}.{number}", from_us(at_us), *about) for number, at_us, *about in rows]
     told = [*takewhile(lambda event: event.new != "failed", found)] if is_held else found
-    last = told[-1].cursor if told else f"{identity}.{after}"
+    last = told[-1].cursor if told else f"{identity}.{text}"
     return RunEvents(tuple(_corrected(told)), last, is_held=len(told) < len(found))
 
 
@@ -202,7 +187,6 @@ class FollowStore(ThreadedStore):
 
     pin = writes(pin)
     unpin = writes(unpin)
-    unpin_ended = writes(unpin_ended)
     pins = reads(pins)
     watermark = reads(saved_watermark)
     save_watermark = writes(save_watermark)

@@ -1,7 +1,6 @@
 """Following runs: followed ones, usual durations, stuck ones, and changes of status."""
 
 from datetime import datetime, timedelta
-from typing import Literal
 
 from msgspec import Struct
 
@@ -116,7 +115,5 @@ class RunEvents(Struct, frozen=True):
     events: tuple[RunEvent, ...]
     cursor: str
     """Where to go on."""
-    problem: Literal["", "old", "unknown"] = ""
-    """`old`: some of the events after the cursor are no longer kept. `unknown`: it is not of this cache."""
     is_held: bool = False
     """Whether a failure follows that may turn out to be a cancellation."""

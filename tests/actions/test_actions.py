@@ -425,18 +425,6 @@ def test_a_faulty_field_is_named(request_: WriteRequest, field: str) -> None:
     assert [problem.field for problem in problems(request_)] == [field]
 
 
-def test_a_sound_request_has_no_problems() -> None:
-    """What the service could accept is let through."""
-    for request in (
-        StartRun("Look", API, "fix/login-timeout", {"ticket": "T-1", "n": 2**63 - 1}),
-        ContinueRun("run_1", "More", API),
-        StartAgent("security review", "https://git.example/acme/api.git", inputs={"depth": None}),
-        CreateOrganization("ada.lovelace+x@mail.acme.example", "PARTNER"),
-        OnboardProject(project_id=0),
-    ):
-        assert problems(request) == ()
-
-
 @given(st.text(st.sampled_from("ab/.-@{}~^:?*[\\ \x7f"), min_size=1, max_size=8))
 def test_branches_that_we_let_through_are_branches_to_git(name: str) -> None:
     """No name passes here that `git check-ref-format --branch` refuses."""

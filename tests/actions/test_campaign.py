@@ -8,7 +8,7 @@ import json
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +16,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from ssl import SSLContext
+from subprocess import PIPE
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -32,10 +33,67 @@ from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.records import Action, Repository
-from tests.actions.forks import command, run
 from tests.cli.conftest import CommandLine
 from tests.lab import RUN, Drop, Raw, Received, Respond, Server, Step
+from tests.program import Program
 from tests.service.certificates import make_certificate
+
+CODE = """
+import os, signal, sys
+from itertools import count
+from app.__main__ import main
+from storage import database
+
+kill_at, kill_after_s, *line = sys.argv[1:]
+sys.stdin.readline()
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+# The kernel ends the process, after `execve` as well: nothing of ours handles this signal.
+signal.setitimer(signal.ITIMER_REAL, float(kill_after_s))
+if kill_at == "program":
+    os.execve(sys.executable, [sys.executable, "-m", "app", *line], os.environ)
+database.BUSY_WAIT_S = 5.0
+connect, statements = database.connect, count()
+
+def tick(_):
+    if str(next(statements)) == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def counting(*arguments):
+    connection = connect(*arguments)
+    connection.set_trace_callback(tick)
+    return connection
+
+database.connect = counting
+sys.exit(main(line))
+"""
+
+
+class Ended(NamedTuple):
+    """A command that ended."""
+
+    code: int
+    """Negative: the signal that killed it."""
+    out: str
+
+
+def command(environment: Mapping[str, str], line: Sequence[str], kill_at: object = "", kill_after_s: float = 0) -> Any:
+    """A command line for `run`: killed as its n-th SQL statement begins, or after some seconds.
+
+    `kill_at="program"`: by the program itself, with neither its imports nor anything else prepared.
+    """
+    return environment, [str(kill_at), str(kill_after_s), *line]
+
+
+def run(*commands: Any) -> list[Ended]:
+    """Start all of these commands, let them go at the same moment, and wait until they have ended."""
+    processes = [Program(arguments, given, code=CODE, streams=(PIPE, PIPE, PIPE)) for given, arguments in commands]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    outs = [process.communicate()[0] for process in processes]
+    return [Ended(process.wait(), out) for process, out in zip(processes, outs, strict=True)]
+
 
 API = Repository.parse("acme/api")
 

@@ -16,7 +16,7 @@ import pytest
 
 from app.engine.engine import Engine
 from app.profiles import Settings
-from tests.actions.forks import command, run
+from tests.actions.test_campaign import command, run
 from tests.automations.test_acting import RUN, Service, automation, configured, service
 from tests.cli.conftest import CommandLine
 from tests.lab import Respond

@@ -1,3 +1,4 @@
+import json
 import stat
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def test_init_writes_a_file_that_is_ones_own_and_never_over_another(lone: Comman
 
     assert (first.code, first.json()["path"], stat.S_IMODE(path.stat().st_mode)) == (0, str(path), 0o600)
     assert (second.code, second.json()["error"]["kind"], path.read_text()) == (2, "config", "# mine\n")
+    assert json.loads(lone("config", "schema").out) == json.loads((path.parent / "config.schema.json").read_text())
     assert lone("config", "init", "--force").code == 0
     assert path.read_text() != "# mine\n"
 

@@ -13,7 +13,6 @@ from storage.ledger import Ledger
 from storage.records import Action
 from tests.cli.conftest import CommandLine, Inside
 from tests.lab import ORGANIZATION, Drop, Hang, Received, Respond, Server, Step
-from tests.pty.terminal import Terminal
 from tests.service_process import start_service
 
 
@@ -117,20 +116,6 @@ def test_a_file_with_a_mistake_sends_nothing_at_all(faulty: CommandLine, server:
     done = faulty("orgs", "import", "-", "--token-stdin", "--json", stdin="typed\nemail\na@example.com\n")
     assert (done.code, done.json()["outcomes"], emails(server)) == (0, {"created": 1}, {"a@example.com": 1})
     assert server.requests[0].headers["authorization"] == "Bearer typed"
-
-
-def test_a_terminal_shows_a_bar(faulty: CommandLine, server: Server, file: Path) -> None:
-    """It is replaced as rows are done, and gone when the table comes; elsewhere each row is a line."""
-    server.otherwise = creating
-    server.script(Respond(400, {"message": "no such offer"}))
-    terminal = Terminal(["orgs", "import", str(file)], faulty.environment)
-
-    terminal.read_until(lambda: b"org_c@example.com" in terminal.seen)
-
-    assert "████████████████░░░░░░░░  67% · 2 of 3 · 1 rejected · b@example.com".encode() in terminal.seen
-    assert "█" not in terminal.screen.text
-    again = faulty("orgs", "import", str(file))
-    assert again.err.splitlines()[-2:] == ["2/3  already_created  b@example.com", "3/3  already_created  c@example.com"]
 
 
 def test_an_import_that_is_killed_twice_makes_each_organization_once(

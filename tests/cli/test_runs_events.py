@@ -94,7 +94,10 @@ def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, 
     document = boarded("runs", "events", "--json")
 
     assert (refused.code, refused.json()["error"]["cursor"]) == (7, "x.1")
-    assert "Leave out --since, and compare with: runwarden runs list" in refused.json()["error"]["message"]
+    assert (
+        "Leave out --since to print what is kept, and compare with: runwarden runs list"
+        in refused.json()["error"]["message"]
+    )
     assert (table.code, "use --output ndjson or csv" in table.err, down.code) == (2, True, 2)
     assert (document.code, document.json()["events"]) == (4, [found])
     assert document.json()["error"]["kind"] == "not_authorized"

@@ -18,11 +18,12 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 from textual import events, keys
-from textual._compositor import Compositor
 from textual.app import App
 from textual.css import stylesheet
 from textual.css.model import RuleSet
 from textual.pilot import Pilot
+from textual.screen import Screen
+from textual.widget import Widget
 from textual.worker import WorkerCancelled
 
 from tests.waiting import COLD_START_S, until
@@ -218,21 +219,21 @@ def _shown(app: App[Any], *, styles: bool) -> str:
         return app.export_screenshot().removesuffix("\n")
 
 
-async def wheel(app: App[Any], selector: str, offset: tuple[int, int], event: type[events.MouseEvent]) -> None:
-    """Turn the mouse's wheel by one notch over a widget."""
-    x, y = app.screen.query_one(selector).region.offset + offset
-    app.post_message(event(None, x, y, 0, 0, 0, shift=False, meta=False, ctrl=False))
-    await quiet(app)
-
-
 def paint_on_demand(patch: pytest.MonkeyPatch) -> None:
-    """Paint whole pictures only, when a test asks for one: the frames between them go to no terminal."""
-    render = Compositor.render_update
+    """Widgets draw only when a test or a mouse event asks what is shown: the frames between go to no terminal."""
+    render = Widget.render_lines
 
-    def render_update(compositor: Compositor, *, full: bool = False, **how: Any) -> Any:
-        return render(compositor, full=True, **how) if full else None
+    def painted(ask: Callable[..., T]) -> Callable[..., T]:
+        def asking(*arguments: Any, **how: Any) -> T:
+            with pytest.MonkeyPatch.context() as painting:
+                painting.setattr(Widget, "render_lines", render)
+                return ask(*arguments, **how)
 
-    patch.setattr(Compositor, "render_update", render_update)
+        return asking
+
+    patch.setattr(App, "export_screenshot", painted(App.export_screenshot))
+    patch.setattr(Screen, "get_style_at", painted(Screen.get_style_at))
+    patch.setattr(Widget, "render_lines", lambda *_: [])
 
 
 _TOKENS: dict[frozenset[tuple[str, str]], dict[str, Any]] = {}

@@ -3,14 +3,11 @@
 from pathlib import Path
 
 import pytest
-from rich.color import Color as RichColor
-from rich.segment import Segment
-from rich.style import Style
 from textual.color import Color
 from textual.theme import Theme
 
 from app.console.session.user_preferences import keep
-from app.console.themes import FEW_COLOURS, FEW_LIGHT_COLOURS, NO_COLOURS, THEMES, ColourRemover
+from app.console.themes import FEW_COLOURS, FEW_LIGHT_COLOURS, NO_COLOURS, THEMES
 from tests.console.conftest import Staged
 from tests.console.scenes import settings_for
 from tests.lab import Lab
@@ -56,14 +53,6 @@ def test_every_tone_is_readable(theme: Theme) -> None:
         quiet = Color.parse(ground).blend(Color.parse(str(theme.foreground)), int(share.removesuffix("%")) / 100)
 
         assert contrast(quiet.hex6, ground) >= READABLE, ground
-
-
-def test_without_colours_a_caret_is_seen_in_the_field_that_has_the_focus() -> None:
-    """A field's ground is hardly lit by its focus; were it reversed as a cursor is, so would be all within it."""
-    grounds = [Style(bgcolor=RichColor.from_rgb(*[part] * 3)) for part in (0, 13, 64, 255)]
-    plain = ColourRemover().apply([Segment(" ", style) for style in grounds], Color(0, 0, 0))
-
-    assert [segment.style.reverse for segment in plain if segment.style] == [False, False, True, True]
 
 
 async def test_a_theme_that_is_gone_is_replaced_and_reported_once(staged: Staged, board: Lab, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from widgets.kit.line_table import MARK
 from widgets.organizations import ATTEMPT_COLUMNS, IMPORT_COLUMNS
 from widgets.runs.columns import GUTTER, ColumnChoice
 from widgets.runs.facts import Period, periods
-from widgets.runs.lines import found_in
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 PATIENCE = PollTiming(opened_at=NOON - timedelta(hours=1), period_s=10.0)
@@ -84,15 +83,6 @@ def test_columns_never_overlap_and_those_that_fit_fill_the_view(name: str, width
     assert layout.width >= width
     hidden = layout.width - width
     assert hidden == 0 or hidden in layout.stops or hidden > layout.stops[-1]
-
-
-@pytest.mark.parametrize(
-    ("words", "shown", "marked"),
-    [("flaky re", "agent/FLAKY-retry  ", ["FLAKY", "re"]), ("acme", "acme/acme", ["acme", "acme"]), ("i", "İi", [])],
-)
-def test_words_that_were_looked_for_are_marked_where_they_are(words: str, shown: str, marked: list[str]) -> None:
-    """In any case, but not where folding it changes the length of the text."""
-    assert [shown[start:end] for start, end in sorted(found_in(shown, tuple(words.split())))] == marked
 
 
 def test_unknown_statuses_are_shown_as_received() -> None:

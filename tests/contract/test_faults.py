@@ -8,7 +8,7 @@ from app.api.client import Client
 from app.api.errors import ApiError, RequestTimeoutError, UnreachableError, UnusableAnswerError
 from app.profiles.token import Token
 from tests.contract.conftest import ORGANIZATION, create, nothing, read
-from tests.lab import Drip, Drop, Flood, Hang, Raw, Respond, Server, Step
+from tests.lab import Drip, Drop, Hang, Raw, Respond, Server, Step
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -52,7 +52,7 @@ LOST: list[Step] = [
 ]
 UNREADABLE: list[Step] = [
     Respond(200, {"organization_id": "org_1"}, {"Content-Encoding": "gzip"}),
-    Flood(),
+    Drip(0, 65_536),
     Respond(200, "no JSON"),
     Respond(200, b'{"organization_id": "\xff"}'),
     Respond(200, '{"organization_id": "org_1", "more": [{"deep": -Infinity}]}'),

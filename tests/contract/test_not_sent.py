@@ -1,13 +1,12 @@
 """When nothing is sent, the client says so, and it is true."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from app.api.client import Client
-from app.api.errors import NoTokenError, NotSendableError, RejectedError, RequestTimeoutError, UnreachableError
+from app.api.errors import NoTokenError, NotSendableError, RejectedError, UnreachableError
 from app.api.requests import CancelRun, StartAgent, StartRun
 from app.profiles.token import Token, TokenError
 from storage.records import Repository
@@ -34,36 +33,6 @@ async def test_no_listener_and_no_tls_mean_that_nothing_was_sent(server: Server)
     assert (of_tls.surely_not_sent, caught.value.surely_not_sent) == (True, True)
     assert not caught.value.may_have_been_executed
     assert (commits, server.requests) == ([], [])
-
-
-@pytest.mark.parametrize("reason", [RuntimeError("disk full"), TimeoutError("busy"), OSError("gone")])
-async def test_a_commit_that_fails_sends_nothing(server: Server, client: Client, reason: Exception) -> None:
-    """What cannot be written down first is not sent, and the reason comes through as it is."""
-
-    async def refuse() -> None:
-        raise reason
-
-    with pytest.raises(type(reason)) as caught:
-        await client.send(ORGANIZATION, before_first_byte=refuse)
-
-    assert caught.value is reason
-    server.script(Respond(400, {"message": "x"}))
-    await create(client)
-    assert len(server.requests) == 1
-
-
-async def test_a_commit_that_takes_too_long_sends_nothing(server: Server) -> None:
-    """The deadline may pass while the ledger writes: then no byte has left."""
-
-    async def forever() -> None:
-        await asyncio.Event().wait()
-
-    async with Client(server.base_url, Token("t"), deadline_s=0.2) as client:
-        with pytest.raises(RequestTimeoutError) as caught:
-            await client.send(ORGANIZATION, before_first_byte=forever)
-
-    assert caught.value.surely_not_sent
-    assert server.requests == []
 
 
 async def test_the_commit_comes_before_the_first_byte_and_once(server: Server, client: Client) -> None:

@@ -14,7 +14,6 @@ from app.api.heartbeat import beat
 from app.api.network import Network, as_proxy, is_exempt
 from app.notify.delivery import relayed
 from app.profiles import NotifyRoute
-from app.profiles.load import parse
 from app.profiles.token import Token
 from app.results.git import Git, GitError
 from tests.contract.conftest import ORGANIZATION
@@ -153,13 +152,6 @@ def test_no_proxy_takes_names_addresses_and_networks() -> None:
         for written in (entry, entry.upper(), f"elsewhere.example, {entry}", f"elsewhere.example {entry}"):
             assert all(is_exempt(host, 443, written) for host in exempt)
             assert not any(is_exempt(host, 443, written) for host in others)
-
-
-def test_a_profile_has_its_own_way(tmp_path: Path) -> None:
-    text = '[profiles.p]\nbase_url = "https://x.test/v1"\nproxy = "none"\nca_file = "ca.pem"\nclient_cert = "/me.pem"'
-    (profile,) = parse(tmp_path / "config.toml", text).profiles
-
-    assert (profile.proxy, profile.ca_file, profile.client_cert) == ("none", tmp_path / "ca.pem", Path("/me.pem"))
 
 
 async def reached(network: Network, folder: Path) -> list[str]:

@@ -96,35 +96,6 @@ async def test_a_page_of_runs_is_read_whole(server: Server, client: Client) -> N
     assert json.loads(run.raw_json) == received
 
 
-async def test_odd_runs_are_kept_beside_the_others(server: Server, client: Client) -> None:
-    """New statuses and platforms, times that cannot be read; an odd field as its JSON; no usable id: only counted."""
-    new = {
-        "run_id": "run_2",
-        "status": "paused-by-policy",
-        "branch_name": None,
-        "repository": {"platform": "sourcehut", "data": {"tree": "~ada/x"}},
-        "created_at": "the day before yesterday",
-        "updated_at": {"seconds": 5},
-    }
-    odd = {"run_id": 7, "status": None, "branch_name": {"name": "main"}, "repository": ["acme", "api"]}
-    bare = {"run_id": "run_3", "status": 3, "repository": None}
-    empty = {**bare, "repository": {"platform": "github", "data": {}}}
-    server.script(Respond(200, {"runs": [RUN, new, odd, bare, empty, {"run_id": True}, None, 5, {}]}))
-
-    page = await client.list_runs()
-
-    shown = [(run.run_id, run.status, run.branch_name, run.repository.platform) for run in page.runs]
-    assert shown[:2] == [("run_1", "queued", "fix/login", "github"), ("run_2", "paused-by-policy", "", "sourcehut")]
-    assert [(run.run_id, run.status, run.branch_name, run.repository.label) for run in page.runs[2:]] == [
-        ("7", "", '{"name":"main"}', '["acme","api"]'),
-        ("run_3", "3", "", "(no repository)"),
-        ("run_3", "3", "", "(no repository)"),
-    ]
-    assert (page.runs[1].created_at, page.runs[1].updated_at) == (None, None)
-    assert [json.loads(run.raw_json) for run in page.runs] == [RUN, new, odd, bare, empty]
-    assert page.dropped == 4
-
-
 async def test_half_of_a_surrogate_pair_hides_no_page(server: Server, client: Client) -> None:
     """A text that is no valid Unicode is shown with a replacement character; all else is as received."""
     odd = {**RUN, "run_id": "run_2", "branch_name": "x\ud800y", "title": "\udc00 and \U0001f600"}

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import (
-    ApiError,
     ForbiddenError,
     NotFoundError,
     NotOfferedError,
@@ -16,10 +15,7 @@ from app.api.errors import (
     ServerFailedError,
     UnusableAnswerError,
 )
-from app.api.requests import CancelRun
-from app.results.service import NOT_OFFERED, ServiceExtension
-from storage.records.results import LogChunk, LogStep, ModelUsage, ReportedFinding, Turn, Unavailable
-from tests.contract.conftest import nothing
+from storage.records.results import LogChunk, LogStep, ModelUsage, ReportedFinding, Turn
 from tests.lab import START, Respond, Server
 
 COMMIT = "4f1c" * 10
@@ -164,48 +160,3 @@ REFUSALS = [
     (410, "log_not_kept", RejectedError),
     (500, "internal_error", ServerFailedError),
 ]
-
-
-async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_there(
-    client: Client, server: Server
-) -> None:
-    """By the word that the extension's 404 has; for every request, cancelling included."""
-    for status, code, kind in REFUSALS:
-        refusal = Respond(status, {"message": "no", "error_code": code})
-        server.otherwise = lambda _, refusal=refusal: refusal  # type: ignore[misc]
-        cancel = client.send(CancelRun("run_1"), before_first_byte=nothing)
-
-        for ask in (client.run_detail("run_1"), client.run_log("run_1", 1), client.run_diff("run_1"), cancel):
-            with pytest.raises(ApiError) as caught:
-                await ask
-            assert type(caught.value) is kind
-
-
-async def test_a_service_without_it_is_left_in_peace_until_the_habit_is_forgotten(
-    client: Client, server: Server
-) -> None:
-    """Asked once; other refusals are not remembered, and are reasons in words."""
-    missing: list[bool] = []
-
-    async def is_missing() -> bool:
-        return bool(missing)
-
-    async def note() -> None:
-        missing.append(True)
-
-    extension = ServiceExtension(client, is_missing, note)
-    server.script(
-        Respond(404, {"message": "no such run", "error_code": "run_not_found"}), Respond(405, {"message": "x"})
-    )
-    refused = await extension.turns("run_1")
-    answers = [await extension.turns("run_1"), await extension.log("run_1", 1), await extension.diff("run_1")]
-    missing.clear()
-    server.script(Respond(200, TURNS))
-    told = await extension.turns("run_1")
-
-    assert isinstance(refused, Unavailable)
-    assert "no such run" in refused.reason
-    assert answers == [NOT_OFFERED] * 3
-    assert len(server.requests) == 3
-    assert not isinstance(told, Unavailable)
-    assert [turn.number for turn in told.turns] == [1, 2]

@@ -14,7 +14,7 @@ import pytest
 from app.engine.text import SafeText, safe_text
 from app.notify.channels import NO_DESKTOP, Channels, Text, run_program, terminal_sequence
 from app.profiles import NotifySettings
-from tests.console.hostile.payloads import SEQUENCES
+from tests.console.hostile.test_hostile import SEQUENCES
 from tests.waiting import present, until
 
 WRITE_ARGUMENTS = "import json, sys; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))"

@@ -158,24 +158,6 @@ async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World)
     assert await watch.look() == News()
 
 
-async def test_a_host_that_flaps_is_told_once(world: World) -> None:
-    """Recoveries that do not hold end nothing: one trouble, one piece of news, one end."""
-    await world.health(github="ok")
-    watch = await world.watch(hold_s=60)
-    told: list[str] = []
-    for _ in range(10):
-        await polled(world, 0.5, github="unreachable")
-        await polled(world, 0.5, github="ok")
-        told += titles(await watch.look())
-
-    assert told == []
-    # Well at every look so far. The first look at a bad moment tells it.
-    await polled(world, 0.5, github="unreachable")
-    assert titles(await watch.look()) == ["Code host github is flapping: unreachable"]
-    await polled(world, 3, github="ok")
-    assert titles(await watch.look()) == ["Code host github has recovered"]
-
-
 async def test_a_trouble_that_gets_worse_is_told_again(world: World) -> None:
     """Degraded is a warning; unreachable is more."""
     watch = await world.watch(hold_s=60)

@@ -1,6 +1,7 @@
 """What a terminal would make of a program's bytes: sequences told from text, and the text put where it belongs."""
 
 import re
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from unicodedata import category
@@ -9,10 +10,11 @@ from rich.cells import cell_len
 
 UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 JOINED = re.compile("(?<=[^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?=[^\x00-\x7f])")
-_CSI = re.compile(r"\x1b\[([0-?]*)([ -/]*)([@-~])")
-_STRING = re.compile(r"\x1b([PX^_\]])(.*?)(?:\x07|\x1b\\)", re.DOTALL)
-_ESCAPE = re.compile(r"\x1b([ -/]*[0-OQ-WYZ\\`-~])")
-_TEXT = re.compile(r"[^\x00-\x1f\x7f-\x9f]+")
+_PIECE = re.compile(
+    r"(?P<csi>\x1b\[[0-?]*[ -/]*[@-~])|\x1b(?P<osc>[PX^_\]].*?)(?:\x07|\x1b\\)|(?P<esc>\x1b[ -/]*[0-OQ-WYZ\\`-~])"
+    r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)|(?P<control>.)",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -25,42 +27,14 @@ class Piece:
     """As written; of a string its content."""
 
 
-def pieces(data: bytes) -> Iterator[Piece]:
+def pieces(data: bytes | str) -> Iterator[Piece]:
     """The stream, piece by piece; a sequence cut short at its end is left out."""
-    text, at = data.decode("utf-8", errors="surrogateescape"), 0
-    while at < len(text):
-        if match := _CSI.match(text, at):
-            yield Piece("csi", match[0])
-        elif match := _STRING.match(text, at):
-            yield Piece("osc", f"{match[1]}{match[2]}")
-        elif text[at] == "\x1b" and len(text) - at < 32:
+    text = data if isinstance(data, str) else data.decode("utf-8", errors="surrogateescape")
+    for found in _PIECE.finditer(text):
+        kind = found.lastgroup or ""
+        if found[0] == "\x1b" and len(text) - found.start() < 32:
             return
-        elif match := _ESCAPE.match(text, at):
-            yield Piece("esc", match[0])
-        elif match := _TEXT.match(text, at):
-            yield Piece("text", match[0])
-        else:
-            yield Piece("control", text[at])
-            at += 1
-            continue
-        at = match.end()
-
-
-def _whole(data: bytes) -> tuple[bytes, bytes]:
-    """The data up to its last whole piece, and the beginning of the next one."""
-    start = data.rfind(b"\x1b")
-    begun = data[start:] if start >= 0 else b""
-    text = begun.decode("utf-8", errors="replace")
-    if begun and not any(pattern.match(text) for pattern in (_CSI, _STRING, _ESCAPE)):
-        return data[:start], begun
-    # A character of several bytes may be cut as well.
-    for cut in range(1, min(4, len(data) + 1)):
-        if data[-cut] >= 0xC0:
-            whole = cut >= (2 if data[-cut] < 0xE0 else 3 if data[-cut] < 0xF0 else 4)
-            return (data, b"") if whole else (data[:-cut], data[-cut:])
-        if data[-cut] < 0x80:
-            break
-    return data, b""
+        yield Piece(kind, found[kind])
 
 
 def unprintable(text: str) -> set[str]:
@@ -79,16 +53,22 @@ class Screen:
     y: int = 0
     farthest: tuple[int, int] = (0, 0)
     """The rightmost column and the lowest line that were ever written to, from 1."""
-    _rest: bytes = b""
+    rest: str = ""
+    """The beginning of a sequence whose end did not come yet."""
+    decoder: IncrementalDecoder = field(default_factory=lambda: getincrementaldecoder("utf-8")("surrogateescape"))
 
-    def blank(self, width: int, height: int) -> "Screen":
-        """An empty one that goes on where this one stands, in the middle of a sequence as it may be."""
-        return Screen(width, height, x=self.x, y=self.y, _rest=self._rest)
+    def blank(self, width: int, height: int) -> None:
+        """It is empty and of this size; the stream goes on, in the middle of a sequence as it may be."""
+        self.width, self.height, self.farthest = width, height, (0, 0)
+        self.rows.clear()
 
     def write(self, data: bytes) -> None:
         """Follows the stream, which may be cut anywhere."""
-        data, self._rest = _whole(self._rest + data)
-        for piece in pieces(data):
+        text = self.rest + self.decoder.decode(data)
+        begun = max(0, text.rfind("\x1b"))
+        is_whole = "\x1b" not in text or _PIECE.match(text, begun)[0] != "\x1b"  # type: ignore[index] # it always does
+        self.rest = "" if is_whole else text[begun:]
+        for piece in pieces(text if is_whole else text[:begun]):
             if piece.kind == "text":
                 self._print(piece.text)
             elif piece.kind == "csi" and piece.text.endswith("H"):

@@ -104,12 +104,12 @@ class Terminal:
 
     def resize(self, size: tuple[int, int]) -> None:
         """The window has another size from now on; what was drawn in the old one is forgotten."""
-        self._screen = self.screen.blank(*size)
+        self.screen.blank(*size)
         self._set_size(size)
         os.kill(self.process.pid, signal.SIGWINCH)
 
     def forget(self) -> None:
-        self._screen = self.screen.blank(self.screen.width, self.screen.height)
+        self.screen.blank(self.screen.width, self.screen.height)
 
     def state(self) -> str:
         """The process's state, as the kernel names it: T is stopped."""

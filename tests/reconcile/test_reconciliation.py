@@ -14,7 +14,7 @@ from app.engine.events import ActionChanged, Event
 from storage.records import Action, Repository
 from storage.values import utc_now
 from tests.cli.conftest import Inside
-from tests.lab import Cut, Lab
+from tests.lab import Drop, Lab, Received, Step
 from tests.service.conftest import Laboratory
 from tests.service_process import start_service
 from tests.sync.conftest import MINUTE, Desk, seconds
@@ -67,8 +67,14 @@ async def engine(peer: Lab, tmp_path: Path) -> AsyncIterator[Engine]:
 
 async def lost(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
     """The request is carried out, but its answer is lost."""
-    peer.script(Cut())
+
+    def losing(request: Received) -> Step:
+        step = peer.answer(request)
+        return Drop() if request.method == "POST" else step
+
+    peer.otherwise = losing
     action = await engine.actions.submit(request)
+    peer.otherwise = peer.answer
     assert action.state == "unknown"
     return action
 

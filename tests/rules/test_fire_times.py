@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock
+from functools import cache
 from itertools import islice, pairwise
 from zoneinfo import ZoneInfo
 
@@ -20,7 +21,27 @@ from app.runs.query import parse
 from app.runs.screen_pickers import limits_of
 from service.clock import EPOCH, MICROSECOND
 from service.triggers import fire_times as service_times
-from tests.clock_changes import ZONES, changes
+
+ZONES = (
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Pacific/Auckland",
+    "America/Santiago",
+    "Africa/Cairo",
+)
+"""North and south, by half an hour, and at midnight."""
+
+
+@cache
+def changes(zone: str) -> list[datetime]:
+    """The starts of the hours from 2026 to 2028 in which a zone's clock is changed, in UTC."""
+    place = ZoneInfo(zone)
+    hours = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in range(3 * 366 * 24))
+    offsets = ((hour, hour.astimezone(place).utcoffset()) for hour in hours)
+    found = [before for (before, first), (_, second) in pairwise(offsets) if first != second]
+    assert len(found) == 6
+    return found
 
 
 def of_the_service(cron: str, zone: str, after: datetime) -> Iterator[datetime]:

@@ -1,6 +1,7 @@
 """`org`, `token`, `offer`, `host`, `repository`, `agent`: what an operator can make, change, list and take away."""
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -72,6 +73,27 @@ def test_every_refusal_names_the_cure(data: Path) -> None:
     """Status 2 and one sentence: on standard error, or with --json as {"error": …} on standard output."""
     for words, more, cure in REFUSALS:
         assert cure in refusal(data, *words.split(), *more), words
+
+
+def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: Path) -> None:
+    """In a file with nothing applied, whichever of several agents is at fault; a later `agent add` as well."""
+    file = tmp_path / "setup.toml"
+
+    def refused(**fallbacks: str) -> str:
+        agents = [f'[[agents]]\nname = "{name}"\nargv = ["true"]\n{given}\n' for name, given in fallbacks.items()]
+        file.write_text("".join(agents), "utf-8")
+        return refusal(data, "apply", str(file), "--elsewhere")
+
+    missing = refused(a='fallback = ["reviewer", "b"]')
+    itself = refused(a='fallback = ["a"]')
+    circle = refused(a='fallback = ["b"]', b='fallback = ["reviewer", "c"]', c='fallback = ["a"]')
+    late = refused(a='fallback = ["reviewer"]\nfallback_after = "soon"')
+
+    assert "agent a: the fallback 'b' is not configured; list agents with: runwarden service agent list" in missing
+    assert "the fallbacks of agents lead in a circle: a → a; remove one" in itself
+    assert re.search("circle: (a → b → c → a|b → c → a → b|c → a → b → c); remove one", circle)
+    assert "agents.a.fallback_after: Value error, 'soon' is not a valid duration; write a number and a unit" in late
+    assert [one["name"] for one in command(data, "agent", "list")["agents"]] == ["reviewer"]
 
 
 def test_a_folder_without_a_service_is_not_made_into_one_by_looking(data: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 
 from service.cli import EXAMPLES, main
 from service.settings import DataFolder, SettingsError
@@ -43,6 +44,23 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
     assert outcomes == ["added", "unchanged", "changed"]
     assert {"agent mine  unchanged", "offer PARTNER  unchanged"} <= set(said)
     assert said[-1] == f"applied to the service in {data}, database sqlite:///{data}/service.sqlite"
+
+
+def test_schemas_let_an_editor_find_a_misspelt_key(tmp_path: Path) -> None:
+    """Of what `apply` takes, and of the settings; both accept what the service accepts."""
+    agent = {"name": "mine", "preset": "claude-code", "model": {"provider": "anthropic", "key_env": "KEY"}}
+    setup = demo_setup(tmp_path) | {"agents": [agent]}
+    setup["organizations"][0]["hosts"] = [{"platform": "gitea", "token_env": "TOKEN", "token_ends": "2027-01-01"}]
+    settings = {"execution": {"concurrency": 3, "agent": {"cpu_s": 1.5}}, "events": {"allow_private": ["10.0.0.0/8"]}}
+    for name, document, misspelt in (
+        ("agents.toml", setup, setup | {"agents": [agent | {"modell": agent["model"]}]}),
+        ("service.toml", settings, settings | {"execution": {"concurency": 3}}),
+    ):
+        schema = json.loads(CliRunner().invoke(main, ["schema", name]).output)
+        validator = Draft202012Validator(schema)
+        assert list(validator.iter_errors(json.loads(json.dumps(document)))) == []
+        (error,) = validator.iter_errors(misspelt)
+        assert error.message.startswith("Additional properties are not allowed")
 
 
 def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:

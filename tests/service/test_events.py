@@ -25,7 +25,7 @@ from service.store.events import DELIVERED, GIVEN_UP, MOST_ENDPOINTS, WAITING, E
 from service.store.hosts import Host
 from service.store.turns import TurnOutcome
 from service.webhooks import EventSender, addresses_of
-from tests.lab import Drip, Drop, Flood, Hang, Received, Respond, Server, Step
+from tests.lab import Drip, Drop, Hang, Received, Respond, Server, Step
 from tests.service.certificates import make_certificate
 from tests.service.conftest import BOTH, Api, Make, Own, accepted, organization
 from tests.service.receiver import Receiver
@@ -255,7 +255,7 @@ def test_an_answer_is_bounded_in_time_and_size_and_leads_nowhere(desk: Desk, rec
     with Server() as elsewhere:
         desk.happen()
         for step, failure in (
-            (Flood(), "the answer is too large"),
+            (Drip(0, 65_536), "the answer is too large"),
             (Respond(307, headers={"Location": elsewhere.origin}), redirects),
             (Drip(0.001), late),
             (Hang(), late),

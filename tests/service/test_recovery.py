@@ -336,9 +336,9 @@ def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path) ->
     git("init", "--quiet", "--bare", str(git_dir))
 
     def attempt(number: int) -> Any:
-        run = SimpleNamespace(id="run_1", branch="b", agent="mine")
+        run, agent = SimpleNamespace(id="run_1", branch="b"), SimpleNamespace(name="mine")
         turn = SimpleNamespace(own_instructions="Fix it")
-        return SimpleNamespace(run=run, turn=turn, git=git, trailer=f"run_1 turn {number}")
+        return SimpleNamespace(run=run, turn=turn, agent=agent, git=git, trailer=f"run_1 turn {number}")
 
     tree = git.feed("", "mktree", git_dir=git_dir).strip()
     for given in (

@@ -19,7 +19,7 @@ SETTINGS: Final = '[execution]\nsandbox = "none"\nworker_ttl_s = 3600\ndrain_s =
 TURN_FIELDS: Final = {
     *("number", "instructions", "caller", "state", "started_at", "ended_at", "outcome", "reason", "commit", "summary"),
     *("failure_kind", "from_turn", "question", "choices", "offer", "files", "additions", "deletions", "usage"),
-    *("findings", "artifacts", "inputs"),
+    *("findings", "artifacts", "messages", "inputs", "agent", "usage_by_agent"),
 }
 
 

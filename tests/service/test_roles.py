@@ -44,7 +44,9 @@ API_ROUTES: Final = {
     "GET /v1/external/runs/{run_id}/diff": READ,
     "GET /v1/external/runs/{run_id}/turns/{n}/diff": READ,
     "GET /v1/external/runs/{run_id}/turns/{n}/log": READ,
+    "GET /v1/external/runs/{run_id}/turns/{n}/artifacts/{name:path}": READ,
     "POST /v1/external/runs/{run_id}/cancel": WRITE,
+    "POST /v1/external/runs/{run_id}/messages": WRITE,
     "GET /openapi.json": OPEN,
     "GET /metrics": OPEN,
     "GET /livez": OPEN,
@@ -68,6 +70,8 @@ PAGE_ROUTES: Final = {
     "GET /runs/{run_id}": READ,
     "POST /runs/{run_id}/reply": WRITE,
     "POST /runs/{run_id}/cancel": WRITE,
+    "POST /runs/{run_id}/message": WRITE,
+    "GET /runs/{run_id}/artifact": READ,
     "GET /runs/{run_id}/changes": READ,
     "GET /runs/{run_id}/changes.patch": READ,
     "GET /runs/{run_id}/log": READ,
@@ -203,7 +207,7 @@ def test_the_page_shows_only_what_one_may_do(browser_of: Any) -> None:
         forms[role] = {re.sub(r"(run|tok|mem)_\w+", "ID", one) for one in found}
 
     assert forms["viewer"] == {"/sign-out"}
-    assert forms["developer"] - forms["viewer"] == {"/runs/new", "/runs/ID/cancel"}
+    assert forms["developer"] - forms["viewer"] == {"/runs/new", "/runs/ID/cancel", "/runs/ID/message"}
     assert forms["admin"] - forms["developer"] >= {"/settings/members", "/settings/tokens", "/settings/members/ID/role"}
 
 

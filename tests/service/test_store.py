@@ -350,6 +350,9 @@ def test_no_question_of_every_second_reads_what_has_ended(database: Database) ->
                 runs.page(connection, filters, None, 26)
             runs.is_worked_on(connection, "/srv/api.git", "main")
             runs.active(connection, Filters(None), 26)
+            usage.totals(connection, usage.UsageFilters(owner, 0, 1), None)
+            turns.open_questions(connection, owner, 100)
+            turns.newest_cancelled(connection, owner, 1000)
         plans = [
             "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
             for statement, parameters in asked

@@ -13,7 +13,7 @@ from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.settings import DataFolder
-from service.store import deletions, organizations, turns, usage
+from service.store import deletions, organizations, runs, turns, usage
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.usage import ModelUse, UsageFilters, totals
@@ -29,7 +29,8 @@ def used(database: Database, run_id: str, tokens: int, micro_usd: int | None, **
     """Keep one request of a turn: `number`, `model`, `at`, and `listed`, the day of a list price."""
     with database.write() as connection:
         turn = replace(turns.of(connection, run_id)[0], number=given.get("number", 1))
-        about = ("/helper", "anthropic", given.get("model", "m"), Usage(tokens, cached=1, output=2), micro_usd)
+        key = f"/{present(runs.by_id(connection, run_id)).agent}"
+        about = (key, "anthropic", given.get("model", "m"), Usage(tokens, cached=1, output=2), micro_usd)
         usage.add(connection, turn, ModelUse(*about, given.get("listed")), given.get("at", NOW))
 
 
@@ -93,7 +94,7 @@ def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database:
 
 def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that_day(database: Database) -> None:
     """Not the day before, and no other's; a run's own limit counts all of its days; /metrics tells the share used."""
-    first, second, other = begun(database, "acme", "a"), begun(database, "acme", "b"), begun(database, "other", "a")
+    first, second, other = (begun(database, slug, "helper") for slug in ("acme", "acme", "other"))
     used(database, first, 10, 1_500_000, at=NOW - DAY_MICROS)
     used(database, first, 20, 1_500_000, number=2)
     used(database, second, 40, 500_000)

@@ -183,23 +183,6 @@ def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
         pytest.fail("two were let in")
 
 
-async def test_another_connections_writes_show_in_the_data_version(cache_path: Path, ledger_path: Path) -> None:
-    """Our own writes leave it as it is; another opening of the same file changes it."""
-    async with await Cache.open(cache_path) as ours, await Cache.open(cache_path) as theirs:
-        before = await ours.data_version()
-        await ours.store_runs([make_run(1)], asked_at=NOON)
-        assert await ours.data_version() == before
-
-        await theirs.store_runs([make_run(2)], asked_at=NOON)
-
-        assert await ours.data_version() != before
-        assert await ours.count(RunFilter()) == 2
-    async with await Ledger.open(ledger_path) as ledger, await Ledger.open(ledger_path) as other:
-        before = await ledger.data_version()
-        await other.prepare(action_id=None, kind="run.start", subject="", key="k", path="/", body_json="{}", actor="x")
-        assert await ledger.data_version() != before
-
-
 # a ledger of another version, or a damaged one: it is read, and never written or rebuilt
 
 ENTRY = {"action_id": None, "kind": "run.start", "subject": "", "path": "/", "actor": "cli:ann"}

@@ -11,16 +11,14 @@ import pytest
 
 from app.api.budget import Priority
 from app.api.errors import EndlessListError, RejectedError, UnreachableError
-from app.cli.progress import line
 from app.engine.engine import Engine
-from app.engine.events import BackfillMoved, Event, RunsChanged
+from app.engine.events import Event, RunsChanged
 from app.profiles import HistorySettings
 from app.sync.backfill import Backfill
 from app.sync.retention import Retention
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import RunFilter, RunSort
-from storage.records.coverage import BackfillProgress
 from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Respond, stamp
 from tests.storage.conftest import make_run
@@ -57,20 +55,6 @@ def long_history(history: Recorder) -> Recorder:
     """A service whose history takes a while to fetch."""
     ended(history, 1_000 - RUNS, "old", after=RUNS)
     return history
-
-
-async def test_everything_that_the_configuration_names_is_fetched(history: Recorder, desk: Desk) -> None:
-    """After it, the cache holds the whole list, says so, and there is nothing left to do."""
-    async with desk.begun() as engine:
-        assert await engine.backfill.run()
-
-        assert await held(engine) == RUNS
-        assert (await engine.cache.coverage()).whole is False
-        assert (await engine.cache.coverage()).gaps[0].before < history.now - timedelta(days=29)
-        desk.asked()
-        assert await engine.backfill.run()
-        assert desk.asked() == 0
-        assert engine.backfill.progress.phase == "done"
 
 
 async def test_what_a_person_waits_for_has_a_persons_priority(history: Recorder, desk: Desk) -> None:
@@ -124,22 +108,6 @@ async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: R
         assert await held(engine) == RUNS
         # Windows begin anew in each gap, and small ones are seldom full.
         assert desk.asked() < RUNS / 4
-
-
-async def test_progress_is_told_while_it_runs(long_history: Recorder, desk: Desk) -> None:
-    """How many came, about how many there will be, how far back everything is held."""
-    long_history.latency_s = 0.05
-    events: list[Event] = []
-    async with desk.begun() as engine:
-        engine.subscribe(events.append)
-        await engine.backfill.run(days=900 / 1440)
-    told = [event.progress for event in events if isinstance(event, BackfillMoved)]
-    running = [progress for progress in told if progress.phase == "running"]
-
-    assert len(running) >= 2
-    assert all(progress.oldest is not None for progress in running)
-    assert any(progress.estimated_runs and 700 < progress.estimated_runs < 1_200 for progress in running)
-    assert told[-1].phase == "done"
 
 
 RARER: list[dict[str, Any]] = [
@@ -325,17 +293,6 @@ def test_the_command_waits_out_a_limit(thousand: Recorder, desk: Desk) -> None:
     thousand.before(16, lambda: thousand.rate_limited(0))
 
     assert desk.facts("runs", "sync")["held"] == 2_000
-
-
-def test_the_bar_says_how_far_it_is() -> None:
-    """A bar where the end is known, the runs fetched, how far back, and the time left."""
-    progress = BackfillProgress("running", 2_500, 10_000, datetime(2026, 5, 1, 12, tzinfo=UTC), 75.0)
-
-    assert (
-        line(progress)
-        == "██████░░░░░░░░░░░░░░░░░░  25% · 2,500 runs of about 10,000 · back to 2026-05-01 12:00 · 1m15s left"
-    )
-    assert line(BackfillProgress("running", 2_500)) == "2,500 runs"
 
 
 async def test_old_runs_are_dropped_but_for_those_in_the_ledger(

@@ -2,12 +2,10 @@
 
 import csv
 import json
-import os
 import signal
 import threading
 from datetime import timedelta
 from io import StringIO
-from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import pytest
@@ -18,7 +16,6 @@ from app.sync.listing import FilterIgnoredError
 from storage.records import RunFilter
 from tests.cli.conftest import CommandLine
 from tests.lab import Respond
-from tests.program import Program
 from tests.sync.conftest import Desk, seconds
 
 HOUR = timedelta(hours=1)
@@ -40,34 +37,6 @@ def test_rows_are_printed_before_the_next_page_comes(desk: Desk) -> None:
 
     ids = [json.loads(line)["run_id"] for line in (*lines, *rest.splitlines())]
     assert ids == sorted(desk.peer.runs, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("term", "arguments", "shown"),
-    [
-        ("xterm", ["show", "run_of_nowhere"], "Looking for run_of_nowhere · "),
-        ("dumb", ["list", "--all"], ""),
-    ],
-)
-def test_progress_is_on_stderr_of_a_terminal(desk: Desk, term: str, arguments: list[str], shown: str) -> None:
-    """Where stdout goes elsewhere, one line says how far it is, and is gone in the end; a dumb terminal has none."""
-    desk.peer.fill(250)
-    ours, theirs = os.openpty()
-    command = CommandLine(desk.folder, desk.peer.base_url, "test-token")
-    environment = {**command.environment, "TERM": term}
-    streams = (DEVNULL, PIPE, theirs)
-    process = Program(("runs", *arguments, "--json"), environment, cwd=desk.folder, streams=streams)
-    out, _ = process.communicate()
-    os.write(theirs, b".")
-    told = ""
-    while not told.endswith("."):
-        told += os.read(ours, 65_536).decode()
-    os.close(ours)
-    os.close(theirs)
-
-    assert json.loads(out)
-    assert shown in told
-    assert told.endswith("\r\x1b[K.") if shown else told == "."
 
 
 @pytest.mark.parametrize("form", ["json", "ndjson", "csv", "table"])

@@ -1,15 +1,20 @@
 """The configuration: what it says, what is said when it is wrong, its example, and writing it."""
 
+import json
 import os
 import re
 import tomllib
+from collections.abc import Iterator
 from datetime import time
+from functools import reduce
 from hashlib import sha256
+from operator import getitem
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft7Validator
 from msgspec.structs import replace
 
 from app.profiles import (
@@ -28,6 +33,7 @@ from app.profiles import (
     example_text,
     load,
 )
+from app.profiles.schema import schema
 from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
 from app.profiles.values import QuietHours, base_address
 from app.profiles.write import add_profile, keep_token, name_problem
@@ -89,31 +95,6 @@ def test_a_full_profile_is_read(tmp_path: Path) -> None:
     )
     assert settings.profile("other").poll == settings.poll
     assert settings.profile("other").token == EnvToken()
-
-
-def test_each_profile_has_a_colour(tmp_path: Path) -> None:
-    """Production is red, the others take the other colours in their order; one alone has none unless it is given."""
-    colors = {"acme-staging": "green", "acme-prod": "red", "product": "red", "demo": "blue", "reprod": "yellow"}
-    named = "".join(f'[profiles.{name}]\nbase_url = "https://{name}.example"\n' for name in (*colors, "lab"))
-    several = loaded(tmp_path, named + 'color = "red"\n')
-    alone = loaded(tmp_path, '[profiles.prod]\nbase_url = "https://a.example"\n')
-    chosen = loaded(tmp_path, '[profiles.prod]\nbase_url = "https://a.example"\ncolor = "purple"\n')
-
-    assert {one.name: several.color_of(one.name) for one in several.profiles} == {**colors, "lab": "red"}
-    assert (alone.color_of("prod"), chosen.color_of("prod"), several.color_of("gone")) == ("", "purple", "")
-
-
-def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
-    """An address for one command means that address; a name means that profile; never a token for another address."""
-    text = 'default_profile = "acme"\ndata_dir = "here"\n' + ACME
-
-    assert loaded(tmp_path, text).data_dir == tmp_path / "here"
-    assert loaded(tmp_path, text, RUNWARDEN_DATA_DIR="/d").data_dir == Path("/d")
-    by_address = loaded(tmp_path, text, RUNWARDEN_BASE_URL="https://b.example/v1")
-    assert (by_address.profile().base_url, by_address.profile().token) == ("https://b.example/v1", EnvToken())
-    assert by_address.profile("acme").base_url == "https://api.example.com/v1"
-    by_name = loaded(tmp_path, text, RUNWARDEN_BASE_URL="https://b.example/v1", RUNWARDEN_PROFILE="acme")
-    assert by_name.profile().name == "acme"
 
 
 def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
@@ -203,17 +184,6 @@ def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> Non
     assert {folder.parent for folder in folders} == {tmp_path}
     assert folders[0].name == f"acme-{sha256(b'https://a.example/v1').hexdigest()[:8]}"
     assert data_folder(Settings(), profiles[0]).parent.name == "runwarden"
-
-
-def test_hours_may_reach_over_midnight() -> None:
-    """The start is quiet, the end is not."""
-    for hours, quiet, loud in (
-        ("22:00-07:00", ["22:00", "23:59", "00:00", "06:59"], ["07:00", "21:59"]),
-        ("12:30-13:00", ["12:30"], ["13:00", "12:29"]),
-    ):
-        parsed = QuietHours.parse(hours)
-        assert all(parsed.cover(time.fromisoformat(at)) for at in quiet)
-        assert not any(parsed.cover(time.fromisoformat(at)) for at in loud)
 
 
 VIEWS = """
@@ -311,6 +281,38 @@ def test_every_value_of_the_example_is_the_default(file: Path) -> None:
     assert {name: set(values[name]) for name in sections} == {name: fields(kind) for name, kind in sections.items()}
 
 
+def keys_of(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The path of each key in a document, those of tables within included."""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in pairs:
+        if isinstance(key, str):
+            yield (*path, key)
+        yield from keys_of(inner, (*path, key))
+
+
+def test_an_editor_finds_misspelt_keys_and_wrong_values_by_the_schema(file: Path) -> None:
+    """It accepts the example with every key on, and refuses each key with another letter, unless users choose it."""
+    validator = Draft7Validator(schema())
+    text = file.read_text().replace("token_env =", "#token_env =")
+    accepted = [text, *(text.replace(f"##{key}", key) for key in ("token_file", "token_command", "ca_file", "repeat"))]
+    values = tomllib.loads(file.read_text())
+    chosen = {"repositories", "profiles", "routes", "inputs", "metadata"}
+    unnoticed = []
+    for *above, last in [*keys_of(values)]:
+        holder = reduce(getitem, above, values)
+        holder[f"{last}x"] = holder.pop(last)
+        if validator.is_valid(values) and chosen.isdisjoint(above[-1:]) and above[:1] != ["keys"]:
+            unnoticed.append((*above, last))
+        holder[last] = holder.pop(f"{last}x")
+    wrong = ["poll.runs_s = 0", "poll.page_size = 1.5", 'history.days = "x"', '[[views]]\nquery = "is:active"']
+    wrong += ['[[automations]]\nname = "x"\non = { run = "failed" }\ndo = { retry = false }', "notify.on = 3"]
+
+    assert [list(validator.iter_errors(tomllib.loads(each))) for each in accepted] == [[]] * len(accepted)
+    assert unnoticed == []
+    assert [each for each in wrong if validator.is_valid(tomllib.loads(each))] == []
+    assert "fetches" in validator.schema["properties"]["poll"]["properties"]["first_runs"]["description"]
+
+
 def test_every_alternative_of_the_token_works(file: Path) -> None:
     """Each of the four ways is shown so that it can be switched on."""
     text = file.read_text().replace("token_env =", "#token_env =")
@@ -342,7 +344,9 @@ def test_the_first_profile_comes_after_the_commented_example(tmp_path: Path) -> 
     assert profile.token == FileToken(file.parent / "acme.token")
     assert "#default_profile" in file.read_text()
     assert (mode(file), mode(file.parent)) == (0o600, 0o700)
-    assert list(file.parent.iterdir()) == [file]
+    # The schema that the first line names.
+    beside = file.parent / file.read_text().splitlines()[0].removeprefix("#:schema ")
+    assert (sorted(file.parent.iterdir()), json.loads(beside.read_text())) == ([beside, file], schema())
 
 
 def test_what_was_there_stays(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runs.query import Vocabulary, both, listed, parse, suggestions
+from app.runs.query import Vocabulary, listed, parse, suggestions
 from app.runs.query.terms import KeyName
 from app.runs.screen_views import as_typed, replaced
 from storage.records import RunFilter
@@ -101,38 +101,12 @@ def test_what_means_nothing_is_said_with_its_place_and_a_cure() -> None:
         assert str(problem).startswith(f"at character {place[0] + 1}: "), line
 
 
-def test_spans_say_what_each_piece_is() -> None:
-    """Signs, keys with their colons, values without commas, words, problems; the sound rest of the line counts."""
-    line = "-status:failed,queued  login since:soon"
-    query = parse(line, NOW)
-    spans = [(line[span.start : span.end], span.kind) for span in query.spans]
-
-    assert query.filter == RunFilter(not_statuses=("failed", "queued"), search="login")
-    assert [problem.start for problem in query.problems] == [35]
-    assert spans == [
-        ("-", "sign"),
-        ("status:", "key"),
-        ("failed", "value"),
-        ("queued", "value"),
-        ("login", "word"),
-        ("since:", "problem"),
-        ("soon", "problem"),
-    ]
-
-
 def test_an_endless_line_is_cut_and_said() -> None:
     """Only a paste is as long; it must not freeze the screen."""
     query = parse("x " * 100_000, NOW)
 
     assert len(query.filter.search) < 5_000
     assert "longer than" in query.problems[0].message
-
-
-def test_two_filters_hold_as_one_line_would() -> None:
-    """Lists join, limits tighten, words add up."""
-    one, other = "status:failed since:7d login is:active", "status:queued,failed since:2d until:now web -repo:acme/x"
-
-    assert both(parse(one, NOW).filter, parse(other, NOW).filter) == parse(f"{one} {other}", NOW).filter
 
 
 KNOWN = Vocabulary(
@@ -170,13 +144,6 @@ def test_any_line_is_read(line: str) -> None:
     for span in query.spans:
         assert ends[-1] <= span.start < span.end <= len(line)
         ends.append(span.end)
-
-
-def test_written_values_are_as_plain_as_they_can_be() -> None:
-    """Quotes are written only where the text would mean something else without them."""
-    assert [*listed("status", ("failed",))] == ["status:failed"]
-    assert [*listed("branch", (), ("agent/*",))] == ["-branch:agent/*"]
-    assert [*listed("repo", ("acme/api", "api"))] == ['repo:acme/api,"api"']
 
 
 def test_suggestions_complete_the_piece_at_the_cursor() -> None:

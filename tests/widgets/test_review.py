@@ -93,14 +93,6 @@ async def test_nothing_of_a_hostile_review_reaches_the_terminal() -> None:
             assert 0 < view.total < 10 * MOST_BLOCK_LINES, name
 
 
-def test_each_line_knows_where_it_comes_from() -> None:
-    """So that a finding is found in it."""
-    by_text = {"".join(p.text for p in line.pieces).strip(): line.source for line in review_lines(REVIEW, 80)}
-
-    assert by_text["2. Second"] == REVIEW.split("\n").index("2. Second")
-    assert by_text["x = 1"] == REVIEW.split("\n").index("x = 1") - 1
-
-
 def test_our_own_marks_are_left_out_and_no_words_hide_behind_them() -> None:
     """Other comments are shown: what is hidden in a review is read by nobody."""
     text = "one <!-- runwarden:x --> two\n\n<!-- runwarden-review [\n] --> three\n\n<!-- theirs -->\n"

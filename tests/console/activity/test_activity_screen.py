@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from syrupy.assertion import SnapshotAssertion
 
 from app.actions.screen_writes import ContinueRunForm
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun, WriteRequest
@@ -174,12 +173,6 @@ async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypa
         await scene.press("G")
 
         assert (table(scene).total, table(scene).item) == (4, last)
-
-
-async def test_picture(staged: Staged, picture: SnapshotAssertion) -> None:
-    """An unknown outcome on top, under the cursor."""
-    async with room(staged, SMALL) as scene:
-        assert scene.app.export_screenshot() == picture
 
 
 @pytest.mark.parametrize(("key", "when"), [("n", "now"), ("x", "stop")])

@@ -151,38 +151,6 @@ async def test_placeholders_are_filled_in_for_each_run(stage: Any, engine: Engin
     assert len(post.requests) == 4
 
 
-async def test_what_others_asked_is_retried_as_the_service_tells_it(stage: Any, engine: Engine, post: Any) -> None:
-    """The form begins with the preview: whose words they are, the words, and what a named agent is started with."""
-    runs = some_runs(1, 2, 3)
-    ann = {"number": 1, "instructions": "Fix \x1b[2J it", "caller": "ann\x1b"}
-    agent = {"number": 1, "instructions": "Look (2)", "caller": "ci", "inputs": {"depth": 2}}
-    post.turns = {
-        "run_1": {"run_id": "run_1", "turns": [ann]},
-        "run_2": {"run_id": "run_2", "agent": "audit", "turns": [agent]},
-    }
-    form = ManyForm(engine, retried(runs, await known(engine, runs)), cap=25)
-    execution = {"agent_name": "audit", "execution_id": "run_12", "repository": "acme/web", "status": "queued"}
-    post.next(goes_on(11), Respond(201, execution | {"created_at": "2026-05-04T12:00:00Z"}))
-    app = stage(lambda _: form)
-    async with opened(app, size=TALL) as pilot:
-        preview = words(app)
-        await press(pilot, "ctrl+s")
-        assert "2 of 2 runs started again" in words(app)
-
-    for said in (
-        "1 from ann␛, 1 from ci",
-        "1 run with unknown instructions: It was not",
-        "Fix ␛[2J it",
-        "audit: depth=2",
-        "each of the others is made from its own run",
-    ):
-        assert said in preview
-    assert "\x1b" not in preview
-    first, second = post.requests
-    assert (first.json()["instructions"], first.json()["branch_name"]) == ("Fix \x1b[2J it", "agent/1")
-    assert (second.path, second.json()["inputs"]) == ("/v1/external/agents/audit/runs", {"depth": 2})
-
-
 async def test_after_a_failure_the_service_is_asked_no_more(engine: Engine, post: Any) -> None:
     """What was sent from here is known all the same; of the others it is said why it is not."""
     await started(engine, post, "Fix one.")

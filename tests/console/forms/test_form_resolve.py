@@ -8,12 +8,13 @@ import pytest
 from textual.widgets import Input
 
 from app.actions.screen_resolve import ResolveForm
-from app.api.requests import CancelRun, ContinueRun, CreateOrganization, StartRun
+from app.api.requests import ContinueRun, StartRun
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere
 from app.runs.screen_actions import cancel_sheet
+from storage.ledger.errors import WrongStateError
 from storage.records import Action
-from tests.console.forms.steps import CREATED, ORGANIZATION_9, WEB, a_run, opened, painted, press, settle, words, write
+from tests.console.forms.steps import CREATED, WEB, a_run, opened, painted, press, settle, words, write
 from tests.lab import Drop, Received, Respond, Server, Step
 from widgets.forms.facts import FormChoice
 from widgets.forms.inputs import LineInput
@@ -185,45 +186,6 @@ async def test_where_no_run_is_found_the_decision_stays_open(stage: Any, engine:
         assert app.outcome.state == "not_created"
 
 
-async def test_creating_an_organization_again_is_confirmed_by_its_address(
-    stage: Any, engine: Engine, post: Any
-) -> None:
-    """Anything else sends nothing; afterwards the old attempt points to the new one."""
-    post.next(Drop(), Respond(201, ORGANIZATION_9))
-    action = await engine.actions.submit(CreateOrganization("ada@globex.example"))
-    app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app, "", "a", "tab") as pilot:
-        await write(pilot, "ada@globex.exampl")
-        await press(pilot, "ctrl+s")
-        assert "Type ada@globex.example to confirm." in words(app)
-        assert len(post.requests) == 1
-        await write(pilot, "e")
-        await press(pilot, "ctrl+s")
-
-    assert len(post.requests) == 2
-    assert app.outcome.result_id == "org_9"
-    old = await engine.ledger.action(action.action_id)
-    assert old is not None
-    assert (old.resolution, old.superseded_by) == ("sent_again", app.outcome.action_id)
-
-
-async def test_a_cancel_is_resolved_in_words_about_a_cancel(stage: Any, engine: Engine, server: Server) -> None:
-    """The run's id is known, and cancelling twice is harmless."""
-    server.otherwise = lambda request: Drop() if request.method == "POST" else Respond(404, {"detail": "Not Found"})
-    action = await engine.actions.submit(CancelRun("run_1"))
-    app = stage(lambda engine: ResolveForm(engine, action))
-    async with opened(app) as pilot:
-        text = words(app)
-        assert "/cancel" not in text
-        for said in ("The run was cancelled", "It was not cancelled", "Cancel it again: harmless if it was cancelled"):
-            assert said in text
-        await press(pilot, "a")
-        assert "Type cancel again to confirm." in words(app)
-        await press(pilot, "y", "ctrl+s")
-
-    assert (app.outcome.state, app.outcome.result_id) == ("confirmed", "run_1")
-
-
 async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
     stage: Any, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +199,35 @@ async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
 
     assert "Whether the run was cancelled is unknown" in app.outcome
     assert [action.kind for action in await engine.ledger.unresolved()] == ["run.cancel"]
+
+
+async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
+    stage: Any, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is refused, and of one another process records the outcome first: the report has each of them."""
+
+    def answer(request: Received) -> Step:
+        match request.path.split("/")[-2]:
+            case "run_1":
+                return Drop()
+            case "run_2":
+                return Respond(409, {"message": "It has ended.", "error_code": "run_not_active"})
+            case run_id:
+                return Respond(202, CREATED | {"run_id": run_id, "status": "failed"})
+
+    async def look_too_late(_: object, action: Action) -> Action:
+        if action.state == "unknown":
+            await engine.ledger.resolve_created(action.action_id, "run_1")
+            raise WrongStateError(action, "resolve_created")
+        return action
+
+    server.otherwise = answer
+    monkeypatch.setattr("app.actions.cancelling.look", look_too_late)
+    app = stage(lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]))
+    async with opened(app, "", "ctrl+s"):
+        pass
+
+    assert app.outcome.startswith("2 of 3 runs were cancelled. run_2: It has ended.")
 
 
 @pytest.mark.parametrize(("key", "kept"), [("ctrl+s", None), ("ctrl+k", "yes")])

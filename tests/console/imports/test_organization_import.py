@@ -1,6 +1,5 @@
 """The import of organizations from a file, over a real socket and the real ledger."""
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -15,7 +14,7 @@ from app.actions.batch import BatchResult, BatchSender
 from app.api.requests import WriteRequest
 from app.organizations.screen_import import OrganizationImportScreen
 from tests.console.conftest import SMALL, WIDE, Hasty, Scene, Staged
-from tests.lab import ORGANIZATION, Drop, Hang, Received, Respond, Server, Step
+from tests.lab import ORGANIZATION, Drop, Received, Respond, Server, Step
 from widgets.kit.line_table import LineTable
 
 LIST = """Email,offer_code
@@ -177,21 +176,6 @@ async def test_stop_ends_it_after_one_row(
         assert states(scene) == ["created", "to_create", "to_create", "to_create"]
         assert "Stopped. Press ^s to continue with 3 organizations." in scene.text
         assert scene.app.screen is screen
-
-
-async def test_a_crash_in_the_middle_is_taken_up_where_it_stood(staged: Staged, server: Server, file: Path) -> None:
-    """What was created is passed over, what was on its way is unknown, the file is remembered."""
-    server.script(ADA, Hang())
-    async with importing(staged, server, file) as scene:
-        await scene.pilot.press("ctrl+s", "ctrl+s")
-        await asyncio.to_thread(server.wait_for, 2)
-    async with importing(staged, server, None) as scene:
-        text = scene.text
-
-        assert states(scene) == ["already_created", "unknown", "to_create", "to_create"]
-
-    assert str(file)[:40] in text
-    assert set(emails(server).values()) == {1}
 
 
 async def test_an_unknown_outcome_stops_it_until_a_person_resolves_it(

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 
 from app.api.requests import StartRun
 from app.engine.events import RunsChanged, StateChangedElsewhere
@@ -275,13 +274,6 @@ async def test_a_broken_state_takes_no_mark(staged: Staged, monkeypatch: pytest.
         assert scene.toasts[-1] == "Items cannot be changed: see Health (2)."
         await scene.press("2")
         assert "is not a database" in " ".join(scene.text.split())
-
-
-async def test_picture(staged: Staged, picture: SnapshotAssertion) -> None:
-    """With two marked; an empty one is in `test_a_service_without_anything`."""
-    async with inbox(staged, SMALL) as scene:
-        await scene.press("j", "space", "space")
-        assert scene.app.export_screenshot() == picture
 
 
 async def asking(scene: Scene, board: Lab, run_id: str, *choices: str) -> None:

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from app.profiles import load
-from app.profiles.screen_onboarding import OnboardingApp, suggested_name
+from app.profiles.screen_onboarding import OnboardingApp
 from app.profiles.token import CommandToken, EnvToken, FileToken
 from tests.console.conftest import SMALL
 from tests.console.quiet import lines, quiet
@@ -81,7 +81,7 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) ->
     profile = load(place / "config.toml", {}).profile()
     assert (profile.name, profile.base_url, profile.read_only) == ("local", board.base_url, False)
     assert profile.token.read({}).reveal() == TOKEN
-    assert files(place) == ["config.toml", "local.token"]
+    assert files(place) == ["config.schema.json", "config.toml", "local.token"]
     assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
 
 
@@ -203,21 +203,6 @@ async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Lab) ->
         assert "this is not TOML" in newcomer.text
 
     assert files(place) == ["config.toml"]
-
-
-@pytest.mark.parametrize(
-    ("address", "name"),
-    [
-        ("https://runs.api.acme.example/v1", "acme"),
-        ("https://acme.example", "acme"),
-        ("https://api.example/v1", "api"),
-        ("http://[::1]:8000/v1", "local"),
-        ("nonsense", ""),
-    ],
-)
-def test_the_suggested_name_is_the_telling_part_of_the_host(address: str, name: str) -> None:
-    """Nothing for what is no address."""
-    assert suggested_name(address) == name
 
 
 @pytest.fixture

@@ -1,21 +1,46 @@
 """Runs that are not here: they are said to be missing, and fetched when a person asks; gaps stand in their place."""
 
 import asyncio
+import os
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
+from pathlib import Path
 from unittest.mock import AsyncMock
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.errors import RateLimitedError
 from app.engine.events import BackfillMoved
 from storage.records.coverage import BackfillProgress
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.quiet import strips
-from tests.console.runs.conftest import HELD, cursor_line
+from tests.console.scenes import TOKEN_VARIABLE, settings_for
 from tests.lab import Lab
 from tests.waiting import until
 from widgets.kit import NO_KEY
 from widgets.runs.table import RunTable
+
+HELD = 20
+"""How many runs the first refresh of a console that has `begun` reads."""
+
+
+@pytest.fixture
+def begun(staged: Staged, board: Lab, tmp_path: Path) -> Staged:
+    """Puts a console on show whose first refresh reads the newest 20 of 60 runs."""
+
+    def begin(size: tuple[int, int] = WIDE, *, synced: bool = True) -> AbstractAsyncContextManager[Scene]:
+        os.environ[TOKEN_VARIABLE] = "token-of-the-scene"  # The engine before it took it.
+        profile = settings_for(board.base_url, tmp_path).profile()
+        poll = replace(profile.poll, page_size=HELD, first_runs=HELD)
+        return staged(size, synced=synced, changed={"profiles": (replace(profile, poll=poll),)})
+
+    return begin
+
+
+def cursor_line(scene: Scene) -> str:
+    return next(line for line in scene.lines if line.startswith("▌"))
+
 
 LIMITED = RateLimitedError("Slow down.", retry_after_s=72.0)
 TAIL = "runs before 19:36:42 are not fetched · enter fetch them"

@@ -3,8 +3,7 @@
 from textual import events
 
 from tests.console.conftest import SMALL, Scene, Staged
-from tests.console.quiet import wheel
-from tests.console.runs.conftest import cursor_line
+from tests.console.runs.test_missing_runs import cursor_line
 from tests.console.scenes import MINUTES_INTO_THE_DAY, app_on
 from tests.lab import Lab
 
@@ -27,7 +26,11 @@ async def test_marks_stay_on_their_runs(staged: Staged, board: Lab) -> None:
         board.put(f"run_old{number:03}", "completed", created=-number - 10.0, branch_name=f"old-{number:03}")
     async with staged() as scene:
         before, pilot = scene.table.row, scene.pilot
-        await wheel(scene.app, "RunTable", (10, 5), events.MouseScrollDown)
+        at = scene.table.region.offset
+        scene.app.post_message(
+            events.MouseScrollDown(None, at.x + 10, at.y + 5, 0, 0, 0, shift=False, meta=False, ctrl=False)
+        )
+        await scene.settle()
         assert scene.table.scroll_offset.y > 0
         bar = scene.table.vertical_scrollbar
         await pilot.mouse_down(bar, offset=(0, 1))

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ from service.store.dispatch import next_turns
 from service.store.usage import TurnMeter
 from tests.lab import Received, Respond, Step
 from tests.service.agents.model_server import ModelServer
-from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Make, Own, accepted, organization
-from tests.service_process import demo_setup, git, start_service
+from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Make, Own, accepted, organization, served
+from tests.service_process import demo_setup, git
 from tests.waiting import eventually, present
 
 ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
@@ -40,17 +42,14 @@ def asking(server: ModelServer, **options: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[float], Any]]:
     """`services(patience_s)` is a service with that patience, for all tests here that let it live."""
-    running: dict[float, Any] = {}
+    with ExitStack() as stack:
 
-    def get(patience_s: float) -> Any:
-        if patience_s not in running:
-            folder = tmp_path_factory.mktemp("patient")
-            running[patience_s] = start_service(folder, settings=settings(patience_s), environment=VARIABLES)
-        return running[patience_s]
+        @cache
+        def get(patience_s: float) -> Any:
+            options = {"settings": settings(patience_s), "environment": VARIABLES}
+            return stack.enter_context(served(tmp_path_factory, "patient", **options))
 
-    yield get
-    for one in running.values():
-        assert one.stop() == 0
+        yield get
 
 
 @pytest.fixture
@@ -193,9 +192,115 @@ def test_a_limit_that_does_not_end_within_a_day_fails_the_turn(asker: Callable[.
     assert api.ended(api.begin("asker", instructions="after"))["status"] == "completed"
 
 
-def ask_of(database: Database, name: str, key: str | None, owner: str | None = None) -> Agent:
-    model = None if key is None else {"provider": "anthropic", "key_env": key}
-    agent = Agent(name, ("true",), options=AgentOptions.model_validate({"model": model}), organization_id=owner)
+@pytest.fixture
+def other() -> Iterator[ModelServer]:
+    """The provider of the fallback."""
+    with ModelServer() as made:
+        yield made
+
+
+BEGUN = ("sh", "-c", f"echo begun > asker.txt; {ASK}")
+"""An agent that changes something before it asks its model."""
+
+
+def falling(server: ModelServer, other: ModelServer, **options: Any) -> list[dict[str, Any]]:
+    """An agent, and the one that goes on while its provider is away."""
+    more = {"argv": BEGUN, "fallback": ["other"], "fallback_after": "1s"}
+    return [asking(server, **more | options), asking(other, name="other")]
+
+
+def fallen(api: Api, other: ModelServer, number: int, kills: int, repository: Path) -> None:
+    """Start turns whose provider is dead, kill the service while they work, and check that each ended once."""
+    run_ids = [api.begin("asker", instructions=f"number {one}") for one in range(number)]
+    for kill in range(kills):
+        other.wait_for(number * (kill + 1) // (kills + 1) - number // (kills + 2))
+        api.service.kill()
+        api.service.restart()
+    ended = [api.ended(run_id) for run_id in run_ids]
+    told = [last_turn(api, run_id) for run_id in run_ids]
+    commits = [git("log", "--format=%s", f"main..{run['branch_name']}", cwd=repository).split("\n") for run in ended]
+    texts = [git("show", "--name-only", "--format=", run["branch_name"], cwd=repository).split("\n") for run in ended]
+
+    assert [run["status"] for run in ended] == ["completed"] * number, told
+    assert [[one.partition(":")[0] for one in each] for each in commits] == [["other"]] * number
+    assert all({"answer.txt", "turn.json"} <= {*each} for each in texts)
+    assert "asker.txt" in texts[0], "the fallback begins with the kept patch"
+    said = re.compile(r"by the fallback other, since asker: .*(Overloaded|waiting for 127\.0\.0\.1:).*")
+    assert [one["agent"] for one in told if said.fullmatch(str(one["reason"]))] == ["other"] * number, told
+    # An attempt that a kill cut off after its request is on the bill as well.
+    assert [[*one["usage_by_agent"]] for one in told] == [["other"]] * number
+
+
+@NEEDS_SANDBOX
+@pytest.mark.parametrize(("number", "kills"), [(10, 1), pytest.param(50, 2, marks=LONG)])
+def test_while_a_provider_is_away_a_fallback_goes_on(
+    services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer, number: int, kills: int
+) -> None:
+    """Each turn ends once, over kills, with one agent at a time; the run, its cost and its commit say which did it."""
+    server.otherwise = lambda _: AWAY
+    api, repository = own(on=services(0.5), agents=falling(server, other))
+    fallen(api, other, number, kills, repository)
+    by_agent = api.service.admin("usage", "--org", api.organization["id"], "--by", "agent")["usage"]
+    server.otherwise = server.answer
+    after = api.work("after", "asker")
+
+    assert [(one["agent"], one["turns"]) for one in by_agent] == [("other", number)]
+    assert (after["agent"], after["reason"]) == ("asker", None), "the next turn is the run's agent's again"
+
+
+@NEEDS_SANDBOX
+def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
+    services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer
+) -> None:
+    """Nor an agent's own failure; one that is away itself ends the turn, with both names."""
+    api, _ = own(on=services(0.5), agents=falling(server, other, fallback_after="1m"))
+
+    def limited(wait_s: int) -> Respond:
+        return Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": str(wait_s)})
+
+    server.script(limited(2))
+    short = api.work("short", "asker")
+    server.script(Respond(400, {"error": {"message": "No such thing"}}))
+    refused = api.work("refused", "asker")
+    server.script(limited(600))
+    long = api.work("long", "asker")
+    server.script(limited(600))
+    other.otherwise = lambda _: AWAY
+    both = api.work("both", "asker")
+
+    assert [one["agent"] for one in (short, refused, long, both)] == ["asker", "asker", "other", "other"]
+    assert [one["outcome"] for one in (short, refused, long, both)] == ["completed", "failed", "completed", "failed"]
+    assert "what it changed is in the checkout" in long["log"]
+    assert re.fullmatch("no agent could work: asker: .*Slow down.*; other: .*Overloaded.*", both["reason"]), both
+    assert (both["failure_kind"], both["files"]) == ("model_unreachable", 2)
+
+
+@NEEDS_SANDBOX
+def test_who_goes_on_gets_the_conversation_as_text(
+    services: Callable[[float], Any],
+    own: Own,
+    server: ModelServer,
+    other: ModelServer,
+    stand_in: Callable[[str], Path],
+) -> None:
+    """The fallback, and after it the run's agent, whose session knows nothing of the fallback's turn."""
+    program = {"preset": "claude-code", "argv": [str(stand_in("claude"))]}
+    agents = [asking(server, fallback=["other"], **program), asking(other, name="other", **program)]
+    api, _ = own(on=services(0.5), agents=agents)
+    first = api.work("Tell me a story.", "asker")
+    server.script(Respond(429, {"error": {"message": "Slow down"}}, {"Retry-After": "9999"}))
+    second = api.go_on(first["run_id"], "Tell another.")
+    third = api.go_on(first["run_id"], "And a last one.")
+    asked = [b"\n".join(one.body for one in provider.questions) for provider in (server, other)]
+
+    assert [one["agent"] for one in (first, second, third)] == ["asker", "other", "asker"], second["log"]
+    assert b"Earlier turns of this task" in asked[1]
+    assert re.search(rb"Earlier turns of this task.*Tell me a story.*Tell another.*Now:.*And a last one", asked[0])
+
+
+def ask_of(database: Database, name: str, key: str | None, owner: str | None = None, **options: Any) -> Agent:
+    given = {"model": None if key is None else {"provider": "anthropic", "key_env": key}} | options
+    agent = Agent(name, ("true",), options=AgentOptions.model_validate(given), organization_id=owner)
     with database.write() as connection:
         agents.put(connection, agent, NOW)
     return agent
@@ -224,6 +329,29 @@ def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database:
 
     assert (len(found), more, len(last)) == (8, [], 1)
     assert waiting == [("Anthropic", 2), ("Anthropic", 2)]
+
+
+@BOTH
+def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(database: Database) -> None:
+    """Once it has been away for `fallback_after`, and unless the fallback's is away as well."""
+    owner = organization(database, "acme", NOW)
+    fallback = {"fallback": ["gone", "b"], "fallback_after": "1h"}
+    first, second = ask_of(database, "a", "ONE", **fallback), ask_of(database, "b", "TWO", owner)
+    runs = [accepted(database, "acme", agent="a", now=NOW) for _ in range(3)]
+    hour = DAY_MICROS // 24
+    with database.write() as connection:
+        outages.begin(connection, present(first.options.model), NOW)
+        found = [len(next_turns(connection, 20, None, NOW + at)) for at in (hour, hour + 1)]
+        turns.mark_dispatched(connection, [(runs[0].id, 1)], NOW)
+        sources = outages.Sources(connection)
+        probed = [sources.is_probed(connection, run) for run in runs]
+        name, why = present(sources.stand_in(owner, "a", NOW + hour + 1))
+        outages.begin(connection, present(second.options.model), NOW)
+        none = next_turns(connection, 20, None, NOW + hour + 1)
+
+    assert (found, probed, none) == ([1, 3], [False, True, True], [])
+    assert (name, why["gone"]) == ("b", "it is not configured")
+    assert why["a"].startswith("waiting for Anthropic since 2027-01-15 08:00 UTC")
 
 
 @BOTH

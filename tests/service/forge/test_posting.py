@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from service.forge.review import post_review
 from service.store import postings, runs, turn_files
 from service.store.postings import Posting
 from service.store.runs import Run
+from service.store.turns import Turn
 from tests.lab import Drop, Received, Respond, Step
 from tests.program import Program
 from tests.service.forge.conftest import EVERYTHING, ONE_FORGE, Desk
@@ -406,7 +408,8 @@ def subject(commit: str, attempts: int = 1, **run: Any) -> Subject:
     wanted = {"commit": commit, "findings": [FOUND.model_dump()]}
     posting = Posting("run_1", "review", "", 1, wanted, 1, "waiting", attempts, 0, 0, None, None, None)
     made = Run("run_1", "o", "fixer", "completed", "agent/fix-1", "github", "acme/api", "", 1, 0, 0, **run)
-    return Subject(posting, made, [], "main", None, lambda text: text)
+    turn = Turn(**{one.name: None for one in fields(Turn)} | {"number": 1, "agent": "other"})
+    return Subject(posting, made, [turn], "main", None, lambda text: text)
 
 
 def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge: Forge) -> None:
@@ -420,10 +423,12 @@ def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge
     stale = post_review(client, subject("c" * 40, attempts=7, head_ref=f"refs/merge-requests/{number}/head"))
     of_head = post_review(client, subject("b" * 40, head_ref=f"refs/pull/{number}/head", head_sha="b" * 40))
     reviewed = len(client.threads(number))
+    told = "".join(one.body for one in forge.reviews)
     forge.changes[0].state = "closed"
     closed = post_review(client, subject("b" * 40))
 
     assert [(one.value.is_final, one.value.status) for one in (waiting, early)] == [(False, 404), (False, 409)]
     assert "was reviewed" in (stale.note or "")
     assert (of_head.note, reviewed) == (None, 1)
+    assert "Run `run_1`, turn 1, by `other` in place of `fixer`." in told
     assert "is closed, and was not reviewed" in (closed.note or "")
