@@ -19,15 +19,7 @@ from app.console.session.troubles import UNREADABLE
 from app.engine.text import SafeText, closest, safe_text
 from app.runs.query import QueryProblem, Vocabulary, listed, parse, suggestions, unknown_status
 from app.runs.query.terms import STATES, KeyName
-from app.runs.screen_actions import (
-    ON_A_RUN,
-    RETRY,
-    RUN_BINDINGS,
-    RunActions,
-    ids_of,
-    keys_for,
-    using_engine,
-)
+from app.runs.screen_actions import ON_A_RUN, RETRY, RUN_BINDINGS, RunActions, ids_of, keys_for, using_engine
 from app.runs.screen_loader import RunsLoader
 from app.runs.screen_needs_you import NeedsYou
 from app.runs.screen_older import OlderRuns
