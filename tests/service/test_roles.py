@@ -297,7 +297,7 @@ def test_a_role_reaches_the_session_of_an_invitation(idle: Api, tenant: Make) ->
 
 
 def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Database) -> None:
-    """Of the same address and organization alone: a newer invitation, a role or a removal."""
+    """Of the same address and organization alone: a newer invitation, a role or a removal. An expired one stays so."""
     for change in ("invite", "put", "role", "remove"):
         owner, other = (organization(database, f"{name}-{change}") for name in ("acme", "other"))
         with database.write() as connection:
@@ -321,8 +321,6 @@ def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Datab
             assert [invitations.accept(connection, code, NOW) for code in older] == [None, owner, other], change
             assert present(invitations.by_code(connection, older[0])).state(NOW) == "withdrawn"
 
-
-def test_an_expired_invitation_is_not_sent_again_after_a_role_was_given(database: Database) -> None:
     owner, later = organization(database), NOW + invitations.LIFE_MICROS
     with database.write() as connection:
         old = invitations.invite(connection, owner, "eve@acme.example", NOW)

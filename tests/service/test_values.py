@@ -86,8 +86,8 @@ def test_a_branch_is_made_of_any_instructions(instructions: str, later: int) -> 
         assert branch_fault(one) is None
 
 
-def test_a_full_url_is_read_in_every_form() -> None:
-    """https, ssh with a port, and the scp form."""
+def test_a_full_url_is_read_in_every_form_and_a_github_path_is_owner_and_repo() -> None:
+    """https, ssh with a port, and the scp form; in the characters of code hosts."""
     github = Location("github.com", "acme/api")
     for url, expected in (
         ("https://github.com/acme/api", github),
@@ -101,9 +101,6 @@ def test_a_full_url_is_read_in_every_form() -> None:
     ):
         assert location(url) == expected, url
 
-
-def test_a_github_path_that_cannot_be_is_refused() -> None:
-    """Exactly owner/repo, in the characters of code hosts."""
     for path in ("acme", "a/b/c", "acme/", "/api", "a b/c", "-x/y", "../x", "a/..", "é/b", "a\n/b"):
         with pytest.raises(ValueError, match="owner/repo"):
             checked_path("github", path)
