@@ -51,25 +51,19 @@ def test_a_duration_is_a_number_and_a_unit() -> None:
 @example("refs/heads/x")
 @example("HEAD")
 @example("a.lock")
-@example("a\n")
-@given(AWKWARD)
-def test_the_published_pattern_of_a_branch_allows_what_we_take(name: str) -> None:
-    """And nothing else, but for the length."""
-    # In JSON Schema `$` is the end; in Python it may stand before a last line break.
-    pattern = BRANCH.replace("$", r"\Z")
-
-    assert (re.search(pattern, name) is not None) == (branch_fault(name) is None)
-
-
-@settings(max_examples=100)
 @example("a.lock/b")
 @example("@")
 @example("x/.y")
 @example("a//b")
+@example("a\n")
 @given(AWKWARD)
 def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
-    """The rules are those of git itself: checked against it."""
-    if branch_fault(name) is None:
+    """The rules are those of git itself; the published pattern allows what we take alone, but for its length."""
+    # In JSON Schema `$` is the end; in Python it may stand before a last line break.
+    pattern, is_taken = BRANCH.replace("$", r"\Z"), branch_fault(name) is None
+
+    assert (re.search(pattern, name) is not None) == is_taken
+    if is_taken:
         done = subprocess.run(["git", "check-ref-format", "--branch", name], capture_output=True, check=False)
         assert done.returncode == 0, name
 
