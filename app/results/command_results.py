@@ -241,6 +241,8 @@ def _tell_turn(output: Output, turn: "Turn") -> None:
     output.text("  ".join(safe_text(part) for part in head if part))
     for line in safe_block(turn.instructions or ""):
         output.text(f"  > {line}")
+    if turn.artifacts:
+        output.text(f"  artifacts: {', '.join(safe_text(one.name) for one in turn.artifacts)}")
     for name in ("reason", "summary", "offer", "commit"):
         for line in safe_block(getattr(turn, name)) if getattr(turn, name) else ():
             output.text(f"  {name}: {line}")

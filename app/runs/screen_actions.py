@@ -14,7 +14,7 @@ from app.engine.text import json_escaped, plural, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
 from storage.records import Run, RunFilter, RunSort, RunSummary
-from widgets.kit import unkeyed
+from widgets.kit import hidden, unkeyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,6 @@ ON_A_RUN: Final = frozenset(
 )
 """Actions that need a run in focus."""
 
-hidden = partial(Binding, show=False)
 PARTS_OF_A_RUN: Final = (
     hidden("l", "part('log')", "log", tooltip="The run's log", id="run.log"),
     hidden("d", "part('changes')", "diff", tooltip="What the run changed", id="run.changes"),

@@ -369,7 +369,7 @@ def test_a_last_message_that_asks_is_an_offer() -> None:
 
 
 OFFERING = """#!/bin/sh
-cat >/dev/null
+read -r line
 [ -e src ] && echo x > changed.txt
 echo '{"type":"result","subtype":"success","result":"No problems found. Shall I look at the tests too?"}'
 """

@@ -280,7 +280,10 @@ def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Mak
         turns.claim(connection, run.id, 1, "w", now_micros())
         for name, content in files.items():
             turn_files.put_artifact(connection, (run.id, 1), 1, name, len(content), content)
-        turns.end(connection, run.id, 1, TurnOutcome("completed"), now_micros())
+        turns.end(connection, run.id, 1, TurnOutcome("completed", commit_sha="c" * 40), now_micros())
+    patch = DataFolder(mine.service.data_dir).turn_diff(run.id, 1)
+    patch.parent.mkdir()
+    patch.write_bytes(b"+" * (9 << 20))
     browser, here = browse(mine), f"/runs/{run.id}"
     links = [html.unescape(one) for one in re.findall(r'href="(/runs/run_\w+/artifact[^"]*)', browser.get(here).text)]
     shown = {name: browser.get(link) for name, link in zip(sorted(files), links, strict=True)}
@@ -300,6 +303,7 @@ def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Mak
     assert "evil.example" not in re.sub(r"<a [^>]*>", "", shown["report.md"].text)
     assert [shown[name].content == files[name] for name in sorted(files)] == [False, True, True, True, False]
     assert browser.get(f"{here}/artifact?turn=1&name=none").status_code == 404
+    assert "fetch it as an artifact" in text_of(browser.get(f"{here}/changes?turn=1&path=a&line=1"))
 
 
 def test_schedules_are_shown_with_their_next_times_and_what_the_last_one_did(own: Own, browse: Any) -> None:
