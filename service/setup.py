@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -407,19 +408,19 @@ def check_fallbacks(connection: sa.Connection) -> None:
     Raises:
         SetupError: One is missing, or leads back.
     """
-
-    def check(path: list[agents.Agent]) -> None:
-        for name in path[-1].options.fallback:
-            one, names = agents.by_name(connection, path[0].organization_id or "", name), [step.name for step in path]
+    graph: dict[str, list[str]] = {}
+    for agent in agents.all_of(connection):
+        for name in agent.options.fallback:
+            one = agents.by_name(connection, agent.organization_id or "", name)
             if one is None:
                 text = f"the fallback {name!r} is not configured; list agents with: runwarden service agent list"
-                raise SetupError(f"agent {names[-1]}: {text}")
-            if name in names:
-                raise SetupError(f"agent {names[0]}: fallback leads in a circle, {' → '.join([*names, name])}: cut it")
-            check([*path, one])
-
-    for agent in agents.all_of(connection):
-        check([agent])
+                raise SetupError(f"agent {agent.name}: {text}")
+            graph.setdefault(agent.key, []).append(one.key)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        names = " → ".join(key.partition("/")[2] for key in error.args[1][::-1])
+        raise SetupError(f"the fallbacks of agents lead in a circle: {names}; remove one") from error
 
 
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> agents.Agent:

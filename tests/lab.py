@@ -391,6 +391,8 @@ class Lab(Server):
     """By run and turn; all of them have ended."""
     diffs: dict[tuple[str, int | None], str] = field(default_factory=dict)
     """By run and turn; None: of the whole run."""
+    artifacts: dict[tuple[str, int, str], bytes] = field(default_factory=dict)
+    """By run, turn and name."""
 
     may_create: bool | None = None
     """Whether the token may create organizations; None: the service does not list invitations."""
@@ -577,6 +579,11 @@ class Lab(Server):
                         200, {"steps": steps if log[offset:] else []}, headers | {"Runwarden-Log-Form": "steps"}
                     )
                 return Respond(200, log[offset:], headers)
+            case "GET", ["turns", turn, "artifacts", *name]:
+                key = (run_id, int(turn), unquote("/".join(name)))
+                if (content := self.artifacts.get(key)) is not None:
+                    return Respond(200, content)
+                return Respond(404, {"message": "It was pruned.", "error_code": "artifact_not_found"})
             case "GET", ["diff"] | ["turns", _, "diff"]:
                 turn = int(rest[1]) if len(rest) > 1 else None
                 if (diff := self.diffs.get((run_id, turn))) is not None:

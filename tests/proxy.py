@@ -24,6 +24,7 @@ class Proxy:
     port: int = 0
     scheme: str = "Basic"
     """The kind of login that it asks for."""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection."""
@@ -85,12 +86,11 @@ async def _close(listening: asyncio.Server) -> None:
 def running(proxy: Proxy, listener: socket.socket | None = None) -> Iterator[Proxy]:
     """Serve from a thread of its own during the block, on a free port or where the socket listens."""
     place = {"host": "127.0.0.1", "port": 0} if listener is None else {"sock": listener}
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread = threading.Thread(target=proxy.loop.run_forever, daemon=True)
     thread.start()
 
     def done(coroutine: Coroutine[None, None, Value]) -> Value:
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, proxy.loop).result(30)
 
     listening = done(asyncio.start_server(proxy.serve, **place))
     proxy.port = listening.sockets[0].getsockname()[1]
@@ -98,5 +98,5 @@ def running(proxy: Proxy, listener: socket.socket | None = None) -> Iterator[Pro
         yield proxy
     finally:
         done(_close(listening))
-        loop.call_soon_threadsafe(loop.stop)
+        proxy.loop.call_soon_threadsafe(proxy.loop.stop)
         thread.join()

@@ -62,10 +62,10 @@ async def submitted(
     """
     action = await actions.submit(request, key=key, again=again)
     # Consoles and bots look again in the background; another process may have recorded the outcome first.
-    with suppress(TimeoutError, LedgerRefusedError):
+    with suppress(TimeoutError, ActionRefusedError, LedgerRefusedError):
         async with asyncio.timeout(patience_s):
-            action = await look(actions, action)
-    return action
+            return await look(actions, action)
+    return await actions.ledger.action(action.action_id) or action
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.actions.actions import SendCancelledError
+from app.actions.actions import NOT_RECORDED, SendCancelledError
 from app.actions.batch import BatchResult, BatchSender, BatchWrite
 from app.actions.cancelling import submitted
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from storage.records.decision import Decision
 
-NOT_RECORDED: Final = "not_recorded"
-"""The error's kind if the service answered and the ledger could not record it; its message has the fix."""
 T = TypeVar("T")
 W = TypeVar("W", bound=BatchWrite)
 

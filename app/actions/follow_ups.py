@@ -85,7 +85,7 @@ class FollowUps:
     async def keep(self, waiting: Decision) -> None:
         """Send a follow-up even if its run is cancelled; one that does not wait any more stays as it is."""
         state, facts = self.usable_state(), {**waiting.occurrence.facts, _KEPT: "yes"}
-        if not await state.take(waiting.decision_id, "queued", "skipped", "kept: it waits anew"):
+        if not await state.take(waiting.decision_id, "queued", "skipped", "kept: it waits again"):
             return
         occurrence = replace(waiting.occurrence, identity=f"{waiting.occurrence.identity}:kept", facts=facts)
         verdict = Verdict("queued", waiting.reason)

@@ -48,6 +48,7 @@ from storage.records.decision import OPEN_OUTCOMES, Decision
 from widgets.actions.activity import COLUMNS, PLACEHOLDERS, ActivityBar, ActivityEntry, what
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import Notice
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Badge, action_badge
 from widgets.kit.cells import Column
 from widgets.kit.clickable import Chip
@@ -267,8 +268,8 @@ class ActivityScreen(BaseScreen):
         Binding("W", "kinds", "what", tooltip="Filter by kind", id="activity.kinds"),
         Binding("s", "outcomes", "outcome", tooltip="Filter by outcome", id="activity.outcomes"),
         Binding("t", "since", "since", tooltip="Filter by time", id="activity.since"),
-        Binding("y", "copy_id", "copy id", show=False, id="activity.copy_id"),
-        Binding("escape", "clear", "clear filters", show=False, id="activity.clear"),
+        hidden("y", "copy_id", "copy id", id="activity.copy_id"),
+        hidden("escape", "clear", "clear filters", id="activity.clear"),
     ]
     wanted: var[ActivityQuery] = var(ActivityQuery, init=False)
     """The view and the filters."""

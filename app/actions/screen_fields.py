@@ -101,4 +101,4 @@ class Field(Struct, frozen=True):
 BRANCH: Final = Field(
     "branch_name", "branch", "Empty: the service creates one.", OPTIONAL_CHOICE, "chosen by the service"
 )
-PAIRS_HINT: Final = "Optional, one per line. A value is read as JSON if it is JSON, else as text."
+PAIRS_HINT: Final = "Optional, one per line. A value is read as JSON if possible, otherwise as text."

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widget import Widget
@@ -39,7 +39,7 @@ from storage.records.error_kinds import error_kind
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview, reason
-from widgets.kit import after_refresh
+from widgets.kit import after_refresh, hidden
 from widgets.kit.badges import Tone, action_badge
 
 RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
@@ -83,9 +83,9 @@ class ActionForm(ModalScreen[Action | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of(BUTTONS),
         # With priority the focus has moved before the next key is read, however quickly they come.
-        Binding("tab", "app.focus_next", show=False, priority=True),
-        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
-        Binding("enter", "next_field", show=False, priority=True),
+        hidden("tab", "app.focus_next", priority=True),
+        hidden("shift+tab", "app.focus_previous", priority=True),
+        hidden("enter", "next_field", priority=True),
     ]
     TITLE_TEXT: ClassVar[str]
     FIELDS: tuple[Field, ...] = ()

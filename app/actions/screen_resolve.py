@@ -5,7 +5,7 @@ from typing import ClassVar, Final, Literal
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
@@ -30,6 +30,7 @@ from widgets.forms.dialog import FormButton, FormDialog, bindings_of
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField
 from widgets.forms.pages import reason
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options
@@ -73,7 +74,7 @@ class ResolveForm(ModalScreen[Action | None]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of(BUTTONS),
-        *(Binding(str(n), f"pick({n})", f"candidate {n}", show=False) for n in range(1, _NUMBERED + 1)),
+        *(hidden(str(n), f"pick({n})", f"candidate {n}") for n in range(1, _NUMBERED + 1)),
     ]
 
     def __init__(self, engine: Engine, action: Action) -> None:

@@ -12,13 +12,7 @@ from app.actions.asked import continuation
 from app.actions.copies import UnfaithfulError
 from app.actions.drafts import Values, named
 from app.actions.refusals import ActionRefusedError, FieldProblem
-from app.actions.screen_fields import (
-    LINE,
-    NUMBER,
-    OPTIONAL,
-    TEXT,
-    Field,
-)
+from app.actions.screen_fields import LINE, NUMBER, OPTIONAL, TEXT, Field
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.actions.screen_start import NewRunForm
 from app.api.errors import ApiError
@@ -87,8 +81,8 @@ class ContinueRunForm(ActionForm):
         self._question = question
         self.is_waiting = False
         """Whether it was left to be sent when the run ends."""
-        later = " w: when it ends," if may_wait else ""
-        active = f"Still active. In the preview, n: say it now,{later} x: stop its turn for it."
+        later = " w when it ends," if may_wait else ""
+        active = f"Active. In the preview: n says it now,{later} x stops its turn."
         ended = "The agent remembers the conversation so far."
         hint = ended if self._has_ended else active
         self.FIELDS = (

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from copy import copy
 from datetime import datetime
 from typing import Final, Self
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from app.api import results, wire
 from app.api.budget import Budget, Priority
@@ -16,11 +16,13 @@ from app.api.timestamps import as_filter
 from app.api.transport import MOST_BYTES, Call, CommitHook, Reply, Transport
 from app.profiles.token import Token, TokenError
 from storage.records import WRITE_KINDS, HealthSample, Repository, RunPage
-from storage.records.results import Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
+from storage.records.results import Artifact, Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
 
 QueryParameters = Sequence[tuple[str, str]]
 _LARGEST_PATCH: Final = 64 << 20
 """As large as a change that a service keeps without pushing it."""
+_ARTIFACT_S: Final = 600.0
+"""How much longer than other answers a large file may take."""
 _DONE: Final = frozenset({200, 201, 202})
 """The spec leaves most of the success statuses open (4.6)."""
 
@@ -187,6 +189,11 @@ class Client:
         """The change of a turn, or of the whole run (None). Raises as `run_detail`."""
         below = "/diff" if turn is None else f"/turns/{turn}/diff"
         return results.change(await self._result(run_id, below, most_bytes=_LARGEST_PATCH), turn)
+
+    async def run_artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes:
+        """The content of a file that a turn's agent left. Raises as `run_detail`."""
+        below = f"/turns/{turn}/artifacts/{quote(artifact.name, safe='/')}"
+        return (await self._result(run_id, below, patience_s=_ARTIFACT_S, most_bytes=artifact.bytes)).body
 
     async def _result(
         self,

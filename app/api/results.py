@@ -22,7 +22,7 @@ from storage.records.results import (
     Turn,
 )
 
-_ABSENT: Final = frozenset({"run_not_found", "turn_not_found", "invitation_not_found"})
+_ABSENT: Final = frozenset({"run_not_found", "turn_not_found", "artifact_not_found", "invitation_not_found"})
 """The extension's own 404 codes; any other 404 comes from a service without it."""
 _NOT_OFFERED: Final = frozenset({404, 405, 501})
 _LONGEST: Final = 1 << 62

@@ -14,14 +14,7 @@ from app.automations.acting import CannotActError
 from app.automations.bot import LEASE, Bot, hand_over, process_of
 from app.automations.occurrences import is_within
 from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
-from app.automations.screen_sheets import (
-    JOURNAL,
-    ApprovalsSheet,
-    Automations,
-    ReplaySheet,
-    RulesFile,
-    read_automations,
-)
+from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, Automations, ReplaySheet, RulesFile, read_automations
 from app.console.base import BaseScreen
 from app.console.messages import OpenRun
 from app.console.session import CURE_S, Session, mark_of
@@ -40,6 +33,7 @@ from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.pages import coloured
 from widgets.frame.notice import Notice
+from widgets.kit import hidden
 from widgets.kit.badges import run_badge
 from widgets.kit.line_table import LineTable
 from widgets.kit.table_and_facts import TableAndFacts
@@ -92,18 +86,10 @@ class AutomationsScreen(BaseScreen):
             tooltip="Replay it over the cached history",
             id="automations.replay",
         ),
-        Binding(
-            "P",
-            "pause",
-            "pause/resume",
-            tooltip="Events are skipped while it is paused",
-            id="automations.pause",
-        ),
+        Binding("P", "pause", "pause/resume", tooltip="Events are skipped while it is paused", id="automations.pause"),
         Binding("D", "switch", "on/off", tooltip="Enable or disable it in the configuration", id="automations.switch"),
         Binding("S", "set_off", "run now", tooltip="Run it now, within its limits", id="automations.set_off"),
-        Binding(
-            "y", "copy", "copy name", show=False, tooltip="Copy the name for the command line", id="automations.copy"
-        ),
+        hidden("y", "copy", "copy name", tooltip="Copy the name for the command line", id="automations.copy"),
     ]
 
     def __init__(self, session: Session) -> None:

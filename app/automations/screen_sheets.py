@@ -37,7 +37,7 @@ from storage.records.decision import Decision, RuleState
 from storage.state import AT_WORK, State
 from widgets.automations import OUTCOMES, STRIP, RuleView, Status, journal_lines, request_of, set_off_by, until
 from widgets.forms.pages import RequestPreview
-from widgets.kit import after_refresh
+from widgets.kit import after_refresh, hidden
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
 from widgets.kit.lead_list import LeadList, LeadRow
@@ -247,7 +247,7 @@ class ApprovalsSheet(Sheet[None]):
         ),
         Binding("ctrl+k", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
         Binding("space", "mark", "mark", tooltip="Mark several to answer at once", id="approvals.mark"),
-        Binding("asterisk", "mark_all", "mark all", show=False, key_display="*", id="approvals.mark_all"),
+        hidden("asterisk", "mark_all", "mark all", key_display="*", id="approvals.mark_all"),
         Binding("enter", "request", "request", tooltip="Show the exact request, or the list", id="approvals.request"),
         Binding("escape,q", "leave", "close", key_display="esc", id="approvals.close"),
     ]
@@ -449,7 +449,7 @@ class ReplaySheet(Sheet[None]):
 
     LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close"),
+        Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close")
     ]
     CSS = BOX.format(name="ReplaySheet") + (
         "ReplaySheet LinePane { height: auto; max-height: 100%; scrollbar-background: $surface; }"

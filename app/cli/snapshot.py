@@ -12,7 +12,7 @@ from app.health.facts import level as level_of
 from app.health.facts import unobserved_since
 from app.profiles import Profile, Settings
 from app.runs.command_rows import COLUMNS, views
-from storage.records import RunFilter
+from storage.records import RunFilter, link_of
 
 _MOST_RUNS: Final = 20
 """Runs in a snapshot."""
@@ -50,7 +50,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     shown = await views(engine, runs)
     links = await cache.links()
     answered = {link.subject for link in links if link.last_ok_at}
-    link = next((each for each in links if each.subject == "runs"), None)
+    link = link_of(links, "runs")
     freshness = "not synced yet"
     if link is not None and link.is_failing:
         seen = f"last seen {exact_ago(link.last_ok_at, now)}" if link.last_ok_at else "never seen"

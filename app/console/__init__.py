@@ -7,7 +7,6 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -25,13 +24,12 @@ def run_console(
     settings: Settings,
     profile: Profile,
     *,
-    open_engine: Callable[[], Awaitable["Engine"]] | None = None,
     modes_before: list[Any] | None = None,
     keep_frame: "KeepFrame | None" = None,
 ) -> int:
     """Show the console until it is left; return the exit code: 0, 1 after a crash, 128 + n after signal n.
 
-    `open_engine` defaults to the profile's own. `modes_before` are the terminal's modes from before the first frame, if
+    `modes_before` are the terminal's modes from before the first frame, if
     there was one; without `keep_frame` no frame is kept for the next start.
     """
     follow_window()
@@ -51,7 +49,7 @@ def run_console(
             # Modules imported by now are never freed: checking them at every collection would only delay keys.
             gc.freeze()
             gc.enable()
-            return await (open_engine() if open_engine else profile_engines.at_work(profile.name))
+            return await profile_engines.at_work(profile.name)
 
         app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines)
         app.terminal.modes_before = modes_before

@@ -27,6 +27,7 @@ from app.engine.text import safe_text
 from app.profiles import Profile, Settings
 from app.runs.screen_views import first_picture
 from storage.errors import StorageError
+from widgets.kit import hidden
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from storage.cache.first_paint import FirstPaint
 
 NAVIGATION_BINDINGS: Final = (
-    *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False, id=f"tab.{tab.name}") for tab in TABS),
+    *(hidden(tab.key, f"tab('{tab.name}')", tab.title, id=f"tab.{tab.name}") for tab in TABS),
     Binding(
         "U",
         f"tab('activity', '{FIRST_UNKNOWN}')",
@@ -45,7 +46,7 @@ NAVIGATION_BINDINGS: Final = (
         tooltip="Go to writes with an unknown outcome",
         id="app.unknown",
     ),
-    Binding("backspace", "back", "back", show=False, tooltip="Go back to the previous screen", id="app.back"),
+    hidden("backspace", "back", "back", tooltip="Go back to the previous screen", id="app.back"),
 )
 MOST_VISITED: Final = 100
 NOWHERE: Final = "There is nothing to go back to."
@@ -172,15 +173,13 @@ class RunwardenApp(BaseApp[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         *NAVIGATION_BINDINGS,
         Binding("colon", "command_palette", "palette", id="app.palette"),
-        Binding("ctrl+p", "command_palette", "palette", show=False, id="app.palette"),
-        Binding("q", "quit", "quit", show=False, id="app.quit"),
+        hidden("ctrl+p", "command_palette", "palette", id="app.palette"),
+        hidden("q", "quit", "quit", id="app.quit"),
         Binding("question_mark", "help", "help", id="app.help"),
-        Binding(
-            "ctrl+o", "profiles", "switch profile", show=False, tooltip="Switch to another service", id="app.profiles"
-        ),
-        Binding("0", f"tab('{ALL}')", "all profiles", show=False, tooltip="Their runs in one list", id="tab.profiles"),
-        Binding("N", "notice", "notice", show=False, tooltip="Open what the last notice is about", id="app.notice"),
-        Binding("F", "followed", "followed runs", show=False, tooltip="List followed runs", id="app.followed"),
+        hidden("ctrl+o", "profiles", "switch profile", tooltip="Switch to another service", id="app.profiles"),
+        hidden("0", f"tab('{ALL}')", "all profiles", tooltip="Their runs in one list", id="tab.profiles"),
+        hidden("N", "notice", "notice", tooltip="Open what the last notice is about", id="app.notice"),
+        hidden("F", "followed", "followed runs", tooltip="List followed runs", id="app.followed"),
         *TERMINAL_BINDINGS,
     ]
 

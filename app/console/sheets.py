@@ -20,12 +20,13 @@ from app.actions.second_press import SecondPress
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun
 from app.console.session import Session
+from app.engine.export import ENDINGS, FORMATS
 from app.engine.text import safe_text
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
 from widgets.actions.batch import BatchView
 from widgets.forms.inputs import LineInput
-from widgets.kit import after_refresh
+from widgets.kit import after_refresh, hidden
 from widgets.kit.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
 from widgets.kit.cells import fit
 from widgets.kit.choice_lists import Options
@@ -170,7 +171,7 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
 
     HINT = "enter or 1-9 choose"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(digit), f"choose({digit})", f"the {digit}. choice", show=False) for digit in range(1, 10)),
+        *(hidden(str(digit), f"choose({digit})", f"the {digit}. choice") for digit in range(1, 10)),
         Binding("delete,backspace", "forget", "delete", id="views.forget"),
     ]
 
@@ -238,11 +239,11 @@ class ConfirmSheet(PickerScreen[str]):
     ConfirmSheet .-hidden { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "go_on", "confirm", show=False, id="confirm.go_on"),
-        Binding("ctrl+s", "anyway", "confirm anyway", show=False, id="confirm.anyway", priority=True),
-        Binding("ctrl+k", "instead", "confirm the other choice", show=False, id="confirm.instead", priority=True),
-        Binding("j", "scroll(1)", "down", show=False),
-        Binding("k", "scroll(-1)", "up", show=False),
+        hidden("enter", "go_on", "confirm", id="confirm.go_on"),
+        hidden("ctrl+s", "anyway", "confirm anyway", id="confirm.anyway", priority=True),
+        hidden("ctrl+k", "instead", "confirm the other choice", id="confirm.instead", priority=True),
+        hidden("j", "scroll(1)", "down"),
+        hidden("k", "scroll(-1)", "up"),
     ]
 
     def __init__(
@@ -358,18 +359,15 @@ class ExportScreen(PickerScreen[str]):
     """Writes the file and closes with the result as text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "replace", "replace the file", show=False, id="export.replace", priority=True),
+        hidden("ctrl+s", "replace", "replace the file", id="export.replace", priority=True)
     ]
 
-    def __init__(
-        self, title: str, suggested: Path, formats: Sequence[str], write: Callable[[Path], Awaitable[str]]
-    ) -> None:
+    def __init__(self, title: str, suggested: Path, write: Callable[[Path], Awaitable[str]]) -> None:
         """Prepare; `write` writes the file completely or not at all, and may raise OSError and StorageError."""
         super().__init__()
         self.TITLE_TEXT = title
-        self.HINT = f"{', '.join(formats[:-1])} or {formats[-1]}, by its ending · enter save"
+        self.HINT = f"{ENDINGS}, by its ending · enter save"
         self._suggested = suggested
-        self._formats = formats
         self._write_file = write
         self._replacing: Path | None = None
         """The existing file that the user was warned of."""
@@ -391,7 +389,7 @@ class ExportScreen(PickerScreen[str]):
     @on(Input.Submitted)
     def _on_entered(self, message: Input.Submitted) -> None:
         path = typed_path(message.value)
-        if (why := export_problem(path, self._formats)) is not None:
+        if (why := export_problem(path)) is not None:
             self.query_one(SheetNote).say(why, "bad")
         elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):
             self.query_one(SheetNote).say("This file is being written: wait, or name another.", "warn")
@@ -432,10 +430,10 @@ def typed_path(text: str) -> Path:
         return path
 
 
-def export_problem(path: Path, formats: Sequence[str]) -> str | None:
+def export_problem(path: Path) -> str | None:
     """The reason why a file cannot have this name; None: none is known before writing."""
-    if path.suffix.lower() not in formats:
-        return f"End the name in {', '.join(formats[:-1])} or {formats[-1]}: it chooses the format."
+    if path.suffix.lower() not in FORMATS:
+        return f"End the name in {ENDINGS}: it chooses the format."
     try:
         if path.is_dir():
             return f"{path} is a folder: name a file."
@@ -460,10 +458,10 @@ class MarkPicker(PickerScreen[Picked]):
 
     CLICKABLE: ClassVar[Mapping[str, str]] = {"enter apply": "apply", "0 any": "nothing"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "leave", "cancel", show=False),
-        Binding("space", "mark", "mark", show=False, id="statuses.mark"),
-        Binding("minus", "exclude", "exclude", show=False, id="statuses.exclude"),
-        Binding("enter", "apply", "apply", show=False, id="statuses.apply", priority=True),
+        hidden("q", "leave", "cancel"),
+        hidden("space", "mark", "mark", id="statuses.mark"),
+        hidden("minus", "exclude", "exclude", id="statuses.exclude"),
+        hidden("enter", "apply", "apply", id="statuses.apply", priority=True),
         Binding("backspace,0", "nothing", "any status", id="picker.any"),
     ]
 

@@ -107,23 +107,8 @@ class Engine(Struct, frozen=True):
             stack.push_async_callback(client.aclose)
             await client.budget.load()
             stack.pop_all()
+        cache, ledger = files.cache, files.ledger
         doorbell = Doorbell(*([announce] if announce else []))
-        return cls._over(files.cache, files.ledger, state, client, doorbell, settings, profile, actor, clock)
-
-    @classmethod
-    def _over(
-        cls,
-        cache: Cache,
-        ledger: Ledger,
-        state: State | StorageError,
-        client: Client,
-        doorbell: Doorbell,
-        settings: Settings,
-        profile: Profile,
-        actor: str,
-        clock: Callable[[], datetime],
-    ) -> Self:
-        """Put the parts together over open files and a client."""
         poll, ring, leases = profile.poll, doorbell.ring, state if isinstance(state, State) else None
         others_poll = partial(is_polled_elsewhere, leases, cache, clock)
         # A user waits for a command's requests; a console and a bot poll in the background.

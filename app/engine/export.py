@@ -11,6 +11,7 @@ from app.engine.atomic_file import replacing
 from app.engine.text import csv_cell, json_escaped
 
 FORMATS: Final = (".csv", ".ndjson", ".json")
+ENDINGS: Final = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
 
 
 class Export:

@@ -16,7 +16,7 @@ from textual.widgets import OptionList
 
 from app.console.base import BaseScreen
 from app.console.messages import GoToTab
-from app.console.session import Session, link_of
+from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
@@ -27,7 +27,7 @@ from app.runs.query import parse
 from app.runs.screen_actions import ids_of, show_many, using_engine
 from app.runs.screen_views import of_platform, runs_lead
 from storage.cache.cache import Cache
-from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunSort
+from storage.records import ACTIVE_STATUSES, HealthSpan, LinkState, PlatformHealth, RunSort, link_of
 from storage.records.activity import ActivityFilter, PollSpan, Wait
 from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
@@ -120,11 +120,7 @@ def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tupl
 def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
     """Spans, oldest first; each one extends to the next, unless the gap is too long."""
     # A refused token is an answer too; without a token there is no request.
-    words: dict[str | None, str] = {
-        None: _WELL,
-        "rate_limited": "slow",
-        "token": NO_STATUS,
-    }
+    words: dict[str | None, str] = {None: _WELL, "rate_limited": "slow", "token": NO_STATUS}
     spans: list[HealthSpan] = []
     for poll in reversed(polls):
         kind = error_kind(poll.error_kind)

@@ -25,6 +25,7 @@ from storage.records import RunFilter
 from storage.records.inbox import RETRIED, InboxEntry, InboxItem
 from widgets.frame.notice import Notice
 from widgets.inbox import COLUMNS, MOST_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import SteadyText
@@ -45,12 +46,7 @@ NOTHING: Final = Notice(
     "good",
 )
 MORNING: Final = time(8)
-TABS_OF: Final = {
-    "host": "health",
-    "unknown": "activity",
-    "paused": "automations",
-    "limited": "automations",
-}
+TABS_OF: Final = {"host": "health", "unknown": "activity", "paused": "automations", "limited": "automations"}
 """The tabs of subjects that are not runs."""
 
 
@@ -70,16 +66,8 @@ class InboxScreen(BaseScreen):
         Binding("m", "mute", "mute", tooltip="Hide permanently", id="inbox.mute"),
         Binding("u", "undo", "undo", tooltip="Undo the last change; press again for earlier ones", id="inbox.undo"),
         Binding("space", "mark", "mark", tooltip="Mark for an action on several", id="inbox.mark"),
-        Binding(
-            "asterisk",
-            "mark_all",
-            "mark all",
-            show=False,
-            key_display="*",
-            tooltip="Mark all, or none",
-            id="inbox.mark_all",
-        ),
-        Binding("escape", "clear", "clear marks", show=False, id="inbox.clear"),
+        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all, or none", id="inbox.mark_all"),
+        hidden("escape", "clear", "clear marks", id="inbox.clear"),
         *PARTS_OF_A_RUN,
     ]
 

@@ -21,7 +21,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import ExportScreen
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
-from app.engine.export import FORMATS, exporting
+from app.engine.export import exporting
 from app.engine.text import safe_text
 from app.engine.times import local_moment, rfc3339
 from app.runs.screen_views import runs_lead
@@ -39,6 +39,7 @@ from widgets.insights import (
     repository_rows,
     table_rows,
 )
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.clickable import Chip, ChipBar
 from widgets.kit.lead_list import LeadList
@@ -85,10 +86,7 @@ ASKING: Final = Notice(
     "busy",
 )
 NO_RUN_YET: Final = Notice(
-    "○",
-    "The service has no run yet",
-    (WHAT_COMES, "", "Press n in Runs to start one."),
-    "plain",
+    "○", "The service has no run yet", (WHAT_COMES, "", "Press n in Runs to start one."), "plain"
 )
 
 
@@ -178,8 +176,8 @@ class InsightsScreen(BaseScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "bar(-1)", "a day", key_display="← →", tooltip="Choose an hour or a day", id="insights.bar"),
-        Binding("right", "bar(1)", "later", show=False, id="insights.bar_later"),
-        Binding("j,down,k,up", "rows", "to the repositories", show=False, id="insights.rows"),
+        hidden("right", "bar(1)", "later", id="insights.bar_later"),
+        hidden("j,down,k,up", "rows", "to the repositories", id="insights.rows"),
         Binding("t", "when", "when", tooltip="Show the last 24 hours, 7 days or 30 days", id="insights.when"),
         Binding("equals_sign", "tables", "tables", tooltip="Switch between tables and charts", id="insights.tables"),
         Binding("x", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
@@ -307,7 +305,7 @@ class InsightsScreen(BaseScreen):
 
         name = f"runwarden-{self._engine.profile.name}-{self._span.name}-{day:%Y-%m-%d}.csv"
         suggested = Path.cwd() / "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
-        sheet = ExportScreen("Export these figures", suggested, FORMATS, written)
+        sheet = ExportScreen("Export these figures", suggested, written)
         if result := await self.app.push_screen_wait(sheet):
             self.session.notify(result)
 

@@ -2,21 +2,19 @@
 
 import ast
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from functools import reduce
+from functools import cache
 from inspect import getdoc, getsource
 from itertools import pairwise
-from operator import or_
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
-
-from msgspec import Struct
+from typing import Any, Final, Literal, get_args, get_origin
 
 from app.engine.atomic_file import replacing
 from app.profiles.settings import NotifyRoute, NotifySettings, Profile, Settings
+from app.profiles.table import is_struct, unwrapped
 from app.profiles.token import TOKEN_KINDS
 from app.profiles.values import MAY_BE_EMPTY, ONE_OR_MORE, Between, OneOrMore, QuietHours
 
@@ -61,7 +59,7 @@ def _by_name(values: object) -> dict[str, Any]:
 
 def _any_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
     """An object with the keys of any of these: an editor then names the key that none of them has."""
-    properties: dict[str, object] = reduce(or_, (one["properties"] for one in reversed(objects)))
+    properties = {key: value for one in reversed(objects) for key, value in one["properties"].items()}
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
@@ -70,9 +68,8 @@ def _object(kind: type[Any], **given: dict[str, Any]) -> dict[str, Any]:
     fields = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
     for name in getattr(kind, "NO_KEYS", ()):
         fields.pop(name)
-    (definition,) = ast.parse(getsource(kind)).body
     said = {}
-    for field, text in pairwise(getattr(definition, "body", ())):
+    for field, text in pairwise(_classes(kind.__module__)[kind.__name__].body):
         match field, text:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
                 said[name] = {"description": " ".join(words.split())}
@@ -90,17 +87,19 @@ def _object(kind: type[Any], **given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module as written: the texts below their fields are nowhere else."""
+    tree = ast.parse(getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
 def _of(kind: object) -> dict[str, Any]:
     """A value, of a type as fields have them; `app.profiles.table.Table.get` reads it."""
-    marks: list[Any] = []
-    while get_origin(kind) in {Annotated, Union, UnionType}:
-        if get_origin(kind) is Annotated:
-            kind, *marks = get_args(kind)
-        else:
-            kind = next(each for each in get_args(kind) if each is not NoneType)
+    kind, marks = unwrapped(kind)
     if any(map(callable, marks)) or kind in {timedelta, QuietHours, Path}:
         return _TEXT
-    if isinstance(kind, type) and issubclass(kind, Struct):
+    if is_struct(kind):
         return _object(kind)
     if get_origin(kind) is Literal:
         return {"enum": [*get_args(kind)]}

@@ -23,13 +23,14 @@ from app.profiles import Profile
 from app.profiles.engines import ProfileEngines
 from app.profiles.screen_profiles import GENTLE_S, LOOK_S, ProfileOverview
 from app.runs.query import parse
-from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, hidden, keys_for
+from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for
 from app.runs.screen_views import TableQuery, chosen_order, problem_texts
 from storage.cache.merged import MergedCaches
 from storage.records import FIELD_BY_NAME
 from storage.records.run import whose
 from widgets.frame.header_bar import PollTiming, Vitals, freshness
 from widgets.frame.notice import Notice
+from widgets.kit import hidden
 from widgets.kit.badges import Badge, ProfileMark
 from widgets.runs.columns import DEFAULT_COLUMNS, ColumnChoice
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab

@@ -31,6 +31,7 @@ from app.profiles.write import add_profile, keep_token, name_problem
 from storage.records.error_kinds import error_kind
 from widgets.forms.facts import FormChoice
 from widgets.forms.field import FormField, LineField, SecretField
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Tone
 
 TokenOrigin = Literal["pasted", "variable", "file", "command"]
@@ -48,9 +49,7 @@ class Origin(Struct, frozen=True):
 
 ORIGINS: Final[dict[TokenOrigin, Origin]] = {
     "pasted": Origin(
-        "pasted here, kept in a file that only you can read",
-        "token",
-        "From its page: Settings, API tokens.",
+        "pasted here, kept in a file that only you can read", "token", "From its page: Settings, API tokens."
     ),
     "variable": Origin("an environment variable", "variable", "It must be set whenever the console starts."),
     "file": Origin("an existing file", "file", "Readable by you alone: chmod 600.", "~/.secrets/runwarden.token"),
@@ -160,9 +159,9 @@ class OnboardingScreen(Screen[str | None]):
         Binding("ctrl+y", "write_anyway", "write anyway", priority=True, id="onboarding.anyway"),
         Binding("escape", "leave", "leave", priority=True, id="onboarding.leave"),
         # With priority the focus has moved before the next key is read: a token typed at once is never an address.
-        Binding("tab", "app.focus_next", show=False, priority=True),
-        Binding("shift+tab", "app.focus_previous", show=False, priority=True),
-        Binding("enter", "next_field", show=False, priority=True),
+        hidden("tab", "app.focus_next", priority=True),
+        hidden("shift+tab", "app.focus_previous", priority=True),
+        hidden("enter", "next_field", priority=True),
     ]
 
     def __init__(self, file: Path, variables: frozenset[str]) -> None:

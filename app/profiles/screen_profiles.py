@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widgets import Input, OptionList
 
 from app.api.errors import RateLimitedError
@@ -20,7 +20,7 @@ from app.profiles.engines import ProfileEngines
 from storage.errors import StorageError
 from widgets.forms.inputs import LineInput
 from widgets.frame.header_bar import Vitals
-from widgets.kit import after_refresh
+from widgets.kit import after_refresh, hidden
 from widgets.profiles import ProfileFacts, ProfileList
 
 GENTLE_S: Final = 60.0
@@ -112,9 +112,9 @@ class ProfileSwitcher(PickerScreen[str]):
     TITLE_TEXT = "Switch profile"
     HINT = "enter open"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "move(1)", "down", show=False, priority=True, id="picker.down"),
-        Binding("up", "move(-1)", "up", show=False, priority=True, id="picker.up"),
-        Binding("ctrl+o", "leave", "cancel", show=False, priority=True, id="profiles.leave"),
+        hidden("down", "move(1)", "down", priority=True, id="picker.down"),
+        hidden("up", "move(-1)", "up", priority=True, id="picker.up"),
+        hidden("ctrl+o", "leave", "cancel", priority=True, id="profiles.leave"),
     ]
 
     def __init__(self, session: Session, profile_engines: ProfileEngines) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeGuard, TypeVar, Union, cast, get_args, get_origin
 
 from msgspec import Struct
 
@@ -68,23 +68,18 @@ class Table(Struct, frozen=True):
 
     def get(self, key: str, kind: object, default: object = _REQUIRED) -> Any:
         """One value, of a type as fields have them."""
-        marks: list[Any] = []
-        while get_origin(kind) in {Annotated, Union, UnionType}:
-            if get_origin(kind) is Annotated:
-                kind, *marks = get_args(kind)
-            else:
-                kind = next(each for each in get_args(kind) if each is not NoneType)
+        kind, marks = unwrapped(kind)
         if key not in self.values:
             if default is _REQUIRED:
                 shown = '["…"]' if get_origin(kind) is tuple else '"…"'
                 self.fail(key, "this key is missing.", f"Add a line: {key} = {shown}")
             return default
         parse = next(filter(callable, marks), None) or _PARSERS.get(cast("type", kind))
-        if parse is None and _is_struct(kind):
+        if parse is None and is_struct(kind):
             return self.table(key).into(cast("type", kind))
         if get_origin(kind) is tuple:
             (item,) = {each for each in get_args(kind) if each is not Ellipsis}
-            if _is_struct(item):
+            if is_struct(item):
                 return tuple(table.into(cast("type", item)) for table in self.tables(key))
             if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
                 return (self.get(key, item),)
@@ -172,7 +167,19 @@ class Table(Struct, frozen=True):
         return text
 
 
-def _is_struct(kind: object) -> bool:
+def unwrapped(kind: object) -> tuple[object, list[Any]]:
+    """The type of a field without `None`, and its annotations."""
+    marks: list[Any] = []
+    while get_origin(kind) in {Annotated, Union, UnionType}:
+        if get_origin(kind) is Annotated:
+            kind, *marks = get_args(kind)
+        else:
+            kind = next(each for each in get_args(kind) if each is not NoneType)
+    return kind, marks
+
+
+def is_struct(kind: object) -> TypeGuard[type[Struct]]:
+    """Whether a value of this type is a table."""
     return isinstance(kind, type) and issubclass(kind, Struct)
 
 

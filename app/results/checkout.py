@@ -1,4 +1,4 @@
-"""Using a run's change: applied to a checkout, or its branch checked out next to one.
+"""Using a run's change: applied to a checkout, or its branch checked out next to one. Artifacts are saved.
 
 A run's files are not trusted: no hook, filter or monitor is executed here, and nothing is written outside of the
 checkout.
@@ -139,7 +139,7 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
         raise GitError("The change is empty: there is nothing to apply.")
     if patch.problem or not change.is_whole:
         raise GitError(f"The change is not whole: nothing was applied. {patch.problem or change.note}")
-    outside = {name for file in patch.files for name in file.names.values() if not _is_inside(name)}
+    outside = {name for file in patch.files for name in file.names.values() if not is_inside(name)}
     if outside or not all(file.path for file in patch.files):
         raise GitError(f"The change names {_names(outside)}, which no checkout may hold. Nothing was applied.")
     links = {
@@ -206,6 +206,23 @@ async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git 
     return CheckedOut(folder, history.head, shares)
 
 
+def save(folder: Path, name: str, content: bytes) -> Path:
+    """Write an artifact into a folder, or below it; nothing there is replaced. Raises as `check_out`."""
+    path = folder / name
+    is_linked = any(part.is_symlink() for part in path.parents if part != folder and part.is_relative_to(folder))
+    if is_linked or not (name.isprintable() and is_inside(name)) or {"\\", ":"} & set(name):
+        raise GitError(f"{safe_text(name)} leads elsewhere, or is no name for a file here. Save it from the page.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as file:
+            file.write(content)
+    except OSError as error:
+        raise GitError(
+            f"{safe_text(str(path))}: {error.strerror}. Nothing is replaced: name another folder."
+        ) from error
+    return path
+
+
 async def _top_level(folder: Path, git: Git) -> Path:
     try:
         top = await git.work(folder, "rev-parse", "--show-toplevel")
@@ -239,7 +256,7 @@ def _existing(top: Path, paths: Iterable[str]) -> set[str]:
     return {path for path in paths if os.path.lexists(top / path)}
 
 
-def _is_inside(path: str) -> bool:
+def is_inside(path: str) -> bool:
     """Whether a path stays in the checkout, and out of git's own folder under any of its names."""
     parts = path.split("/")
     plain = {part.casefold().rstrip(". ").split(":")[0] for part in parts}
@@ -251,7 +268,7 @@ def _leads_inside(link: str, target: str) -> bool:
     parts = target.split("/")
     up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
     rest = [part for part in parts[up:] if part != "."]
-    return up <= link.count("/") and (not rest or _is_inside("/".join(rest)))
+    return up <= link.count("/") and (not rest or is_inside("/".join(rest)))
 
 
 def _names(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""`runwarden runs diff`, `review`, `apply` and `checkout`: a run's change and findings, printed or applied."""
+"""`runwarden runs diff`, `review`, `apply`, `checkout` and `artifacts`: a run's results, printed, applied or saved."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Column, Document, Output, facts
 from app.engine.text import plural, safe_text
 from app.engine.times import rfc3339
-from app.results.checkout import AnotherRepositoryError, check_out, check_remotes
+from app.results.checkout import AnotherRepositoryError, check_out, check_remotes, save
 from app.results.checkout import apply as apply_change
 from app.results.command_results import TURN_OPTION, opened, require
 from app.results.diff import Patch
@@ -119,6 +119,13 @@ FILES: Final[Sequence[Column[ChangedFile]]] = (
         lambda file: file.path,
         flexible=True,
     ),
+)
+
+ARTIFACTS: Final = (
+    Column[Document]("turn", None, "turn"),
+    Column[Document]("bytes", lambda one: f"{one['bytes']:,}", "bytes", lambda one: one["bytes"]),
+    Column[Document]("name", None, "name"),
+    Column[Document]("saved as", lambda one: str(one["saved_as"] or ""), "saved_as", flexible=True),
 )
 
 
@@ -276,4 +283,41 @@ async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
     else:
         output.record(document, [(key, str(value or "")) for key, value in document.items()])
     output.note(" ".join(filter(None, (history.note, f"It uses objects of {shares}: keep that." if shares else ""))))
+    return Exit.DONE
+
+
+@click.command("artifacts", cls=FactCommand)
+@RUN_ID
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@TURN_OPTION
+@click.option(
+    "-C", "folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Save in DIR: all, or NAMEs."
+)
+@async_command
+async def artifacts(
+    invocation: Invocation, *, run_id: str, names: tuple[str, ...], turn: int | None, folder: Path | None
+) -> int:
+    """List the files that a run's agent left in `.runwarden/artifacts`, or save them.
+
+    NAMEs are saved in the current folder, unless -C names another. Of equal names, the newest turn's is saved.
+    """
+    async with opened(invocation, run_id) as (results, detail):
+        turns = [each for each in require(await results.turns(detail)).turns if turn in {None, each.number}]
+        found = [(each.number, one) for each in reversed(turns) for one in each.artifacts]
+        if is_saving := folder is not None or bool(names):
+            newest = {one.name: (number, one) for number, one in reversed(found)}
+            if unknown := set(names) - set(newest):
+                raise failed("not_found", f"No artifact is {min(unknown)!r}. See: runwarden runs artifacts {run_id}")
+            found = [newest[name] for name in dict.fromkeys(names or newest)]
+        documents: list[Document] = []
+        for number, one in found:
+            saved = None
+            if is_saving:
+                content = require(await results.artifact(detail.run.run_id, number, one))
+                try:
+                    saved = str(save(folder or Path(), one.name, content))
+                except GitError as error:
+                    raise failed("wrong_state", str(error)) from error
+            documents.append({"turn": number, "name": one.name, "bytes": one.bytes, "saved_as": saved})
+    invocation.output.listing("artifacts", documents, ARTIFACTS, empty="No artifacts.")
     return Exit.DONE

@@ -22,11 +22,12 @@ from app.actions.screen_instructions import EditorError, editor_command
 from app.console.session import CURE_S
 from app.console.sheets import ConfirmSheet, NotSureError
 from app.engine.text import SafeText, plural, safe_text
-from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes
+from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes, save
 from app.results.diff import Patch
 from app.results.git import GitError
-from app.runs.screen_subject import SearchedPart, hidden, showing_failure, unavailable
-from storage.records.results import Change, ChangedFile, Unavailable
+from app.runs.screen_subject import RunSubject, RunVersion, SearchedPart, showing_failure, unavailable
+from storage.records.results import Artifact, Change, ChangedFile, Unavailable
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.cells import Column
 from widgets.kit.line_table import LineTable, TableLine
@@ -35,7 +36,6 @@ from widgets.results.diff import Colours, DiffRows, DiffView, colours
 
 if TYPE_CHECKING:
     from app.results.source import Results
-    from app.runs.screen_subject import RunSubject, RunVersion
     from storage.records import Repository, RunDetail
 
 
@@ -110,6 +110,30 @@ def checkout_sheet(results: "Results", detail: "RunDetail") -> ConfirmSheet:
 
     nearest = nearest_checkout(results, run.repository)
     return ConfirmSheet("Check the branch out", facts, nearest, do, verb="Check it out", leaving="Leave it")
+
+
+def artifact_sheet(app: "App[Any]", results: "Results", run_id: str, turn: int, artifact: Artifact) -> ConfirmSheet:
+    """Return a sheet that saves a file that an agent left, or shows it in the pager."""
+
+    async def content() -> bytes:
+        found = await results.artifact(run_id, turn, artifact)
+        if isinstance(found, Unavailable):
+            raise GitError(found.reason)
+        return found
+
+    async def do(folder: Path) -> str:
+        return f"Saved {save(folder, artifact.name, await content())}."
+
+    async def read(_: Path) -> str:
+        found = await content()
+        if b"\0" in found:
+            raise GitError("It is not text: save it.")
+        return show_in_program(app, found, artifact.name, in_pager=True)
+
+    facts = [Content(f"{safe_text(artifact.name)}, {artifact.bytes:,} bytes of turn {turn}. Nothing is replaced.")]
+    here = os.environ.get("PWD", "~")
+    instead = ("Read it", read)
+    return ConfirmSheet("Artifact", facts, here, do, verb="Save it", leaving="Leave it", instead=instead)
 
 
 def nearest_checkout(results: "Results", repository: "Repository") -> Path:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError, UnusableAnswerError
-from storage.records.results import Change, FailureFacts, LogChunk, RunTurns, Unavailable
+from storage.records.results import Artifact, Change, FailureFacts, LogChunk, RunTurns, Unavailable
 
 T = TypeVar("T")
 _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
@@ -69,6 +69,10 @@ class ServiceExtension(Struct, frozen=True):
     async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
         """The change of a turn, or of the whole run."""
         return await self._ask(lambda: self.client.run_diff(run_id, turn))
+
+    async def artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes | Unavailable:
+        """The content of a file that a turn's agent left."""
+        return await self._ask(lambda: self.client.run_artifact(run_id, turn, artifact))
 
     async def _ask(self, question: Callable[[], Awaitable[T]]) -> T | Unavailable:
         if await self.is_missing():

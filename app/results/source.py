@@ -16,7 +16,7 @@ from app.results.repository import CommitHistory, NoTurnError, RunRepositories, 
 from app.results.review import findings, is_told_by, reported
 from app.results.service import ServiceExtension
 from storage.records import RunDetail
-from storage.records.results import Change, LogChunk, Review, RunTurns, Unavailable
+from storage.records.results import Artifact, Change, LogChunk, Review, RunTurns, Unavailable
 
 T = TypeVar("T")
 
@@ -29,10 +29,7 @@ class Results:
     ) -> None:
         git = Git(network=network or Network())
         self.repositories = RunRepositories(
-            mirrors_folder(settings),
-            settings.repositories,
-            most_mb=settings.results.mirrors_mb,
-            git=git,
+            mirrors_folder(settings), settings.repositories, most_mb=settings.results.mirrors_mb, git=git
         )
         self._reviews = settings.results.reviews
         self._service = service
@@ -129,6 +126,10 @@ class Results:
     ) -> LogChunk | Unavailable:
         """A piece of a turn's log, which only a service has; see `Client.run_log`."""
         return await self._ask(lambda service: service.log(run_id, turn, offset=offset, wait_s=wait_s, before=before))
+
+    async def artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes | Unavailable:
+        """The content of a file that a turn's agent left, which only a service has."""
+        return await self._ask(lambda service: service.artifact(run_id, turn, artifact))
 
     async def file(self, detail: RunDetail, path: str, turn: int | None = None) -> Change | Unavailable:
         """A file that the run did not change, as a change of none of its lines: git alone has it."""

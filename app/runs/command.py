@@ -18,6 +18,7 @@ _COMMANDS: Final = {
     "log": ("app.results.command_log:log", "Print the log of a turn."),
     "diff": ("app.results.command_changes:diff", "Print a run's change as a patch."),
     "review": ("app.results.command_changes:review", "Print a run's review."),
+    "artifacts": ("app.results.command_changes:artifacts", "List or save the files that a run's agent left."),
     "apply": ("app.results.command_changes:apply", "Apply a run's change to a checkout."),
     "checkout": ("app.results.command_changes:checkout", "Check a run's branch out in a new folder."),
     "cancel": ("app.actions.command_cancel:cancel", "Cancel runs that are queued or working."),

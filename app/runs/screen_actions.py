@@ -13,8 +13,8 @@ from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, plural, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
-from storage.records import Run, RunFilter, RunSort, RunSummary
-from widgets.kit import unkeyed
+from storage.records import Action, Run, RunFilter, RunSort, RunSummary
+from widgets.kit import hidden, unkeyed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from app.console.sheets import ConfirmSheet
     from app.engine.engine import Engine
-    from storage.records import Action
     from storage.records.decision import Decision
 
 ResultT = TypeVar("ResultT")
@@ -43,7 +42,6 @@ ON_A_RUN: Final = frozenset(
 )
 """Actions that need a run in focus."""
 
-hidden = partial(Binding, show=False)
 PARTS_OF_A_RUN: Final = (
     hidden("l", "part('log')", "log", tooltip="The run's log", id="run.log"),
     hidden("d", "part('changes')", "diff", tooltip="What the run changed", id="run.changes"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from app.console.sheets import ExportScreen
-from app.engine.export import FORMATS, exporting
+from app.engine.export import exporting
 from app.engine.text import plural
 from app.engine.times import rfc3339
 from app.runs.document import run_document
@@ -76,5 +76,5 @@ async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery
 
     title = f"Export {count:,} {'marked' if marks else 'matching'} {'run' if count == 1 else 'runs'}"
     suggested = Path(f"runs-{session.clock().astimezone():%Y%m%d-%H%M}.csv")
-    if outcome := await screen.app.push_screen_wait(ExportScreen(title, suggested, FORMATS, written)):
+    if outcome := await screen.app.push_screen_wait(ExportScreen(title, suggested, written)):
         session.notify(outcome)

@@ -43,7 +43,7 @@ class NeedsYou(LineTable[NeedsYouRow]):
     def fit(self) -> None:
         """Show the items in as many lines as the terminal has for them."""
         items = self._session.inbox.items or () if self._session.settings.console.needs_you else ()
-        # A host that is down stands here only with runs that failed on it; old failures are in the inbox.
+        # A host that is down is listed only if runs failed on it; old failures are in the inbox.
         fresh = (item for item in items if item.kind in KINDS and item.severity != "look")
         rows = tuple(NeedsYouRow(item) for item in fresh if item.kind != "host" or item.run_ids)
         most = min(len(rows), (self.app.size.height - AROUND) // SHARE_OF_ROWS)

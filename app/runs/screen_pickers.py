@@ -19,6 +19,7 @@ from app.runs.query import parse, written_order
 from app.runs.screen_views import TableQuery, View, chosen_order
 from storage.records import SORTABLE, RunSort
 from widgets.forms.inputs import LineInput
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList
 from widgets.runs.columns import FROZEN, SPARED, ColumnChoice
@@ -62,10 +63,10 @@ class ValuePicker(PickerScreen[Picked]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "mark", "mark", priority=True, id="picker.mark"),
         Binding("ctrl+x", "nothing", "any", priority=True, id="picker.any_value"),
-        Binding("down", "move(1)", "down", show=False, priority=True, id="picker.down"),
-        Binding("up", "move(-1)", "up", show=False, priority=True, id="picker.up"),
-        Binding("pagedown", f"move({PAGE})", "page down", show=False, priority=True, id="picker.page_down"),
-        Binding("pageup", f"move(-{PAGE})", "page up", show=False, priority=True, id="picker.page_up"),
+        hidden("down", "move(1)", "down", priority=True, id="picker.down"),
+        hidden("up", "move(-1)", "up", priority=True, id="picker.up"),
+        hidden("pagedown", f"move({PAGE})", "page down", priority=True, id="picker.page_down"),
+        hidden("pageup", f"move(-{PAGE})", "page up", priority=True, id="picker.page_up"),
     ]
 
     def __init__(self, title: str, names: Iterable[str], wanted: tuple[str, ...], excluded: tuple[str, ...]) -> None:
@@ -146,7 +147,7 @@ class DatesPicker(PickerScreen[Limits]):
     TITLE_TEXT = "Started"
     HINT = "enter apply · 1 to 7 days back · tab to the limits"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(back), f"day({back})", f"{back} days back", show=False) for back in range(1, DAYS_BACK + 1)),
+        *(hidden(str(back), f"day({back})", f"{back} days back") for back in range(1, DAYS_BACK + 1))
     ]
 
     def __init__(self, since: str, until: str, now: datetime) -> None:
@@ -244,7 +245,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
     TITLE_TEXT = "Save as a view"
     HINT = "enter save as a tab"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "replace", "replace the view", show=False, id="views.replace", priority=True),
+        hidden("ctrl+s", "replace", "replace the view", id="views.replace", priority=True)
     ]
 
     def __init__(self, query: TableQuery, views: Sequence[View]) -> None:

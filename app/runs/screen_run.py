@@ -6,20 +6,24 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.widget import Widget
 
-from app.console.session import Session
+from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
+from app.console.sheets import ChoiceSheet
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
-from app.results.screen_changes import ChangesPart
+from app.engine.text import safe_text
+from app.results.screen_changes import ChangesPart, artifact_sheet
 from app.results.screen_log import LogPart
 from app.results.screen_review import ReviewPart
 from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for, using_engine
 from app.runs.screen_conversation import ConversationPart, ReplyBox
 from app.runs.screen_loader import read_run
-from app.runs.screen_subject import RunPart, RunSubject, hidden
-from storage.records.results import RunTurns
+from app.runs.screen_subject import RunPart, RunSubject
+from storage.records.results import Artifact, RunTurns
 from widgets.frame.bars import Tab
+from widgets.kit import hidden
 from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle
 
@@ -43,6 +47,7 @@ class RunScreen(RunActions):
     TAB = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("C", "part('conversation')", "conversation", id="run.conversation"),
+        hidden("O", "artifacts", "artifacts", tooltip="Save or read files that its agent left", id="run.artifacts"),
         hidden("shift+right", "beside_part(1)", "next part", id="run.next_part"),
         hidden("shift+left", "beside_part(-1)", "previous part", id="run.prev_part"),
         Binding("greater_than_sign", "turn(1)", "next turn", tooltip="Show the next turn", id="run.next_turn"),
@@ -118,6 +123,7 @@ class RunScreen(RunActions):
         detail = self._subject.detail
         keys = {} if detail is None else keys_for(detail.run.status, detail.summary, is_final=detail.is_final)
         of_part = {"apply": ""} if self._current == "changes" else {}
+        of_part |= {"artifacts": ""} if self._artifacts else {}
         return {action: words for action, words in keys.items() if not action.startswith("part(")} | of_part
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -127,6 +133,8 @@ class RunScreen(RunActions):
             return False
         if action == "turn":
             return self._subject.last_turn > 1
+        if action == "artifacts":
+            return bool(self._artifacts)
         if action == "beside":
             return self._branch.beside(self._subject.run_id, int(name)) is not None
         return super().check_action(action, parameters)
@@ -168,6 +176,26 @@ class RunScreen(RunActions):
             self._subject.turn = turn
             self._show_place()
             self._part.show()
+
+    @property
+    def _artifacts(self) -> "list[tuple[int, Artifact]]":
+        """Those of the selected turn, or of all turns, the newest first, each with its turn."""
+        turns = () if self._subject.turns is None else self._subject.turns.turns[::-1]
+        of_turns = [turn for turn in turns if self._subject.turn in {None, turn.number}]
+        return [(turn.number, one) for turn in of_turns for one in turn.artifacts]
+
+    def action_artifacts(self) -> None:
+        """Offer the files that the agent left: one is saved, or read in the pager."""
+
+        async def offer() -> None:
+            words = [f"{safe_text(one.name)}  turn {turn}  {one.bytes:,} bytes" for turn, one in self._artifacts]
+            choices = list(zip(map(Content, words), self._artifacts, strict=True))
+            if (chosen := await self.app.push_screen_wait(ChoiceSheet("Artifacts", choices))) is not None:
+                sheet = artifact_sheet(self.app, self._subject.results, self._subject.run_id, *chosen)
+                if said := await self.app.push_screen_wait(sheet):
+                    self.session.notify(said, timeout=CURE_S)
+
+        self.run_worker(offer, exclusive=True, group="pick")
 
     @on(ReviewPart.FindingChosen)
     def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:

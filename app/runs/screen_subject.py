@@ -2,8 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import Struct
 from textual.binding import Binding, BindingType
@@ -15,6 +14,7 @@ from app.engine.text import safe_text
 from app.results.source import Results
 from storage.records.results import RunTurns
 from widgets.frame.notice import Notice
+from widgets.kit import hidden
 from widgets.kit.text_view import TextSearch, TextView
 from widgets.runs.facts import RunView
 
@@ -96,9 +96,6 @@ class RunSubject:
         """The turn before or after the selected one; the whole run comes before the first."""
         there = min(max(0, (self.turn or 0) + step), self.last_turn)
         return there or None
-
-
-hidden: Final = partial(Binding, show=False)
 
 
 class RunPart(Container):

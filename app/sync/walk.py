@@ -25,10 +25,10 @@ SECOND: Final = timedelta(seconds=1)
 """A service may show whole seconds of finer times, and list a run a moment after it was created."""
 IN_A_ROW: Final = 3
 """After this many known and unchanged runs in a row, the following ones are known as well."""
-BARREN: Final = 2
+MOST_PAGES_WITHOUT_NEW: Final = 2
 """Pages in a row without a new run. One is normal: runs move while a list is read."""
-NAMELESS: Final = 20
-"""The limit in place of `BARREN` when the last page held only entries without a usable id."""
+MOST_UNREADABLE_PAGES: Final = 20
+"""The limit in its place when the last page held only entries without a usable id."""
 
 
 class RunQuery(Struct, frozen=True):
@@ -118,7 +118,7 @@ class RunReader(Struct, frozen=True):
         """
         tokens: set[str] = set()
         known: set[str] = set()
-        barren = 0
+        without_new = 0
         while True:
             stored = await self.page(query or RunQuery(), token, size)
             page = stored.page
@@ -133,9 +133,9 @@ class RunReader(Struct, frozen=True):
                 raise EndlessListError("The service repeated a page token; the list would never end.")
             if not page.runs and not page.dropped:
                 raise EndlessListError("The service sent an empty page and promised another; the list would never end.")
-            barren = 0 if new else barren + 1
-            if barren >= (BARREN if page.runs else NAMELESS):
-                raise EndlessListError(f"The service sent {barren} pages of no new run; the list would never end.")
+            without_new = 0 if new else without_new + 1
+            if without_new >= (MOST_PAGES_WITHOUT_NEW if page.runs else MOST_UNREADABLE_PAGES):
+                raise EndlessListError(f"The service sent {without_new} pages of no new run; the list would never end.")
             tokens.add(token)
 
 

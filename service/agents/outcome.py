@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from service.agents.sentences import in_words
 from service.shapes import items, table
@@ -122,7 +122,10 @@ REFUSED: Final = _failed("refused", "")
 def claude(event: dict[str, object], report: AgentReport) -> None:
     """Read an event of Claude Code's `stream-json`; "success" and `is_error` may come together."""
     report.session = _session(event.get("session_id")) or report.session
-    if event.get("type") == "assistant":
+    if event.get("type") == "user" and event.get("isReplay"):
+        report.heard.append(str(event.get("uuid")))
+        report.ended = False
+    elif event.get("type") == "assistant":
         report.ended = False
     elif event.get("type") == "result":
         report.ended = True
@@ -195,12 +198,17 @@ def goose(event: dict[str, object], report: AgentReport) -> None:
         report.error = _text(event.get("error")) or "error"
 
 
+def is_remark(update: dict[str, Any]) -> bool:
+    """Whether a message is the program's own, and not the model's, as Claude Code marks it."""
+    return table(table(update.get("_meta")).get("claudeCode")).get("kind") == "informational"
+
+
 def acp(event: dict[str, object], report: AgentReport) -> None:
     """Read a report of `acp_client.py`; a message comes in pieces, which calls of tools end."""
     kind, update = event.get("acp"), table(event.get("update"))
     if kind == "session":
         report.session = _session(event.get("id"))
-    elif kind == "update" and update.get("sessionUpdate") == "agent_message_chunk":
+    elif kind == "update" and update.get("sessionUpdate") == "agent_message_chunk" and not is_remark(update):
         text = table(update.get("content")).get("text")
         report.printed = f"{report.printed}{text if isinstance(text, str) else ''}"[:_LONGEST_TEXT]
         report.summary = _text(report.printed)
@@ -208,6 +216,7 @@ def acp(event: dict[str, object], report: AgentReport) -> None:
         report.printed = ""
     elif kind == "heard":
         report.heard += map(str, items(event.get("ids")))
+        report.printed = ""
     elif kind == "end":
         reason = event.get("stop_reason")
         report.ended, report.refused, report.is_cut = True, reason == "refusal", reason == "max_tokens"

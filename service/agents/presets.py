@@ -146,7 +146,10 @@ def _claude(provider: str, **variables: str) -> ModelWords:
 PRESETS: Final = {
     "claude-code": Preset(
         program="claude",
-        argv=("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
+        argv=(
+            *("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
+            *("--input-format", "stream-json", "--replay-user-messages"),
+        ),
         resume=("--resume", "{session}"),
         models={
             "anthropic": replace(GENERIC["anthropic"], name=("--model", "{model}")),
@@ -166,6 +169,9 @@ PRESETS: Final = {
         guidance=("CLAUDE.md", ".claude/CLAUDE.md"),
         untrusted=("--setting-sources", "user", "--strict-mcp-config", "--append-system-prompt-file", "{guidance}"),
         hidden=(".claude/settings.json", ".claude/settings.local.json", ".mcp.json"),
+        hears=lambda text, name: (
+            {"type": "user", "message": {"role": "user", "content": text}} | ({"uuid": name} if name else {})
+        ),
         listener=outcome.claude,
         reports_endings=True,
         acp=("claude-agent-acp", "claude-code-acp"),

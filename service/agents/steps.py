@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeGuard
 
 from service.agents.options import PresetName
+from service.agents.outcome import is_remark
 from service.clock import parse_rfc3339, rfc3339
 from service.shapes import items, table
 from service.store.turn_files import LogPiece
@@ -247,7 +248,7 @@ def _acp(event: Event) -> Iterator[Step]:
     parts = _parts(update, "content")
     match event.get("acp"), update.get("sessionUpdate"):
         case "update", "agent_message_chunk":
-            yield _step("said", text, at, joins=True)
+            yield _step("printed", text, at) if is_remark(update) else _step("said", text, at, joins=True)
         case "update", "agent_thought_chunk":
             yield _step("thought", text, at, joins=True)
         case "update", "plan":

@@ -35,7 +35,7 @@ from service.store import agents, audit, messages, postings, runs, turn_files, t
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
 from service.store.schema import CANCELLED
-from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, Artifact, DiffKind, LogPiece
+from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.store.usage import UsageFigures
 from service.text import storable
@@ -265,10 +265,11 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         said = messages.by_turn(connection, run_id)
     bodies = []
     for turn in conversation:
-        body = _turn_body(run, turn, used.get(turn.number), findings.get(turn.number), left)
+        body = _turn_body(run, turn, used.get(turn.number), findings.get(turn.number))
         by_agent = {name: one.document() for name, one in shares.get(turn.number, {}).items()}
         body |= {"agent": turn.agent or run.agent, "usage_by_agent": by_agent}
-        bodies.append(body | {"messages": [one.document() for one in said[turn.number]]})
+        body |= {"messages": [one.document() for one in said[turn.number]], "artifacts": left[turn.number]}
+        bodies.append(body)
     model = None if agent is None else agent.options.model
     share = None if model is None else usage.run_share(used.values(), model.budget)
     body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}
@@ -290,9 +291,7 @@ def read_questions(context: RequestContext, caller: RunReader) -> dict[str, obje
     }
 
 
-def _turn_body(
-    run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None, left: list[Artifact]
-) -> dict[str, object]:
+def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
     # A plain run uses the default agent without inputs; those of a rule's run do not come from a caller.
     by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
     by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
@@ -309,7 +308,6 @@ def _turn_body(
         "offer": offer(turn.summary) if turn.outcome == "completed" else None,
         "usage": None if used is None else used.document(),
         "findings": None if findings is None else json.loads(findings)["findings"],
-        "artifacts": [{"name": one.name, "bytes": one.size} for one in left if one.number == turn.number],
         "inputs": turn.inputs if by_name else None,
     }
 
@@ -484,12 +482,10 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
 def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContext, caller: RunReader) -> Response:
     """Return a file that a turn's agent left, for saving."""
     with context.database.read() as connection:
-        turn = _turn_of(connection, caller, run_id, n)
-        content = None
-        if storable(name) == name:
-            content = turn_files.artifact(connection, context.folder, (run_id, turn.number), name)
+        key = run_id, _turn_of(connection, caller, run_id, n).number
+        content = turn_files.artifact(connection, context.folder, key, storable(name))
     if content is None:
-        gone = f"turn {turn.number} has no artifact {name!r}, or it is not kept any longer"
+        gone = f"turn {n} has no artifact {name!r}, or it is not kept any longer"
         raise HttpError(404, "artifact_not_found", gone)
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}",

@@ -7,6 +7,7 @@ from service.clock import now_micros, rfc3339
 from service.setup import SetupError, find_organization
 from service.store import deliveries, repositories
 from service.store.deliveries import NO_NUMBER, WAITING
+from service.store.outages import clock_time
 from service.triggers.receiver import ApprovalError, approve
 
 
@@ -24,16 +25,16 @@ def list_all(admin: AdminContext, slug: str) -> None:
         owner = find_organization(connection, slug).id
         known = repositories.of(connection, owner)
         schedules = repositories.scheduled(connection, owner)
-    due = {(one.repository.name, one.index): [rfc3339(at) for at in one.next_times] for one in schedules}
+    due = {(one.repository.name, one.index): one.next_times for one in schedules}
     documents, lines = [], []
     for one in known:
         for index, rule in enumerate(one.triggers):
             place, times = f"{one.platform}:{one.path}", due.get((one.name, index), [])
-            documents.append({"repository": place, "next_times": times} | rule.model_dump(mode="json"))
+            documents.append({"repository": place, "next_times": [*map(rfc3339, times)]} | rule.model_dump(mode="json"))
             when = f"{'/'.join(rule.on)} into {' '.join(rule.branches)}"
             how = f"forks: {rule.forks}"
             if rule.schedule:
-                when, how = f"{rule.schedule} ({rule.timezone})", f"next: {', '.join(times)}"
+                when, how = f"{rule.schedule} ({rule.timezone})", f"next: {', '.join(map(clock_time, times))}"
             lines.append(f"{place}  {when}  {rule.agent}  {how}")
     admin.show({"triggers": documents}, lines)
 

@@ -219,6 +219,13 @@ class _SupervisedAgent:
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 self._unsent = self._unsent[os.write(self._stdin.fileno(), self._unsent) :]
 
+    def _end_input(self) -> bool:
+        """Tell the program that nothing more comes, so that it ends; False: it was told before, or has no pipe."""
+        given, self._stdin = self._stdin, None
+        if given is not None:
+            given.close()
+        return given is not None
+
     def watch(self, check: Callable[[], None], pass_on: Callable[[], None]) -> str:
         """Wait until the agent exits; return the supervisor's report, empty if the supervisor was killed.
 
@@ -240,6 +247,8 @@ class _SupervisedAgent:
                 if (end := self._model.end) is not None:
                     raise AgentFailedError(end.text, end.reason)
                 over_since = (over_since or now) if self._reader.is_over and not self._model.waiting else None
+                if self._reader.is_over:
+                    self._end_input()
                 if over_since is not None and now > over_since + LINGERS_S:
                     self.lingered = True
                     return _EXITED
@@ -272,10 +281,9 @@ class _SupervisedAgent:
 
     def close(self) -> None:
         """Kill everything that still runs, with the supervisor's help or without it."""
-        with self._control, self._stdout, self._stdin or contextlib.nullcontext():
-            if self._stdin is not None and not (self._report or self._is_hurried or self.lingered):
-                # Its end is the sign to stop.
-                self._stdin.close()
+        is_told = self._end_input() and not (self._report or self._is_hurried or self.lingered)
+        with self._control, self._stdout:
+            if is_told:
                 self._await_end(time.monotonic() + GRACE_S)
             if not self._report:
                 with contextlib.suppress(OSError):

@@ -1,6 +1,7 @@
 """Walks and removes folders that an agent filled, by descriptor, however deep, long-named or locked they are."""
 
 import contextlib
+import errno
 import os
 import secrets
 import stat
@@ -51,14 +52,22 @@ def unlock(root: Path | str, *, within: int | None = None) -> bool:
     return False
 
 
-def read(file: Path, most: int) -> bytes:
-    """Return the beginning of a file that an agent may have made: links are not followed, and pipes do not block.
+def read(file: Path | str, most: int, *, within: int | None = None) -> bytes:
+    """Return a regular file that an agent may have made: links are not followed, and pipes do not block.
+
+    `within`: the descriptor of a folder in which `file` is a name.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: It is not there, is something else, or is larger than `most` bytes.
     """
-    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
-        return opened.read(most)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(file, flags, dir_fd=within), "rb") as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        data = opened.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"larger than {most} bytes")
+    return data
 
 
 def unlock_file(entry: "os.DirEntry[str]", folder: int) -> None:

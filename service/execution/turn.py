@@ -108,7 +108,9 @@ class TurnExecution:
         with self.recorder.database.write() as connection:
             turn = turns.claim(connection, run_id, number, workspaces.executor, self.recorder.clock())
             run = runs.by_id(connection, run_id)
-            if turn is not None and run is not None and turn.agent is None and not run.is_restricted:
+            # Unless an agent has done it already, and only the push is left.
+            is_open = turn is not None and turn.agent is None and turn.pushing_sha is None
+            if turn is not None and run is not None and is_open and not run.is_restricted:
                 sources = outages.Sources(connection)
                 instead = sources.stand_in(run.organization_id, run.agent, self.recorder.clock())
                 if instead is not None and sources.is_probed(connection, run):

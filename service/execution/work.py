@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -32,8 +31,8 @@ from service.execution.record import InterruptedTurnError, SupersededError, Turn
 from service.execution.sandbox import Sandbox
 from service.execution.secrets import MASK, Secrets
 from service.execution.submodules import Submodules
-from service.execution.workspace import Workspace, listed
-from service.findings.collect import ARTIFACTS, collect, read
+from service.execution.workspace import Workspace
+from service.findings.collect import ARTIFACTS, FOLDER, collect
 from service.findings.document import packed
 from service.findings.question import asked
 from service.hosts.api_commits import ApiCommits
@@ -451,14 +450,14 @@ class TurnWork:
         except AgentFailedError as error:
             failed = error
         finally:
-            self._keep_artifacts()
+            has_artifacts = self._keep_artifacts()
         self._recorder.retried(lambda: self._recorder.note_heard(attempt.at_work))
-        outcome = self._publish(failed)
+        outcome = self._publish(failed, has_artifacts=has_artifacts)
         if failed is None:
             preparation.give_back()
         return outcome
 
-    def _publish(self, failed: AgentFailedError | None) -> TurnOutcome:
+    def _publish(self, failed: AgentFailedError | None, *, has_artifacts: bool) -> TurnOutcome:
         """Push the agent's change, or report its question, which an agent may also leave when it fails."""
         attempt, mask = self._attempt, self._attempt.secrets.mask
         result = attempt.workspace.result()
@@ -475,7 +474,9 @@ class TurnWork:
             if question is None:
                 raise
             made = None
-        is_silent = made is None and not has_findings and question is None and result.summary is None
+        is_silent = (
+            made is None and not has_findings and not has_artifacts and question is None and result.summary is None
+        )
         if is_silent and preset_of(attempt.agent) is not None:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:
@@ -496,43 +497,27 @@ class TurnWork:
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
         return self._deliver(commit, change, result.summary or message.partition("\n")[0])
 
-    def _keep_artifacts(self) -> None:
-        """Store the files that the agent left for its callers, and log which are left out; none can fail the turn."""
-        attempt, limits, key = self._attempt, self._artifacts, self._attempt.at_work.key
-        tree = attempt.workspace.tree
-        attempt.workspace.unlock_report()
+    def _keep_artifacts(self) -> bool:
+        """Store the files that the agent left for its callers; return whether the turn has any. None can fail it."""
+        attempt, key, tree = self._attempt, self._attempt.at_work.key, self._attempt.workspace.tree
+        # The service's user must be able to read them, and the findings.
+        for folder in (tree, tree / FOLDER):
+            trees.unlock(folder)
         if not os.path.lexists(tree / ARTIFACTS):
-            return
+            return False
         owner = attempt.run.organization_id
-        held, beside = self._recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
-        kept, left_out = 0, defaultdict[str, list[str]](list)
+        held = self._recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
 
-        def keep(name: str) -> str | None:
-            """Store an artifact; return why it cannot be kept."""
-            try:
-                content = read(tree, f"{ARTIFACTS}/{name}", limits.file_bytes)
-            except OSError:
-                return artifacts.UNREADABLE
-            if secret := attempt.secrets.named_in((content,)):
-                return f"they hold the value of {secret}"
+        def put(name: str, content: bytes) -> None:
             given = (key, attempt.turn.attempt, name, len(content), content)
             self._recorder.write(lambda connection: turn_files.put_artifact(connection, *given))
-            held[name] = len(content)
-            return None
 
         try:
-            for name, status in artifacts.found(tree):
-                free = limits.organization_bytes - beside
-                if why := artifacts.refusal(name, status, limits, held, free) or keep(name):
-                    left_out[why].append(name)
-                else:
-                    kept += 1
+            for line in artifacts.keep(tree, self._artifacts, *held, attempt.secrets, put):
+                self._log(line)
         except OSError as error:
             self._log(f"{ARTIFACTS} is not read: {error.strerror}")
-        if kept:
-            self._log(f"kept {plural(kept, 'artifact')}: see them with: runwarden runs artifacts {key[0]}")
-        for why, names in left_out.items():
-            self._log(f"left out: {plural(len(names), 'artifact')}, because {why}: {listed(names)}")
+        return bool(held[0])
 
     def _store_findings(self, remarks: list[str]) -> bool:
         """Store the agent's findings, and log the remarks on its files; return whether it has findings."""
@@ -589,7 +574,7 @@ class TurnWork:
                 commit = moved(attempt.git, workspace.ours, commit, head, branch)
                 change = self._patches().write(workspace.ours, commit, *attempt.diffs.values())
                 self._made = commit, change
-                self._log(f"{branch} has moved to {head}: the change goes on top of that")
+                self._log(f"{branch} has moved to {head}: the change is put on top of it")
             self._undelivered = commit.sha, summary
             sha = commit.sha
             self._recorder.begin_push(attempt.turn, sha)

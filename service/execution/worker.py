@@ -340,7 +340,7 @@ class TurnWorker:
         dropped = [name for name in held if held[name] not in living and name not in under_way]
         for name in [] if self.me.concurrency else [one for one in lost if one not in self._noted]:
             run_id, _, number = name.rpartition(":")
-            why = "it was interrupted, and goes on when workers begin turns again"
+            why = "it was interrupted, and continues when workers begin turns again"
             with self._database.write() as connection:
                 turns.note_put_back(connection, run_id, int(number), why, self._clock())
             self._noted.add(name)

@@ -405,11 +405,6 @@ class Workspace:
     def _names(self, git: GitRunner, *arguments: str) -> list[str]:
         return git(*arguments, git_dir=self.ours, work_tree=self.tree).split("\0")[:-1]
 
-    def unlock_report(self) -> None:
-        """Give the service's user the right to read the folders with the agent's findings."""
-        for folder in (self.tree, self.tree / collect.FOLDER):
-            trees.unlock(folder)
-
     def _prepare(self) -> tuple[list[str], list[str]]:
         """Make the checkout readable for git; return the folders of files that had to go, and those that stay locked.
 

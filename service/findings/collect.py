@@ -29,7 +29,6 @@ _MOST_READ: Final = 10_000
 _CONTEXT_LINES: Final = 5
 _LARGEST_KEPT: Final = 256 << 10
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +157,4 @@ def read(tree: Path, path: str, most: int) -> bytes:
         OSError: it is not there, is something else, or is too large.
     """
     with folder_of(tree, path) as folder:
-        descriptor = os.open(path.rpartition("/")[2], _FILE, dir_fd=folder)
-        with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "not a regular file")
-            data = file.read(most + 1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"larger than {most} bytes")
-    return data
+        return trees.read(path.rpartition("/")[2], most, within=folder)

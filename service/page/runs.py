@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -277,10 +278,14 @@ def show_changes(
 ) -> Response:
     """Show the change of a turn, of the whole run if none is named, of one file if one is named, or around a line."""
     run: Any = results.run_document(run_id, context, caller)
-    answer = read_patch(run_id, context, caller, turn)
-    if len(answer.body) > turn_files.LARGEST_DIFF:
-        raise HttpError(413, "diff_too_large", "the change is too large to show: fetch it as an artifact of the run")
-    found = text.diff_files(bytes(answer.body).decode("utf-8", "replace"))
+    patch = None
+    try:
+        patch = bytes(read_patch(run_id, context, caller, turn).body)
+    except HttpError as error:
+        if error.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            raise
+    is_large = patch is None or len(patch) > turn_files.LARGEST_DIFF
+    found = [] if patch is None or is_large else text.diff_files(patch.decode("utf-8", "replace"))
     if path:
         file = next((number for number, one in enumerate(found) if one.path == path), -1)
         places = [number for number, one in enumerate(found[file].lines) if one.new == line] if file >= 0 else []
@@ -294,6 +299,7 @@ def show_changes(
         run=run,
         repository=repository_name(run["repository"]),
         turn=turn,
+        is_large=is_large,
         count=len(found),
         first=first,
         listed=listed,
@@ -316,15 +322,10 @@ def read_patch(run_id: str, context: RequestContext, caller: RunReader, turn: st
 
 @router.get("/runs/{run_id}/artifact")
 def show_artifact(
-    run_id: str,
-    context: RequestContext,
-    caller: RunReader,
-    visitor: Anybody,
-    turn: str = "",
-    name: str = "",
-    save: str = "",
+    run_id: str, request: Request, context: RequestContext, caller: RunReader, visitor: Anybody
 ) -> Response:
     """Show an artifact that is an image or Markdown; any other, or with `save`, is for saving."""
+    turn, name, save = (request.query_params.get(one, "") for one in ("turn", "name", "save"))
     found = results.read_artifact(run_id, turn, name, context, caller)
     ending = name.rpartition(".")[2].lower()
     if ending in _IMAGES:

@@ -112,19 +112,16 @@ def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repositor
     ]
     keys = [repositories.c.organization_id, repositories.c.platform, repositories.c.path_key]
     # An unchanged rule keeps its time, even a missed one; others are due from now on.
-    held = _scheduled(connection, is_locked=True)
+    owners = {owner for owner, _ in configured}
+    held = scheduled(connection, owners.pop() if len(owners) == 1 else None, is_locked=True)
     known = {(one.organization_id, one.repository.platform, one.repository.path, one.rule): one.due_at for one in held}
     replace_rows(connection, repositories, rows, keys)
-    due = [
-        {
-            "repository_id": row["id"],
-            "index": index,
-            "due_at": known.get((owner, one.platform, one.path, rule)) or rule.next_time(now),
-        }
-        for (owner, one), row in zip(configured, rows, strict=True)
-        for index, rule in enumerate(one.triggers)
-        if rule.schedule is not None
-    ]
+    due = []
+    for (owner, one), row in zip(configured, rows, strict=True):
+        for index, rule in enumerate(one.triggers):
+            if rule.schedule is not None:
+                at = known.get((owner, one.platform, one.path, rule)) or rule.next_time(now)
+                due.append({"repository_id": row["id"], "index": index, "due_at": at})
     if due:
         connection.execute(sa.insert(schedules), due)
 
@@ -133,7 +130,6 @@ def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repositor
 class Schedule:
     """A rule with a schedule, and when it is due next."""
 
-    repository_id: str
     organization_id: str
     repository: Repository
     index: int
@@ -151,21 +147,20 @@ class Schedule:
         return [self.due_at, (second := self.rule.next_time(self.due_at)), self.rule.next_time(second)]
 
 
-def scheduled(connection: sa.Connection, organization_id: str) -> list[Schedule]:
-    """Return an organization's schedules, the next due first."""
-    return _scheduled(connection, repositories.c.organization_id == organization_id)
-
-
-def _scheduled(
-    connection: sa.Connection, *conditions: sa.ColumnElement[bool], is_locked: bool = False
+def scheduled(
+    connection: sa.Connection, organization_id: str | None, *also: sa.ColumnElement[bool], is_locked: bool = False
 ) -> list[Schedule]:
-    """Return the matching schedules; `is_locked`: until the transaction ends, no other has them."""
+    """Return the schedules of an organization, or of all (None), the next due first.
+
+    `is_locked`: until the transaction ends, no other has them.
+    """
     columns = [repositories.c[field.name] for field in fields(Repository)]
-    own = (repositories.c.id, repositories.c.organization_id, schedules.c.index, schedules.c.due_at)
-    query = sa.select(*own, *columns).join(schedules, schedules.c.repository_id == repositories.c.id).where(*conditions)
+    query = sa.select(repositories.c.organization_id, schedules.c.index, schedules.c.due_at, *columns)
+    mine = [] if organization_id is None else [repositories.c.organization_id == organization_id]
+    query = query.join(schedules, schedules.c.repository_id == repositories.c.id).where(*mine, *also)
     query = query.order_by(schedules.c.due_at)
     rows = connection.execute(query.with_for_update(of=schedules) if is_locked else query)
-    return [Schedule(one, owner, Repository(*rest), index, due) for one, owner, index, due, *rest in rows]
+    return [Schedule(owner, Repository(*rest), index, due) for owner, index, due, *rest in rows]
 
 
 def due_schedules(connection: sa.Connection, now: int, limit: int) -> list[str]:
@@ -179,7 +174,7 @@ def begin_due(connection: sa.Connection, key: str, now: int) -> Schedule | None:
     """Return a due schedule, which is due next at its first time after `now`; None: it is not due any longer."""
     repository_id, _, index = key.partition("/")
     mine = (schedules.c.repository_id == repository_id, schedules.c.index == int(index), schedules.c.due_at <= now)
-    found = next(iter(_scheduled(connection, *mine, is_locked=True)), None)
+    found = next(iter(scheduled(connection, None, *mine, is_locked=True)), None)
     if found is not None:
         connection.execute(sa.update(schedules).where(*mine).values(due_at=found.rule.next_time(now)))
     return found

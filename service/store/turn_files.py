@@ -5,6 +5,7 @@ the data folder.
 """
 
 import zlib
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,12 +14,12 @@ import sqlalchemy as sa
 from service.settings import DataFolder
 from service.store.database import insert_new
 from service.store.runs import OPEN
-from service.store.schema import artifacts, found, log_pieces, runs, turn_files, turns
+from service.store.schema import artifacts, log_pieces, runs, turn_files, turns
 
 FINDINGS: Final = "findings"
+"""The file kind of findings."""
 UNREAD: Final = "unread"
 """What is wrong with an agent's findings: some, or all, are left out."""
-"""The file kind of findings."""
 COMMIT: Final = "commit"
 """The file kind of a turn's commit that waits for its push, as a pack of git."""
 LARGEST_LOG: Final = 16 << 20
@@ -34,18 +35,6 @@ Key = tuple[str, int]
 """A run's id and a turn's number."""
 DiffKind = Literal["diff", "run.diff"]
 """A turn's own change, or the whole run's change up to that turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    """A file that a turn's agent left for its callers, or a patch that is too large to show."""
-
-    number: int
-    """The turn's."""
-    name: str
-    """Its path below the folder of artifacts."""
-    size: int
-    """In bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +75,15 @@ def diff(connection: sa.Connection, folder: DataFolder, key: Key, kind: DiffKind
 
 def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
     """Store a file, replacing an earlier one of its kind, unless a later attempt took over or the run was deleted."""
-    if not _is_latest(connection, key, attempt):
-        return
-    values = {"run_id": key[0], "number": key[1], "kind": kind, "content": zlib.compress(content)}
-    if not insert_new(connection, turn_files, values):
-        connection.execute(sa.update(turn_files).where(*_of(turn_files, key), turn_files.c.kind == kind).values(values))
+    _put(connection, turn_files, key, attempt, {"kind": kind}, {"content": zlib.compress(content)})
+
+
+def _put(
+    connection: sa.Connection, table: sa.Table, key: Key, attempt: int, name: dict[str, str], values: dict[str, object]
+) -> None:
+    one = {"run_id": key[0], "number": key[1], **name}
+    if _is_latest(connection, key, attempt) and not insert_new(connection, table, one | values):
+        connection.execute(sa.update(table).filter_by(**one).values(values))
 
 
 def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
@@ -120,15 +113,20 @@ def newest(connection: sa.Connection, run_id: str, kind: str, most_bytes: int) -
     return files
 
 
-def artifacts_of(connection: sa.Connection, run_id: str) -> list[Artifact]:
-    """Return the artifacts of a run's turns, those of the newest turns first; at most 1,000."""
+def artifacts_of(connection: sa.Connection, run_id: str) -> dict[int, list[dict[str, object]]]:
+    """Return the artifacts of a run's turns by number, as the API lists them; at most 1,000, of the newest turns."""
+    query = sa.select(artifacts.c.number, artifacts.c.name, artifacts.c.size).where(artifacts.c.run_id == run_id)
+    found = defaultdict[int, list[dict[str, object]]](list)
     order = (artifacts.c.number.desc(), artifacts.c.name)
-    return found(connection, Artifact, artifacts, artifacts.c.run_id == run_id, order=order, limit=_MOST_LISTED)
+    for number, name, size in connection.execute(query.order_by(*order).limit(_MOST_LISTED)):
+        found[number].append({"name": name, "bytes": size})
+    return found
 
 
 def artifacts_held(connection: sa.Connection, organization_id: str, key: Key) -> tuple[dict[str, int], int]:
     """Return the sizes of a turn's artifacts by name, and how many bytes all others of the organization have."""
-    held = {one.name: one.size for one in found(connection, Artifact, artifacts, *_of(artifacts, key))}
+    query = sa.select(artifacts.c.name, artifacts.c.size).where(*_of(artifacts, key))
+    held = {one.name: one.size for one in connection.execute(query)}
     total = sa.select(sa.func.sum(artifacts.c.size)).where(artifacts.c.organization_id == organization_id)
     return held, int(connection.execute(total).scalar() or 0) - sum(held.values())
 
@@ -137,14 +135,9 @@ def put_artifact(
     connection: sa.Connection, key: Key, attempt: int, name: str, size: int, content: bytes | None
 ) -> None:
     """Store an artifact as `put` does; without content it is one of `PATCHES`."""
-    if not _is_latest(connection, key, attempt):
-        return
-    owner = connection.execute(sa.select(runs.c.organization_id).where(runs.c.id == key[0])).scalar_one()
-    one = {"run_id": key[0], "number": key[1], "name": name}
+    owner = connection.execute(sa.select(runs.c.organization_id).where(runs.c.id == key[0])).scalar()
     values = {"organization_id": owner, "size": size, "content": None if content is None else zlib.compress(content)}
-    if not insert_new(connection, artifacts, one | values):
-        mine = (*_of(artifacts, key), artifacts.c.name == name)
-        connection.execute(sa.update(artifacts).where(*mine).values(values))
+    _put(connection, artifacts, key, attempt, {"name": name}, values)
 
 
 def artifact(connection: sa.Connection, folder: DataFolder, key: Key, name: str) -> bytes | None:

@@ -213,7 +213,7 @@ def held(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
 
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
     """Give a turn's slot back for a while; False if it has ended, or another attempt has taken over."""
-    held = (turns.c.attempt == turn.attempt, _OPEN)
+    same = (*_is(turn.run_id, turn.number), turns.c.attempt == turn.attempt, _OPEN)
     values = {
         **paused.change,
         "status": "queued",
@@ -223,7 +223,7 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) ->
         "failure": paused.why,
     }
     values |= {"pauses": turn.pauses + (not paused.is_counted), "from_turn": paused.from_turn}
-    changed = connection.execute(sa.update(turns).where(*_is(turn.run_id, turn.number), *held).values(values))
+    changed = connection.execute(sa.update(turns).where(*same).values(values))
     if changed.rowcount:
         run_store.set_status(connection, turn.run_id, "queued", now)
     return changed.rowcount > 0
@@ -231,8 +231,7 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) ->
 
 def note_put_back(connection: sa.Connection, run_id: str, number: int, why: str, now: int) -> None:
     """Record why an open turn's worker has no room for it at present."""
-    held = _OPEN
-    connection.execute(sa.update(turns).where(*_is(run_id, number), held).values(failure=why))
+    connection.execute(sa.update(turns).where(*_is(run_id, number), _OPEN).values(failure=why))
     run_store.touch(connection, run_id, now)
 
 

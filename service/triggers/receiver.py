@@ -102,7 +102,9 @@ class Receiver:
             at, path = in_time[-1] if in_time else due.due_at, repository.path.lower()
             subject = SubjectKey(due.organization_id, repository.platform, path, deliveries.NO_NUMBER)
             event = HookEvent(SCHEDULE, path, SCHEDULE, is_bot=False, changed_at=at, occasion=rfc3339(at))
-            delivery = WebhookDelivery(repository.platform, f"{path}#{due.index}@{event.cause}", event, frozenset())
+            # Rules may change places, so neither the place nor the time makes it unique.
+            name = f"{path}@{event.cause}#{ids.ulid(now)[-8:]}"
+            delivery = WebhookDelivery(repository.platform, name, event, frozenset())
             if not in_time:
                 decision = DeliveryDecision("missed", f"its start was more than {rule.catch_up} late (catch_up)")
             elif agents.by_name(connection, due.organization_id, rule.agent) is None:

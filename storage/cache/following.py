@@ -17,14 +17,7 @@ from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
 from storage.database import snapshot
 from storage.records import CANCELLED
-from storage.records.following import (
-    PinnedRun,
-    RunEvent,
-    RunEvents,
-    StatusChange,
-    StatusChanges,
-    Watermark,
-)
+from storage.records.following import PinnedRun, RunEvent, RunEvents, StatusChange, StatusChanges, Watermark
 from storage.thread import ThreadedStore, reads, writes
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_us
 
@@ -61,15 +54,6 @@ def unpin(connection: sqlite3.Connection, run_id: str) -> bool:
     """Unfollow a run; return whether it was followed."""
     gone = connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),))
     return gone.rowcount > 0
-
-
-def unpin_ended(connection: sqlite3.Connection) -> int:
-    """Unfollow runs that have ended or are gone; return their number."""
-    gone = connection.execute(
-        "DELETE FROM pins WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.run_id = pins.run_id"
-        " AND NOT r.is_final AND r.presence <> 'lost')"
-    )
-    return gone.rowcount
 
 
 def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
@@ -196,7 +180,6 @@ class FollowStore(ThreadedStore):
 
     pin = writes(pin)
     unpin = writes(unpin)
-    unpin_ended = writes(unpin_ended)
     pins = reads(pins)
     watermark = reads(saved_watermark)
     save_watermark = writes(save_watermark)

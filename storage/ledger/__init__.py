@@ -26,7 +26,7 @@ from storage.thread import DatabaseThread, ThreadedStore, reads
 from storage.values import Clock, utc_now
 
 MOVED_CURE: Final = "Put it back, or end Runwarden and start it again: a write in a lost ledger could be sent twice."
-NOT_RECORDED: Final = Author()
+NO_AUTHOR: Final = Author()
 T = TypeVar("T")
 
 
@@ -45,7 +45,7 @@ class Ledger(ThreadedStore):
         self._author = author
 
     @classmethod
-    async def open(cls, path: Path, *, author: Author = NOT_RECORDED, clock: Clock = utc_now) -> Self:
+    async def open(cls, path: Path, *, author: Author = NO_AUTHOR, clock: Clock = utc_now) -> Self:
         """Open the ledger, and create it if needed; `author` acts through it.
 
         A damaged ledger (it is never rebuilt), or one that another version wrote, can still be read: see `problem`.

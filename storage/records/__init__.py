@@ -19,7 +19,7 @@ from storage.records.action import (
     Resolution,
     Surface,
 )
-from storage.records.activity import LinkState, PollOutcome, RunClock
+from storage.records.activity import LinkState, PollOutcome, RunClock, link_of
 from storage.records.coverage import CLOCK_STEP, Coverage, CoverageGap, CoverageRange
 from storage.records.health import HealthChange, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest

@@ -1,6 +1,6 @@
 """Traffic between this machine and the service: the link, the log of polls and writes, and the service's limits."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Generic, Literal, TypeVar
 
@@ -54,6 +54,11 @@ class LinkState(Struct, frozen=True):
     def is_failing(self) -> bool:
         """Whether the last poll failed."""
         return self.failing_since is not None
+
+
+def link_of(links: Iterable[LinkState], subject: Subject) -> LinkState | None:
+    """Return the state of one subject's link."""
+    return next((link for link in links if link.subject == subject), None)
 
 
 class PollSpan(Struct, frozen=True):

@@ -75,6 +75,14 @@ class ReportedFinding(Struct, frozen=True):
     """A replacement for the lines."""
 
 
+class Artifact(Struct, frozen=True):
+    """A file that an agent left for its callers."""
+
+    name: str
+    """Its path, as the service gives it."""
+    bytes: int
+
+
 class RunMessage(Struct, frozen=True):
     """What was said to a run while one of its turns was under way."""
 
@@ -117,6 +125,7 @@ class Turn(Struct, frozen=True):
     usage: ModelUsage | None = None
     findings: tuple[ReportedFinding, ...] | None = None
     """None: its agent reported none; its review may hold some."""
+    artifacts: tuple[Artifact, ...] = ()
     inputs_json: str | None = None
     """The named inputs of its agent, as a JSON object; None: it had none, or the service does not report them."""
     messages: tuple[RunMessage, ...] = ()

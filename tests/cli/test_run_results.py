@@ -106,6 +106,42 @@ def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> N
     assert told["steps"][0] == dict.fromkeys(("at", "call", "seconds", "tokens")) | said | {"failed": False}
 
 
+def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> None:
+    """Of equal names the newest turn's, in the current folder or in -C; nothing is replaced, and no name leads out."""
+    files = {(1, "a b/x.png"): b"\x89\0", (1, "report.md"): b"old", (2, "report.md"): b"new", (2, "../out"): b"out"}
+    board.put("run_1", "completed")
+    board.artifacts |= {("run_1", *key): content for key, content in files.items()}
+    named = [(turn, {"name": name, "bytes": len(content)}) for (turn, name), content in files.items()]
+    board.turns["run_1"] = {
+        "turns": [
+            {"number": number, "state": "completed", "artifacts": [one for turn, one in named if turn == number]}
+            for number in (1, 2)
+        ]
+    }
+    folder, command = boarded.home / "saved", ("runs", "artifacts", "run_1")
+    listed, shown, viewed = boarded(*command, "--json").json(), boarded(*command).out, boarded("runs", "view", "run_1")
+    saved = boarded(*command, "report.md", "a b/x.png", "-C", str(folder), "--json").json()
+    again, older = boarded(*command, "report.md", "-C", str(folder)), boarded(*command, "--turn", "1", "-C", "old")
+    outside, none = boarded(*command, "-C", str(folder)), boarded(*command, "none")
+    (folder / "link").symlink_to(boarded.home)
+    board.turns["run_1"]["turns"][1]["artifacts"] = [{"name": "link/x", "bytes": 1}, {"name": "gone", "bytes": 1}]
+    board.artifacts["run_1", 2, "link/x"] = b"x"
+    linked, gone = (boarded(*command, name, "-C", str(folder)) for name in ("link/x", "gone"))
+
+    assert [(one["turn"], one["name"], one["bytes"], one["saved_as"]) for one in listed["artifacts"]] == [
+        *((2, "report.md", 3, None), (2, "../out", 3, None)),
+        *((1, "a b/x.png", 2, None), (1, "report.md", 3, None)),
+    ]
+    assert shown.splitlines()[1].split() == ["2", "3", "report.md"]
+    assert "  2 artifacts: runs artifacts lists and saves them\n" in viewed.out
+    assert [one["saved_as"] for one in saved["artifacts"]] == [f"{folder}/report.md", f"{folder}/a b/x.png"]
+    assert ((folder / "report.md").read_bytes(), (folder / "a b/x.png").read_bytes()) == (b"new", b"\x89\0")
+    assert (again.code, "File exists. Nothing is replaced" in again.err, older.code) == (2, True, 0)
+    assert (outside.code, (boarded.home / "out").exists(), none.code) == (2, False, 7)
+    assert (linked.code, (boarded.home / "x").exists()) == (2, False)
+    assert (gone.code, "It was pruned" in gone.err) == (7, True)
+
+
 def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
     """With the number of lines between, and how they are seen; an edit that took effect is told once."""
     many = LogStep("result", "\n".join(map(str, range(500))), call="c1", failed=True)

@@ -85,7 +85,7 @@ async def test_two_exports_never_write_the_same_file(staged: Staged, tmp_path: P
     async with staged(SMALL) as scene:
 
         async def export(name: str, *, enters: int = 1) -> None:
-            scene.app.push_screen(ExportScreen("Export", tmp_path / name, (".csv", ".json"), write))
+            scene.app.push_screen(ExportScreen("Export", tmp_path / name, write))
             await scene.pilot.pause()
             await scene.pilot.press(*["enter"] * enters)
 

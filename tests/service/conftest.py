@@ -105,22 +105,18 @@ class Api:
         script.write_text(source, "utf-8")
         self.service.admin("agent", "add", name, "--argv", f"{{python}} {script}", *options)
 
-    def begin(
-        self, agent: str, repository: str = "acme/api", fields: dict[str, Any] | None = None, **inputs: Any
-    ) -> str:
+    def begin(self, agent: str, repository: str = "acme/api", fields: Any = None, **inputs: Any) -> str:
         """Start an agent with inputs and return the run's id."""
         body = {"repository": repository, "inputs": inputs, **(fields or {})}
         answer = self.post(f"/external/agents/{agent}/runs", body)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["execution_id"])
 
-    def follow(
-        self, run_id: str, instructions: str, repository: str = "acme/api", start_from: str = ""
-    ) -> httpx.Response:
+    def follow(self, run_id: str, words: str, repository: str = "acme/api", start_from: str = "") -> httpx.Response:
         """Give a run its next turn."""
         owner, _, repo = repository.partition("/")
         reference = {"platform": "github", "data": {"owner": owner, "repo": repo}}
-        body = {"instructions": instructions, "repository": reference, "run_id": run_id}
+        body = {"instructions": words, "repository": reference, "run_id": run_id}
         return self.post("/external/runs", body, params={"start_from": start_from} if start_from else None)
 
     def turns(self, run_id: str) -> list[dict[str, Any]]:
@@ -343,11 +339,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of its own, of 256 MiB and 20,000 inodes."""
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own: of 256 MiB and 20,000 inodes, unless a test asks for another size."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256m,nr_inodes=20000", "none", str(folder)]
+    size = getattr(request, "param", "size=256m,nr_inodes=20000")
+    mount = ["mount", "-t", "tmpfs", "-o", size, "none", str(folder)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("only root can mount a small disk")
     yield folder

@@ -2,54 +2,39 @@
 
 import asyncio
 import socket
-import threading
 from contextlib import suppress
 from typing import Literal, Self
 
 from tests.lab import free_port
+from tests.proxy import Proxy, running
 
 Kind = Literal["carries", "holds", "loses"]
 
 
-class DatabaseLink:
+class DatabaseLink(Proxy):
     """Carries connections to a port. `holds`: bytes wait. `loses`: a connection that sends is silent for ever."""
 
     def __init__(self, target: int, listener: socket.socket | None = None) -> None:
-        self._listener = listener
-        self.port: int = listener.getsockname()[1] if listener else free_port()
-        self._target = target
+        super().__init__(target, port=listener.getsockname()[1] if listener else free_port())
+        self._target, self._listener, self._flows = target, listener, asyncio.Event()
         self._kind: Kind = "carries"
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="link", daemon=True)
-        self._ready = threading.Event()
+        self._flows.set()
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._ready.wait()
+        # Without a listener of the caller's, connections are refused until now.
+        self._running = running(self, self._listener or socket.create_server(("127.0.0.1", self.port)))
+        self._running.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
+        self._running.__exit__(None, None, None)
 
     def become(self, kind: Kind) -> None:
         """Treat bytes this way from now on."""
+        self._kind = kind
+        self.loop.call_soon_threadsafe(self._flows.clear if kind == "holds" else self._flows.set)
 
-        def change() -> None:
-            self._kind = kind
-            self._flows.clear() if kind == "holds" else self._flows.set()
-
-        self._loop.call_soon_threadsafe(change)
-
-    async def _serve(self) -> None:
-        self._loop, self._over, self._flows = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-        self._flows.set()
-        # Without a listener of the caller's, connections are refused until now.
-        listener = self._listener or socket.create_server(("127.0.0.1", self.port))
-        await asyncio.start_server(self._connect, sock=listener)
-        self._ready.set()
-        await self._over.wait()
-
-    async def _connect(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+    async def serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         # asyncio's own callback takes it ill if the end of the loop cancels this.
         with suppress(OSError, asyncio.CancelledError):
             await self._flows.wait()
@@ -74,4 +59,4 @@ class DatabaseLink:
                     await target.drain()
         if lost.is_set():
             # Nor does the end of a silent connection arrive.
-            await self._over.wait()
+            await asyncio.Event().wait()

@@ -1,11 +1,14 @@
-"""The campaign: many runs, workers killed at random, and at the end everything is as if none had died."""
+"""The campaigns: many runs, workers killed at random, a code host that fails, and at the end all is as if none had."""
 
 import contextlib
+import json
+import os
 import random
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,13 +16,14 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.lab import Received, Respond, Step, free_port
-from tests.service.conftest import Api
+from tests.lab import Drop, Raw, Received, Respond, Step, free_port
+from tests.service.conftest import FORGE_TOKEN, UNBOXED, Api, member, placed
 from tests.service.deployment import Deployment, deployment
-from tests.service.git_hosts import marked
+from tests.service.forge.forges import GitHubServer
+from tests.service.git_hosts import GitHttpHost, marked
 from tests.service.processes import running
 from tests.service.receiver import Receiver
-from tests.service_process import Node, demo_setup
+from tests.service_process import Node, demo_setup, git, make_repository
 from tests.waiting import COLD_START_S, eventually
 
 REPOSITORIES = ("acme/api", "acme/web")
@@ -124,28 +128,30 @@ class Caller:
         return answers[-1]
 
 
-def run_campaign(caller: Caller, killer: Killer, runs: int, kills: int) -> None:
+def run_campaign(
+    caller: Caller, killer: Killer, runs: int, kills: int, places: Sequence[str] = REPOSITORIES, fails: int = 5
+) -> None:
     """Start the runs and continue a quarter of them, until so many processes were killed."""
     draw = random.Random(runs)
     with meanwhile(killer.kill):
         for number in range(runs):
-            # Every third shares a branch with others, every fifth fails.
+            # Every third shares a branch with others, and each so manyth fails.
             branch = f"shared/{number % 2}" if number % 3 == 0 else None
-            caller.start(f"{'fail' if number % 5 == 4 else 'write'} {number}", draw.choice(REPOSITORIES), branch)
+            caller.start(f"{'write' if (number + 1) % fails else 'fail'} {number}", draw.choice(places), branch)
         ended = caller.all_ended()
         for run_id in list(caller.accepted)[::4]:
             caller.follow(ended[run_id], f"write again, {run_id}")
         caller.all_ended()
         while killer.kills < kills:
-            caller.start("write until enough were killed", draw.choice(REPOSITORIES))
+            caller.start("write until enough were killed", draw.choice(places))
             caller.all_ended()
 
 
-def check(made: Deployment, caller: Caller, receiver: Receiver) -> int:
+def check(made: Deployment, caller: Caller, receiver: Receiver | None, places: Sequence[str] = REPOSITORIES) -> int:
     """Hold the service to its word; return how many turns needed more than one attempt."""
     runs = caller.listed()
     assert set(caller.accepted) <= set(runs), "a run that was answered with 201 is missing"
-    found = marked(made.repositories[path] for path in REPOSITORIES)
+    found = marked(made.repositories[path] for path in places)
     repeated, expected, wanted = 0, set(), Counter[tuple[str, int]]()
     for run_id in runs:
         turns = made.admin("run", run_id)["turns"]
@@ -158,11 +164,11 @@ def check(made: Deployment, caller: Caller, receiver: Receiver) -> int:
         for turn, asked in zip(turns, caller.accepted.get(run_id, ()), strict=False):
             assert turn["status"] == ("failed" if asked.startswith("fail") else "completed"), (turn, asked)
     assert found == dict.fromkeys(expected, 1), "a turn was committed twice or not at all"
-    for kind in ("run.started", "run.ended"):
+    for kind in ("run.started", "run.ended") if receiver else ():
         eventually(lambda kind=kind: len(receiver.told(kind)) >= wanted.total(), f"all {kind} are told", DEADLINE_S)
         told = Counter((one["run_id"], one["turn"]) for one in receiver.told(kind))
         assert told == wanted, f"{kind} is told once of each turn"
-    assert receiver.refused == []
+    assert receiver is None or receiver.refused == []
     return repeated
 
 
@@ -206,3 +212,127 @@ def test_no_death_of_a_worker_loses_or_doubles_anything(tmp_path: Path, runs: in
     assert running(naming=str(tmp_path)) == []
     assert killer.kills >= kills
     print(f"{runs} runs, {killer.kills} kills, {repeated} turns taken up again")
+
+
+SEEDS = [int(seed) for seed in os.environ.get("RUNWARDEN_OUTAGE_SEEDS", "1,2,3,4,5,6,7,8,9,10").split(",")]
+TURNS = int(os.environ.get("RUNWARDEN_OUTAGE_TURNS", "300"))
+SILENCE_S = 20
+"""How long a fetch or push may be silent."""
+UNSTEADY = f"{UNBOXED}worker_ttl_s = 3\ndrain_s = 1\ngit_timeout_s = {SILENCE_S}\nlook_s = 0.2\n"
+UNSTEADY += "[limits]\nrequests_per_minute = 1000000\n[forge]\nretry_s = 0.3\ntimeout_s = 5\n"
+
+
+class Weather:
+    """What the code host does with each request: by kind, half of all requests fail while it is bad."""
+
+    kinds = ("refuses", "refuses", "resets", "loses answers", "cuts answers", "stalls", "is gone", "is gone")
+
+    def __init__(self, seed: int, host: GitHttpHost, forge: GitHubServer) -> None:
+        self._random, self.kind = random.Random(seed), "fair"
+        self.done: Counter[str] = Counter()
+        for server, usual in ((host.server, host.serve), (forge, forge.otherwise)):
+            server.otherwise = self._answers(usual)
+            server.greet = lambda: Drop("accepted") if self.kind == "is gone" else None
+
+    def _answers(self, usual: Callable[[Received], Any]) -> Callable[[Received], Step]:
+        def answer(request: Received) -> Step:
+            kind = self.kind if self._random.random() < 0.5 else "fair"
+            step = "api" if "git-" not in request.target else request.target.rpartition("git-")[2]
+            if kind != "fair":
+                self.done[f"{kind}: {request.method} {step}"] += 1
+            if kind == "refuses":
+                return Respond(self._random.choice((502, 503, 429)), headers={"Retry-After": "1"})
+            if kind == "resets":
+                return Drop(then=self._random.choice(("reset", "close")))
+            if kind == "stalls":
+                time.sleep(self._random.choice((2, 5, SILENCE_S + 5)))
+            found: Step = usual(request)
+            if kind == "loses answers":
+                return Drop()
+            if kind == "cuts answers" and isinstance(found, Respond) and isinstance(found.body, bytes):
+                head = "".join(f"{name}: {value}\r\n" for name, value in found.headers.items())
+                head = f"HTTP/1.1 200 OK\r\n{head}Content-Length: {len(found.body) + 1}\r\n\r\n"
+                return Raw(head.encode() + found.body[: len(found.body) // 2], "reset")
+            return found
+
+        return answer
+
+    def change(self, over: threading.Event) -> None:
+        """Be bad for a few seconds now and then, until that is over."""
+        while not over.wait(self._random.uniform(4, 16)):
+            self.kind = self._random.choice(self.kinds)
+            self.done[self.kind] += 1
+            over.wait(self._random.uniform(0.5, 7))
+            self.kind = "fair"
+
+
+def heads_of(bare: Path) -> dict[str, str]:
+    """Return the commit of each branch."""
+    heads = git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads", cwd=bare)
+    return dict(line.split(" ") for line in heads.splitlines())
+
+
+def check_pushes(made: Deployment, caller: Caller, bare: Path, paid: Path) -> None:
+    """Only the death of a worker costs a second beginning of an agent, and only before the commit was kept."""
+    begun, branches = Counter(paid.read_text("utf-8").splitlines()), Counter[str]()
+    for run_id, run in caller.listed().items():
+        for turn in made.admin("run", run_id, "--log")["turns"]:
+            name = f"{run_id} turn {turn['turn']}"
+            lost = turn["attempt"] - turn["log"].count("the slot is free, and the next attempt is in") - 1
+            assert 1 <= begun[name] <= 1 + lost, (name, begun[name], turn)
+            branches[run["branch_name"]] += turn["commit"] is not None
+    for branch, count in (+branches).items():
+        assert len((bare / "logs/refs/heads" / branch).read_text().splitlines()) == count, f"{branch} was pushed twice"
+
+
+@pytest.mark.campaign
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_the_code_host_does_each_turn_is_paid_and_pushed_once(tmp_path: Path, seed: int) -> None:
+    """It refuses, resets, stalls and is gone at every step, while workers die.
+
+    Every turn ends with one commit on its branch, and one pull request is open for each branch.
+    """
+    paid, agent = tmp_path / "paid", tmp_path / "agent.py"
+    note = f"""pathlib.Path("{paid}").open("a").write(f"{{task['run_id']}} turn {{task['turn']}}\\n")\n"""
+    agent.write_text(DAWDLER.replace("subprocess.Popen", f"{note}subprocess.Popen", 1), "utf-8")
+    bare = make_repository(tmp_path / "git" / "acme" / "api", {"README.md": "# api\n"})
+    git("config", "core.logAllRefUpdates", "always", cwd=bare)
+    with contextlib.ExitStack() as stack:
+        host = stack.enter_context(contextlib.closing(GitHttpHost(tmp_path / "git", FORGE_TOKEN)))
+        forge = stack.enter_context(contextlib.closing(GitHubServer()))
+        forge.accounts = {FORGE_TOKEN: "runwarden-bot"}
+
+        def refresh(_: Received) -> None:
+            # With every commit, as a branch of its own: a status may come when its branch has moved.
+            commits = git("rev-list", "--branches", cwd=bare).split()
+            forge.branches = dict(zip(commits, commits, strict=True)) | heads_of(bare)
+
+        forge.before = refresh
+        weather = Weather(seed, host, forge)
+        connected = {"platform": "github", "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
+        dawdler: dict[str, Any] = {"name": "dawdler", "argv": ["{python}", str(agent)]}
+        dawdler["on_completion"] = {"pull_request": "ready", "status": True}
+        owner = member(hosts=[connected], repositories=[placed(f"{host.url}/acme/api.git")])
+        setup = {"organizations": [owner], "agents": [dawdler]}
+        made = stack.enter_context(deployment(tmp_path / "deployment", settings=UNSTEADY, setup=setup))
+        made.environment["FORGE_TOKEN"], made.repositories = FORGE_TOKEN, {"acme/api": bare}
+        node = made.begin("serve", "--host", "127.77.0.1", "--port", str(free_port()), "--workers", "3")
+        caller, killer = Caller(lambda: made.client(node)), Killer(node, seed, (15, 90))
+        with meanwhile(weather.change):
+            run_campaign(caller, killer, TURNS * 4 // 5, 0, ["acme/api"], fails=TURNS)
+
+        def owed() -> list[Any]:
+            runs = [made.client(node).get(f"/external/runs/{run_id}").json() for run_id in caller.accepted]
+            return [(run["run_id"], one) for run in runs for one in run["postings"] if one["state"] != "posted"]
+
+        eventually(lambda: not owed(), "everything is posted", 300, saw=owed, pause_s=1)
+        repeated = check(made, caller, None, ["acme/api"])
+        check_pushes(made, caller, bare, paid)
+        changes = Counter(change.branch for change in forge.changes)
+        pushed = {name: sha for name, sha in heads_of(bare).items() if name != "main"}
+
+    assert changes == dict.fromkeys(pushed, 1)
+    assert [name for name, sha in pushed.items() if set(forge.shown(sha).values()) != {"success"}] == []
+    assert "Traceback" not in node.log, re.findall(r"Traceback.{,3000}", node.log, re.DOTALL)[0]
+    print(f"seed {seed}: {killer.kills} kills, {repeated} turns taken up again, {json.dumps(weather.done, indent=1)}")

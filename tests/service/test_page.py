@@ -280,7 +280,10 @@ def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Mak
         turns.claim(connection, run.id, 1, "w", now_micros())
         for name, content in files.items():
             turn_files.put_artifact(connection, (run.id, 1), 1, name, len(content), content)
-        turns.end(connection, run.id, 1, TurnOutcome("completed"), now_micros())
+        turns.end(connection, run.id, 1, TurnOutcome("completed", commit_sha="c" * 40), now_micros())
+    patch = DataFolder(mine.service.data_dir).turn_diff(run.id, 1)
+    patch.parent.mkdir()
+    patch.write_bytes(b"+" * (9 << 20))
     browser, here = browse(mine), f"/runs/{run.id}"
     links = [html.unescape(one) for one in re.findall(r'href="(/runs/run_\w+/artifact[^"]*)', browser.get(here).text)]
     shown = {name: browser.get(link) for name, link in zip(sorted(files), links, strict=True)}
@@ -300,6 +303,7 @@ def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Mak
     assert "evil.example" not in re.sub(r"<a [^>]*>", "", shown["report.md"].text)
     assert [shown[name].content == files[name] for name in sorted(files)] == [False, True, True, True, False]
     assert browser.get(f"{here}/artifact?turn=1&name=none").status_code == 404
+    assert "fetch it as an artifact" in text_of(browser.get(f"{here}/changes?turn=1&path=a&line=1"))
 
 
 def test_schedules_are_shown_with_their_next_times_and_what_the_last_one_did(own: Own, browse: Any) -> None:
@@ -329,15 +333,6 @@ def test_schedules_are_shown_with_their_next_times_and_what_the_last_one_did(own
     assert f"schedule {daily['schedule']} asked" in text_of(browser.get(f"/runs/{run['run_id']}"))
     assert [len(one["next_times"]) for one in listed] == [3, 3]
     assert sorted((one["result"], one["run_id"]) for one in decided) == [("missed", None), ("started", run["run_id"])]
-
-
-def test_what_a_program_prints_in_colours_is_shown_in_colours() -> None:
-    """Eight of them, and bold; other sequences are left out, and nothing printed becomes HTML."""
-    printed = "\x1b[1;31mFAILED\x1b[0m \x1b[2Ka<b \x1b[38;5;9mx\x1b[39m\x1b]8;;http://h\x07link\x1b]8;;\x07 \x1b[92mok"
-
-    assert terminal(printed) == ("<i class='b t1'>FAILED</i> a&lt;b xlink <i class='t2'>ok</i>")
-    assert terminal("plain \x1b") == "plain ␛"
-    assert terminal(f"\x1b[{'3' * 5000}mplain") == "plain"
 
 
 def test_the_list_takes_the_filters_of_the_api(tenant: Make, browse: Any) -> None:
@@ -504,8 +499,17 @@ def test_a_large_change_is_shown_in_pages_of_their_own(own: Own, browse: Any) ->
         assert html.unescape(heading[1]) == name
 
 
-def test_markdown_cannot_name_what_a_page_does_not_show() -> None:
-    """A character that turns text around or steers a terminal is a sign in its place, also written as a reference."""
+def test_what_a_program_prints_is_shown_in_colours_and_markdown_names_no_more() -> None:
+    """Eight of them, and bold; other sequences are left out, and nothing printed becomes HTML.
+
+    A character that turns text around or steers a terminal is a sign in its place, also written as a reference.
+    """
+    printed = "\x1b[1;31mFAILED\x1b[0m \x1b[2Ka<b \x1b[38;5;9mx\x1b[39m\x1b]8;;http://h\x07link\x1b]8;;\x07 \x1b[92mok"
+
+    assert terminal(printed) == ("<i class='b t1'>FAILED</i> a&lt;b xlink <i class='t2'>ok</i>")
+    assert terminal("plain \x1b") == "plain ␛"
+    assert terminal(f"\x1b[{'3' * 5000}mplain") == "plain"
+
     assert markdown("&#8238;live &#27;]8;; &#x2066;\u202e&nbsp;") == "<p>�live �]8;; ��&nbsp;</p>\n"
 
 

@@ -5,7 +5,6 @@ One service and at most two browsers serve all of these tests.
 
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,6 @@ import pytest
 from tests.program import ROOT
 from tests.service.conftest import OPERATOR, UNBOXED, Api, Own, served
 from tests.service.test_page import invited
-from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.campaign
@@ -179,54 +177,6 @@ def sit_down(site: Api, browsers: list[Person]) -> Iterator[Callable[[], Person]
 
     yield next_browser
     assert [one for person in used for one in person.complaints()] == []
-
-
-def curl(shown: str) -> int:
-    """Run the command that the page shows and return the status of the answer."""
-    options = "--silent --output /dev/null --write-out '%{http_code}'"
-    return int(subprocess.run(["sh", "-c", f"{shown} {options}"], check=True, capture_output=True, text=True).stdout)
-
-
-def test_an_invitation_leads_by_keyboard_to_a_commit_and_a_revoked_token(
-    site: Api, sit_down: Callable[[], Person], tmp_path: Path
-) -> None:
-    """Code, token, a run that is followed to its commit, a reply, and the token's end."""
-    made, code = invited(site, "jane@customer.example")
-    jane = sit_down()
-    jane.open(f"/invitation?code={code}")
-    assert "jane@customer.example" in jane.text
-    jane.press("main button")
-    shown = jane.attribute("pre", "innerText")
-    assert curl(shown) == 200
-
-    gate = tmp_path / "gate"
-    bare = make_repository(tmp_path / "customer" / "shop", {"README.md": "# shop\n"})
-    owned = ("--org", made["organization_slug"], "--platform", "github")
-    site.service.admin("repository", "add", "shop", *owned, "--path", "customer/shop", "--url", str(bare))
-    jane.press("main a[href='/runs']")
-    jane.press("main a[href='/runs/new']")
-    jane.type("#repository", "customer/shop")
-    jane.type("#instructions", f"wait {gate}")
-    jane.press("form[method=post] button:not(.link)")
-    jane.reads("scribe at work on turn 1")
-    assert "Cancel this run" in jane.text
-    gate.touch()
-    jane.reads("completed", "commit")
-    branch = jane.attribute(".facts code", "textContent")
-    assert git("rev-parse", "--short=12", branch, cwd=bare) in jane.text
-
-    jane.press("nav a[href$='/changes']")
-    assert f"wait {gate}" in jane.text
-    jane.press("nav[aria-label=Run] a")
-    jane.type("#instructions", "and once more")
-    jane.press(".reply button:not([name])")
-    eventually(lambda: jane.text.count("completed") >= 3, "the second turn is followed", saw=lambda: jane.text)
-    assert git("rev-list", "--count", branch, cwd=bare) == "3"
-
-    jane.press("header a[href='/settings/tokens']")
-    jane.press("button[aria-label='Revoke first administrator']")
-    assert jane.path == "/settings/tokens"
-    assert curl(shown) == 401
 
 
 MARKS = '"><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7 * 7 }} \u202egnp.\u2066 \x1b]8;;https://x.example\x07here'

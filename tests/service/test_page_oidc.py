@@ -13,9 +13,8 @@ import httpx
 import pytest
 
 from tests.lab import free_port
-from tests.service.conftest import Api, http_client
+from tests.service.conftest import Api, http_client, served
 from tests.service.test_page import Browser, invited, text_of
-from tests.service_process import start_service
 from tests.waiting import present
 
 PROVIDER: Final = Path(__file__).with_name("oidc_provider.mjs")
@@ -42,10 +41,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
                 'name = "Acme"\ndomains = { "acme.example" = "acme" }\nrole = "developer"\n'
             )
             secret, arguments = {"RUNWARDEN_OIDC_SECRET": SECRET}, ["--port", str(port)]
-            folder = tmp_path_factory.mktemp("oidc")
-            service = start_service(folder, settings=settings, environment=secret, arguments=arguments)
-            yield Api(service)
-            assert service.stop() == 0
+            options = {"settings": settings, "environment": secret, "arguments": arguments}
+            with served(tmp_path_factory, "oidc", **options) as service:
+                yield Api(service)
         finally:
             provider.kill()
 

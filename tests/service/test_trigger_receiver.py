@@ -469,6 +469,11 @@ def test_of_the_times_that_were_missed_the_newest_starts_a_run_unless_it_is_too_
 def test_a_time_at_which_nothing_can_start_is_on_record(database: Database) -> None:
     """No agent, too many runs, or an organization that is not active; each time is decided on, and the next is due."""
     owner = scheduled(database, hourly(), hourly(agent="gone"))
+    with database.read() as connection:
+        (first,) = (one for one in repositories.due_schedules(connection, NOW + HOUR, 9) if one.endswith("/0"))
+    Receiver(database, Settings(), lambda: NOW + HOUR).start_due(first)
+    # The one that is still due comes to the place of the other.
+    scheduled(database, hourly(agent="gone"), hourly())
     decided = [fire(database, NOW + HOUR, active_runs=1)]
     scheduled(database, hourly(), hourly(timezone="UTC"), at=NOW + 2 * HOUR - 1)
     decided.append(fire(database, NOW + 2 * HOUR, active_runs=1))
@@ -480,7 +485,7 @@ def test_a_time_at_which_nothing_can_start_is_on_record(database: Database) -> N
         repositories.remove(connection, owner, "api")
 
     limited = ("limited", "repository_runs_an_hour: 1 run for one repository")
-    assert decided[0] == [("refused", "the agent gone is not configured"), ("started", "")]
+    assert decided[0] == [("refused", "the agent gone is not configured")]
     assert decided[1] == [("refused", "the organization has 1 run queued or working")] * 2
     assert decided[2:] == [[limited, ("started", "")], [("refused", "the organization is not active")] * 2]
     assert fire(database, NOW + 9 * HOUR) == []

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.geometry import Size
@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.engine.text import SafeText
+from widgets.kit import hidden
 from widgets.kit.badges import Badge
 
 
@@ -99,8 +100,8 @@ class FormChoice(Widget, can_focus=True):
     FormChoice:focus { border-left: outer $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "step(1)", "Next", show=False),
-        Binding("up,k", "step(-1)", "Previous", show=False),
+        hidden("down,j", "step(1)", "Next"),
+        hidden("up,k", "step(-1)", "Previous"),
     ]
     chosen: reactive[int | None] = reactive(None)
     """Index of the chosen option; None: none yet."""

@@ -12,6 +12,7 @@ from textual.widgets import Input, TextArea
 from textual.widgets.text_area import Edit, EditResult, Location
 
 from app.engine.text import safe_text
+from widgets.kit import hidden
 
 LONGEST_LINE: Final = 4_000
 """The most characters of a one-line input; longer pastes are cut."""
@@ -101,8 +102,8 @@ class ChoiceInput(LineInput):
     """A one-line input with suggestions: one is completed in place, up and down walk through the matches."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "choose(1)", "Next suggestion", show=False),
-        Binding("up", "choose(-1)", "Previous suggestion", show=False),
+        hidden("down", "choose(1)", "Next suggestion"),
+        hidden("up", "choose(-1)", "Previous suggestion"),
     ]
 
     def __init__(self, value: str, placeholder: str) -> None:

@@ -1,15 +1,15 @@
 """The parts that every screen is made of; here, keys that many have or none, and calls after the next paint."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from textual.binding import Binding
 from textual.widget import Widget
 
-SCROLL_KEYS: Final = (
-    Binding("j", "scroll_down", "down", show=False, id="pane.down"),
-    Binding("k", "scroll_up", "up", show=False, id="pane.up"),
-)
+hidden: Final = partial(Binding, show=False)
+"""Bind a key that the footer does not show."""
+SCROLL_KEYS: Final = (hidden("j", "scroll_down", "down", id="pane.down"), hidden("k", "scroll_up", "up", id="pane.up"))
 """The keys of everything that scrolls without a cursor."""
 NO_KEY: Final = "no_key_"
 """The prefix of names of keys that no terminal sends."""

@@ -7,13 +7,14 @@ from typing import ClassVar, Final, Literal
 from msgspec import Struct
 from rich.cells import cell_len
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.engine.text import safe_text
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.cells import fit, shorten
 
@@ -30,10 +31,10 @@ class Options(OptionList):
     """A list of options with the console's keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "down", show=False, id="list.down"),
-        Binding("k", "cursor_up", "up", show=False, id="list.up"),
-        Binding("g", "first", "to the first one", show=False, id="list.first"),
-        Binding("G", "last", "to the last one", show=False, id="list.last"),
+        hidden("j", "cursor_down", "down", id="list.down"),
+        hidden("k", "cursor_up", "up", id="list.up"),
+        hidden("g", "first", "to the first one", id="list.first"),
+        hidden("G", "last", "to the last one", id="list.last"),
     ]
 
 

@@ -3,12 +3,13 @@
 from typing import ClassVar, Final
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Region
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 
 from widgets.frame.notice import Notice
+from widgets.kit import hidden
 
 HEADER: Final = 1
 """Lines above the first row; they do not scroll."""
@@ -18,12 +19,12 @@ class CursorView(ScrollView, can_focus=True):
     """Moves the cursor and keeps it in view; a subclass draws the rows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", "down", show=False, id="table.down"),
-        Binding("up,k", "move(-1)", "up", show=False, id="table.up"),
-        Binding("pagedown,ctrl+d,ctrl+f", "page(1)", "page down", show=False, id="table.page_down"),
-        Binding("pageup,ctrl+u,ctrl+b", "page(-1)", "page up", show=False, id="table.page_up"),
-        Binding("home,g", "first", "to the first row", show=False, id="table.first"),
-        Binding("end,G", "last", "to the last row", show=False, id="table.last"),
+        hidden("down,j", "move(1)", "down", id="table.down"),
+        hidden("up,k", "move(-1)", "up", id="table.up"),
+        hidden("pagedown,ctrl+d,ctrl+f", "page(1)", "page down", id="table.page_down"),
+        hidden("pageup,ctrl+u,ctrl+b", "page(-1)", "page up", id="table.page_up"),
+        hidden("home,g", "first", "to the first row", id="table.first"),
+        hidden("end,G", "last", "to the last row", id="table.last"),
     ]
 
     notice: reactive[Notice | None] = reactive(None)

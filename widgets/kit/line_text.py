@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Region, Size
@@ -15,7 +15,7 @@ from textual.visual import Visual, VisualType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from widgets.kit import SCROLL_KEYS
+from widgets.kit import SCROLL_KEYS, hidden
 
 
 class SteadyText(Static):
@@ -85,8 +85,8 @@ class LinePane(VerticalScroll, can_focus=True):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *SCROLL_KEYS,
-        Binding("g,home", "edge(False)", "top", show=False, id="pane.top"),
-        Binding("G,end", "edge(True)", "bottom", show=False, id="pane.bottom"),
+        hidden("g,home", "edge(False)", "top", id="pane.top"),
+        hidden("G,end", "edge(True)", "bottom", id="pane.bottom"),
     ]
 
     def __init__(self, make: Callable[[int], Sequence[Content]], *, id: str | None = None) -> None:

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.geometry import Size
 from textual.message import Message
@@ -24,6 +24,7 @@ from textual.widgets import Input
 from app.engine.text import safe_text
 from widgets.forms.inputs import ListSearch
 from widgets.frame.notice import notice_line
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES, tone_css
 from widgets.kit.cursor_view import HEADER, CursorView
 
@@ -99,8 +100,8 @@ class TextView(CursorView):
     }
     """ + tone_css("TextView", "text-view")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "sideways(1)", "to the right", show=False, tooltip="Scroll long lines", id="text.right"),
-        Binding("left", "sideways(-1)", "to the left", show=False, id="text.left"),
+        hidden("right", "sideways(1)", "to the right", tooltip="Scroll long lines", id="text.right"),
+        hidden("left", "sideways(-1)", "to the left", id="text.left"),
     ]
 
     def __init__(self) -> None:

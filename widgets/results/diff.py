@@ -18,7 +18,7 @@ from textual.strip import Strip
 from app.engine.text import safe_text
 from app.results.diff import HEADER, HUNK, Patch
 from storage.records.results import ChangedFile
-from widgets.kit import unkeyed
+from widgets.kit import hidden, unkeyed
 from widgets.kit.cells import beside, joined, shorten
 from widgets.kit.text_view import LONGEST, TAB, TextPiece, TextView, overlay, safe_line
 
@@ -285,12 +285,12 @@ class DiffView(TextView):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right_curly_bracket", "file(1)", "next file", id="diff.next_file"),
-        Binding("left_curly_bracket", "file(-1)", "previous file", show=False, id="diff.prev_file"),
+        hidden("left_curly_bracket", "file(-1)", "previous file", id="diff.prev_file"),
         Binding("right_parenthesis", "hunk(1)", "next hunk", id="diff.next_hunk"),
-        Binding("left_parenthesis", "hunk(-1)", "previous hunk", show=False, id="diff.prev_hunk"),
-        Binding("z", "fold", "fold", show=False, tooltip="Fold the file under the cursor", id="diff.fold"),
+        hidden("left_parenthesis", "hunk(-1)", "previous hunk", id="diff.prev_hunk"),
+        hidden("z", "fold", "fold", tooltip="Fold the file under the cursor", id="diff.fold"),
         unkeyed("fold_all", "fold all", tooltip="Fold or unfold all files", id="diff.fold_all"),
-        Binding("vertical_line", "split", "side by side", show=False, id="diff.split"),
+        hidden("vertical_line", "split", "side by side", id="diff.split"),
     ]
 
     @dataclass

@@ -110,6 +110,8 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
         lines.append(line((" " * INDENT, ""), ("→ ", QUIET), (" · ".join(result), QUIET), *counts))
     for text in safe_block(turn.summary, lines=MOST_LINES) if turn.summary else ():
         lines += wrapped(text, width, STYLES["plain"], INDENT + 2)
+    if turn.artifacts:
+        lines += wrapped(f"{plural(len(turn.artifacts), 'artifact')}: O lists them", width, QUIET, INDENT)
     if turn.offer:
         lines += wrapped(f"It offers: {safe_text(turn.offer)}", width, STYLES["warn"], INDENT)
     return lines

@@ -20,6 +20,7 @@ from textual.widgets import Input
 
 from app.engine.text import SafeText, safe_text
 from storage.records.query import Suggestion
+from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import fit
 from widgets.kit.clickable import Chip, ClickableLine, clickable
@@ -174,8 +175,8 @@ class SearchInput(Input):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "leave", "to the runs", key_display="enter", id="search.leave"),
         Binding("tab", "take", "complete", id="search.take"),
-        Binding("down", "choose(1)", "next suggestion", show=False, id="search.next"),
-        Binding("up", "choose(-1)", "previous suggestion", show=False, id="search.previous"),
+        hidden("down", "choose(1)", "next suggestion", id="search.next"),
+        hidden("up", "choose(-1)", "previous suggestion", id="search.previous"),
         Binding("escape", "clear", "clear", id="search.clear"),
     ]
 

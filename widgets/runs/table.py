@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from msgspec import Struct
 from msgspec.structs import replace
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -22,6 +22,7 @@ from textual.strip import Strip
 from app.engine.text import SafeText
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping, RunGroup
+from widgets.kit import hidden
 from widgets.kit.cursor_view import HEADER, CursorView
 from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
 from widgets.runs.lines import COMPONENTS, RowState, TableRenderer, unseen_note
@@ -31,9 +32,9 @@ NOT_COUNTED: Final = (SafeText("…"),)
 WAITS_S: Final = 0.05
 """How long the screen stays as it is, until the rows that were asked for come: a longer wait is visible."""
 DIMMED: Final = 0.5
+"""The opacity of rows that are about to be replaced."""
 STALE: Final = 0.75
 """How bright rows are that the service no longer confirms; they must stay readable during an outage."""
-"""The opacity of rows that are about to be replaced."""
 
 
 class Position(Struct, frozen=True):
@@ -159,12 +160,12 @@ class RunTable(CursorView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "sideways(1)", "columns to the right", show=False, id="table.right"),
-        Binding("left", "sideways(-1)", "columns to the left", show=False, id="table.left"),
-        Binding("enter", "choose", "open", show=False, key_display="enter", id="table.open"),
-        Binding("space", "mark", "mark", show=False, tooltip="Mark the run for an action on several", id="table.mark"),
-        Binding("shift+down,J", "stretch(1)", "mark down", show=False, id="table.mark_down"),
-        Binding("shift+up,K", "stretch(-1)", "mark up", show=False, id="table.mark_up"),
+        hidden("right", "sideways(1)", "columns to the right", id="table.right"),
+        hidden("left", "sideways(-1)", "columns to the left", id="table.left"),
+        hidden("enter", "choose", "open", key_display="enter", id="table.open"),
+        hidden("space", "mark", "mark", tooltip="Mark the run for an action on several", id="table.mark"),
+        hidden("shift+down,J", "stretch(1)", "mark down", id="table.mark_down"),
+        hidden("shift+up,K", "stretch(-1)", "mark up", id="table.mark_up"),
     ]
 
     sort: reactive[RunSort] = reactive(RunSort)
@@ -221,11 +222,7 @@ class RunTable(CursorView, can_focus=True):
         """The rows of another query are on show."""
 
     def __init__(
-        self,
-        now: datetime,
-        choice: ColumnChoice | None = None,
-        *,
-        confirmed_for: timedelta = timedelta.max,
+        self, now: datetime, choice: ColumnChoice | None = None, *, confirmed_for: timedelta = timedelta.max
     ) -> None:
         """Start empty; a run that was not confirmed for `confirmed_for` is drawn quietly."""
         super().__init__()

@@ -23,6 +23,7 @@ from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
 from storage.base_error import RunwardenError
 from storage.records import Run
+from widgets.kit import hidden
 
 DEADLINE_S: Final = 60.0
 """A command in the background is killed after this time; longer ones belong in the terminal."""
@@ -49,7 +50,7 @@ class CommandResult(Struct, frozen=True):
 def own_bindings(commands: Sequence[UserCommand]) -> list[Binding]:
     """The keys of the commands that have one."""
     return [
-        Binding(command.key, f"own_command({n})", safe_text(command.name, limit=40), show=False, id=f"own.{n}")
+        hidden(command.key, f"own_command({n})", safe_text(command.name, limit=40), id=f"own.{n}")
         for n, command in enumerate(commands)
         if command.key
     ]
@@ -102,11 +103,7 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
     """
     try:
         process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            *argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
     except (OSError, ValueError) as error:
         raise _did_not_start(argv, error) from error

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
-from textual.binding import Binding
 from textual.strip import Strip
 
 from app.console.terminal.process import restore_on_signals
 from app.engine.text import safe_text
+from widgets.kit import hidden
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ TMUX_S: Final = 2.0
 """How long tmux may take to store a text."""
 SENT: Final = "sent to the terminal's clipboard"
 """Whether it arrives there, no terminal says."""
-TERMINAL_BINDINGS: Final = (
-    Binding("ctrl+z", "suspend_process", "suspend", show=False, tooltip="Resume with fg", id="app.suspend"),
-)
+TERMINAL_BINDINGS: Final = (hidden("ctrl+z", "suspend_process", "suspend", tooltip="Resume with fg", id="app.suspend"),)
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
 """Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
 LOOK_S: Final = 2.0

@@ -12,6 +12,7 @@ from app.api.requests import ContinueRun, StartRun
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere
 from app.runs.screen_actions import cancel_sheet
+from storage.ledger.errors import WrongStateError
 from storage.records import Action
 from tests.console.forms.steps import CREATED, WEB, a_run, opened, painted, press, settle, words, write
 from tests.lab import Drop, Received, Respond, Server, Step
@@ -198,6 +199,35 @@ async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
 
     assert "Whether the run was cancelled is unknown" in app.outcome
     assert [action.kind for action in await engine.ledger.unresolved()] == ["run.cancel"]
+
+
+async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
+    stage: Any, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is refused, and of one another process records the outcome first: the report has each of them."""
+
+    def answer(request: Received) -> Step:
+        match request.path.split("/")[-2]:
+            case "run_1":
+                return Drop()
+            case "run_2":
+                return Respond(409, {"message": "It has ended.", "error_code": "run_not_active"})
+            case run_id:
+                return Respond(202, CREATED | {"run_id": run_id, "status": "failed"})
+
+    async def look_too_late(_: object, action: Action) -> Action:
+        if action.state == "unknown":
+            await engine.ledger.resolve_created(action.action_id, "run_1")
+            raise WrongStateError(action, "resolve_created")
+        return action
+
+    server.otherwise = answer
+    monkeypatch.setattr("app.actions.cancelling.look", look_too_late)
+    app = stage(lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]))
+    async with opened(app, "", "ctrl+s"):
+        pass
+
+    assert app.outcome.startswith("2 of 3 runs were cancelled. run_2: It has ended.")
 
 
 @pytest.mark.parametrize(("key", "kept"), [("ctrl+s", None), ("ctrl+k", "yes")])

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.results.diff import Patch
 from app.results.git import GitError
 from storage.records import RunDetail
-from storage.records.results import Change, Finding, LogChunk, LogStep, Review, RunTurns, Turn, Unavailable
+from storage.records.results import Artifact, Change, Finding, LogChunk, LogStep, Review, RunTurns, Turn, Unavailable
 from tests.console.conftest import Scene, Staged
 from tests.lab import START
 
@@ -117,6 +117,8 @@ class ScriptedResults:
     ended: bool = True
     files: dict[str, Change] = field(default_factory=dict)
     """Those that the run did not change."""
+    left: dict[str, bytes] = field(default_factory=dict)
+    """The contents of artifacts."""
     asked: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def turns(self, detail: RunDetail) -> Any:
@@ -128,6 +130,9 @@ class ScriptedResults:
 
     async def reviews(self, detail: RunDetail, turn: int | None = None) -> Any:
         return self.reviews_
+
+    async def artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes | Unavailable:
+        return self.left.get(artifact.name, Unavailable("It was pruned."))
 
     async def file(self, detail: RunDetail, path: str, turn: int | None = None) -> Any:
         return self.files.get(path, Unavailable(NOTHING))

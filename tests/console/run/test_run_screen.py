@@ -1,5 +1,6 @@
 """One run on the whole screen: each part shows what it is given, and says why where there is nothing."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import AsyncMock
 
@@ -11,6 +12,7 @@ from app.actions.screen_writes import ContinueRunForm
 from app.runs.screen_conversation import ReplyBox
 from storage.errors import DiskFullError
 from storage.records.results import (
+    Artifact,
     Change,
     ChangedFile,
     Finding,
@@ -24,6 +26,7 @@ from tests.console.conftest import SMALL
 from tests.console.run.conftest import NOTHING, PATCH, OnShow, ScriptedResults, change_of, two_turns
 from tests.lab import Lab, Respond
 from tests.waiting import until
+from widgets.forms.inputs import LineInput
 from widgets.results.diff import DiffView
 from widgets.results.review import ReviewView
 from widgets.runs.run_bar import RunBar
@@ -46,6 +49,48 @@ async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow
             "pull request: https://github.example/acme/web/pull/7",
         ):
             assert words in scene.text
+
+
+async def test_artifacts_are_read_and_saved(
+    run_on_show: OnShow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`O` lists those of the turn, or of all; text goes into the pager, and nothing is replaced."""
+    first, second = two_turns()
+    named = (Artifact("report.md", 6), Artifact("charts/\x1b[2Ja.png", 1_234_567), Artifact("gone", 1))
+    results = ScriptedResults(RunTurns("run", (first, replace(second, artifacts=named))))
+    results.left = {"report.md": b"# Done", "charts/\x1b[2Ja.png": b"\x89PNG\0"}
+    pager = tmp_path / "pager"
+    pager.write_text(f'#!/bin/sh\ncat "$1" > {tmp_path}/read\n')
+    pager.chmod(0o755)
+    monkeypatch.setenv("PAGER", str(pager))
+    async with run_on_show(results) as scene:
+        await scene.shows("3 artifacts: O lists them")
+        monkeypatch.setattr(type(scene.app), "suspend", lambda _: nullcontext())
+
+        async def choose(digit: str, key: str) -> None:
+            await scene.press("O", digit)
+            scene.app.screen.query_one(LineInput).value = str(tmp_path / "saved")
+            await scene.press(key)
+
+        await scene.press("O")
+        await scene.shows("charts/␛[2Ja.png turn 2 1,234,567 bytes")
+        await scene.press("escape")
+        await choose("1", "ctrl+k")
+        await until((tmp_path / "read").exists, "the pager has the file")
+        await choose("1", "enter")
+        await until(lambda: f"Saved {tmp_path}/saved/report.md." in scene.toasts, "it is saved")
+        for digit, key, words in (
+            ("1", "enter", "File exists"),
+            ("2", "ctrl+k", "It is not text"),
+            ("3", "enter", "It was pruned."),
+        ):
+            await choose(digit, key)
+            await scene.shows(words)
+            await scene.press("escape")
+        await scene.press("greater_than_sign", "O")
+
+        assert "bytes" not in scene.text, "the first turn has none"
+        assert (tmp_path / "read").read_bytes() == (tmp_path / "saved/report.md").read_bytes() == b"# Done"
 
 
 async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -> None:

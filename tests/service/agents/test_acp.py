@@ -16,6 +16,7 @@ from service.execution.command import AgentFailedError
 from service.execution.rehearsal import Rehearsal, RehearsalResult
 from service.store.agents import Agent
 from service.store.messages import Message
+from tests.lab import Hang
 from tests.service.agents.model_server import ModelServer
 
 # Its instructions hold a paragraph of Python, which is what it does in its turn.
@@ -184,19 +185,30 @@ PROGRAMS = {
 }
 
 
+@pytest.fixture
+def real(
+    rehearse: Callable[..., Rehearsal], server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], tuple[Rehearsal, Agent]]:
+    """`real(program)` returns a rehearsal and the agent, where RUNWARDEN_TEST_AGENTS names the folder of programs."""
+
+    def make(program: str) -> tuple[Rehearsal, Agent]:
+        argv, provider, name = PROGRAMS[program]
+        if shutil.which(argv[0], path=REAL) is None:
+            pytest.skip(f"RUNWARDEN_TEST_AGENTS names no folder with {argv[0]}")
+        monkeypatch.setenv("PATH", f"{REAL}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setenv("MODEL_KEY", "sk-the-real-key")
+        model = {"provider": provider, "key_env": "MODEL_KEY", "name": name, "base_url": server.origin, "models": ["*"]}
+        options = AgentOptions.model_validate({"preset": "acp", "session": True, "model": model})
+        return rehearse(), Agent("acp", argv, 280, options=options)
+
+    return make
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_real_program_writes_a_file_and_goes_on(
-    rehearse: Callable[..., Rehearsal], server: ModelServer, monkeypatch: pytest.MonkeyPatch, program: str
+    real: Callable[[str], tuple[Rehearsal, Agent]], server: ModelServer, program: str
 ) -> None:
-    """Where RUNWARDEN_TEST_AGENTS names the folder of the programs, as PATH does."""
-    argv, provider, name = PROGRAMS[program]
-    if shutil.which(argv[0], path=REAL) is None:
-        pytest.skip(f"RUNWARDEN_TEST_AGENTS names no folder with {argv[0]}")
-    monkeypatch.setenv("PATH", f"{REAL}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("MODEL_KEY", "sk-the-real-key")
-    model = {"provider": provider, "key_env": "MODEL_KEY", "name": name, "base_url": server.origin, "models": ["*"]}
-    options = AgentOptions.model_validate({"preset": "acp", "session": True, "model": model})
-    stage, agent = rehearse(), Agent("acp", argv, 280, options=options)
+    stage, agent = real(program)
     # The stand-in of the model has no tools for it.
     server.writes = program != "qwen"
     first = stage.turn(agent, "Write zebras into written.txt.")
@@ -205,3 +217,19 @@ def test_a_real_program_writes_a_file_and_goes_on(
     assert ("+zebras" in first.diff) is server.writes
     second = stage.turn(agent, "And now?", number=2)
     assert (second.failure, '"lost"' in second.log) == (None, False), second.log[-6000:]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_message_reaches_a_real_program_at_work(
+    real: Callable[[str], tuple[Rehearsal, Agent]], server: ModelServer, program: str
+) -> None:
+    """It breaks its request off; the next one has the message after the instructions."""
+    stage, agent = real(program)
+    server.script(Hang())
+    then = Message("run_1", "msg_1", 1, "Use zebras instead.", "now", "waiting", "ann", 0)
+    done = stage.turn(agent, "Count the horses.", said=lambda: [then] if server.questions else [])
+    last = server.questions[-1].body
+
+    assert (done.failure, str(done.result.summary)[-9:]) == (None, "All done."), done.log[-6000:]
+    assert last.find(b"Count the horses.") < last.find(b"Use zebras instead.")
+    assert last.count(b"Use zebras instead.") == 1

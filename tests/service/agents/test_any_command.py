@@ -169,7 +169,7 @@ def test_a_program_that_stays_is_stopped(
     """Its change counts; one that reports further work after a result is left alone."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
     monkeypatch.setattr(agent_process, "LINGERS_S", 1)
-    given: Any = script(f"cat >/dev/null; echo x > x.txt; {source}", preset="claude-code")
+    given: Any = script(f"read -r line; echo x > x.txt; {source}", preset="claude-code")
     agent = Agent(given.name, given.argv, 300, environment=("ANTHROPIC_API_KEY",), options=given.options)
     done = rehearse().turn(agent, "go")
 

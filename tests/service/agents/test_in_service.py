@@ -82,7 +82,7 @@ def test_what_a_program_says_of_itself_is_only_text(own: Own, equipped: Any, tmp
         result = "\udc00 half \ud800 \udcff \0 of it"
         event = {"type": "result", "is_error": is_error, "result": result, "subtype": "success"}
         program = tmp_path / name
-        program.write_text(f"#!/bin/sh\ncat > told.txt\ncat <<'EOF'\n{json.dumps(event)}\nEOF\n", "utf-8")
+        program.write_text(f"#!/bin/sh\nhead -n 1 > told.txt\ncat <<'EOF'\n{json.dumps(event)}\nEOF\n", "utf-8")
         program.chmod(0o755)
         agents.append({"name": name, "preset": "claude-code", "argv": [str(program)], "model": model})
     api, _ = own(on=equipped, agents=agents)

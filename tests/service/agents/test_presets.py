@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,10 +31,12 @@ from service.execution.workspace import Workspace
 from service.findings.question import offer
 from service.settings import AgentLimits, ExecutionSettings
 from service.store.agents import Agent
+from service.store.messages import Message
 from tests.lab import Drop, Hang, Respond
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, WRITTEN, ModelServer
 from tests.service.agents.test_refusals import KEY_INFO, LONG, NO_MODEL, QUOTA, RETRY_INFO, anthropic, gemini, openai
 from tests.service_process import command as administer
+from tests.waiting import COLD_START_S
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
@@ -133,6 +136,29 @@ def test_three_turns_of_a_run_are_one_conversation_and_know_no_key(
     assert preset not in {"opencode", "aider"} or all("was refused" not in one.log for one in turns)
     for one in turns:
         assert sum(usage.tokens for _, usage, _ in one.used) == len(one.used) * (INPUT + CACHED + OUTPUT) > 0
+
+
+def test_a_message_reaches_claude_code_at_work(ready: Make, server: ModelServer) -> None:
+    """Its next request has it, once, after the instructions; it is told that nothing more comes only at its end."""
+    stage, agent = ready("claude-code")
+    then = Message("run_1", "msg_1", 1, "Use zebras instead.", "now", "waiting", "ann", 0)
+    asked: list[Message] = []
+    told = threading.Event()
+
+    def said() -> list[Message]:
+        asked.extend([then] if server.questions else [])
+        if len(asked) > 1:
+            told.set()
+        return asked[:1]
+
+    server.otherwise = lambda request: server.answer(request) if told.wait(COLD_START_S) else Drop()
+    done = stage.turn(agent, "Count the horses, and wait for more.", said=said)
+    last = server.questions[-1].body
+
+    assert done.failure is None, done.log[-2000:]
+    assert 0 < last.find(b"Count the horses") < last.find(b"Use zebras instead.")
+    assert last.count(b"Use zebras instead.") == 1
+    assert "ann says: Use zebras instead." in done.log
 
 
 def test_only_a_file_of_the_repository_is_text_for_the_model(sandbox: Sandbox, tmp_path: Path) -> None:
