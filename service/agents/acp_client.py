@@ -60,6 +60,15 @@ def report(kind: str, **facts: object) -> None:
     sys.stdout.flush()
 
 
+class Remarks(logging.Handler):
+    """Prints what the library says of lines that are no messages, without the traceback of each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        sys.stdout.write(f"{record.getMessage()}\n")
+        sys.stdout.flush()
+
+
 class SandboxClient:
     """Answers the program's requests: everything is allowed, because the sandbox is what limits it.
 
@@ -248,8 +257,7 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # The library would print a traceback for each line that is no message.
-    logging.disable()
+    logging.basicConfig(handlers=[Remarks()])
     status = asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_text("utf-8"), sys.argv[3:]))
     # Without the interpreter's own end, which complains of a program that had to be killed.
     os._exit(status)
