@@ -109,13 +109,7 @@ def acquire_lease(connection: sqlite3.Connection, now: datetime, name: str, owne
         " SET owner = excluded.owner, until_us = excluded.until_us"
         " WHERE owner = excluded.owner OR until_us <= :now OR until_us > :unbelievable",
         # No lease ends so late: the clock was set back, and the lease would outlast its holder.
-        {
-            "name": name,
-            "owner": owner,
-            "until": now_us + ttl_us,
-            "now": now_us,
-            "unbelievable": now_us + 2 * ttl_us,
-        },
+        {"name": name, "owner": owner, "until": now_us + ttl_us, "now": now_us, "unbelievable": now_us + 2 * ttl_us},
     )
     return taken.rowcount == 1
 

@@ -79,8 +79,9 @@ def make_repository(
 ) -> Path:
     """Make a bare repository with one commit on main, and one commit more for each further branch."""
     # One stream makes it all: a commit at a time would cost most of a second.
-    stream = [_commit("main", "First commit", files, None)]
-    stream += [_commit(name, f"Work on {name}", more, "main") for name, more in (branches or {}).items()]
+    stream = [commit_stream("main", "First commit", files)]
+    for name, more in (branches or {}).items():
+        stream.append(commit_stream(name, f"Work on {name}", more, "refs/heads/main"))
     bare = folder.with_suffix(".git")
     shutil.copytree(_repository_of("".join(stream)), bare, copy_function=_replace, dirs_exist_ok=True)
     return bare
@@ -125,10 +126,10 @@ def lay_tables(data_dir: Path) -> None:
         shutil.copy(_tables(), file)
 
 
-def _commit(branch: str, message: str, files: Mapping[str, str], onto: str | None) -> str:
+def commit_stream(branch: str, message: str, files: Mapping[str, str], onto: str = "", more: str = "") -> str:
+    """A commit as git's fast-import reads it; `more` are further lines of it."""
     lines = f"commit refs/heads/{branch}\ncommitter A Developer <developer@example.invalid> 1735689600 +0000\n"
-    lines += _data(message)
-    lines += f"from refs/heads/{onto}\n" if onto else ""
+    lines += _data(message) + (f"from {onto}\n" if onto else "") + more
     return lines + "".join(f"M 100644 inline {path}\n{_data(text)}" for path, text in files.items()) + "\n"
 
 

@@ -155,7 +155,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "enter", "choose", "its runs", key_display="enter", tooltip="Show the runs of that time", id="leads.open"
-        ),
+        )
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
     DEFAULT_CSS = "OutcomesChart { background: $surface; }" + tone_css("OutcomesChart", "chart")

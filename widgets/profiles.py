@@ -48,7 +48,7 @@ class ProfileList(Options):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "open", key_display="enter", id="profiles.open"),
+        Binding("enter", "select", "open", key_display="enter", id="profiles.open")
     ]
 
     def __init__(self) -> None:

@@ -24,13 +24,7 @@ from app.actions.refusals import (
 )
 from app.api.client import Client
 from app.api.errors import ApiError, RefusedError
-from app.api.requests import (
-    CancelRun,
-    CreateOrganization,
-    WriteRequest,
-    as_json,
-    request_of,
-)
+from app.api.requests import CancelRun, CreateOrganization, WriteRequest, as_json, request_of
 from app.engine.events import ActionChanged, Announce, Event, StorageFailed
 from storage.errors import StorageClosedError, StorageError
 from storage.ledger import (

@@ -16,15 +16,7 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.documents import action_document, state_text, subject, write_document
 from app.cli.exits import Exit, failed
-from app.cli.options import (
-    COUNT,
-    OUT_OPTION,
-    CommandGroup,
-    FactCommand,
-    async_command,
-    options_of,
-    reading,
-)
+from app.cli.options import COUNT, OUT_OPTION, CommandGroup, FactCommand, async_command, options_of, reading
 from app.cli.output import Column, exporting, facts
 from app.cli.running import asking
 from app.engine.text import safe_block, safe_text

@@ -12,13 +12,7 @@ from app.actions.asked import continuation
 from app.actions.copies import UnfaithfulError
 from app.actions.drafts import Values, named
 from app.actions.refusals import ActionRefusedError, FieldProblem
-from app.actions.screen_fields import (
-    LINE,
-    NUMBER,
-    OPTIONAL,
-    TEXT,
-    Field,
-)
+from app.actions.screen_fields import LINE, NUMBER, OPTIONAL, TEXT, Field
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.actions.screen_start import NewRunForm
 from app.api.errors import ApiError

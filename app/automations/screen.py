@@ -14,14 +14,7 @@ from app.automations.acting import CannotActError
 from app.automations.bot import LEASE, Bot, hand_over, process_of
 from app.automations.occurrences import is_within
 from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
-from app.automations.screen_sheets import (
-    JOURNAL,
-    ApprovalsSheet,
-    Automations,
-    ReplaySheet,
-    RulesFile,
-    read_automations,
-)
+from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, Automations, ReplaySheet, RulesFile, read_automations
 from app.console.base import BaseScreen
 from app.console.messages import OpenRun
 from app.console.session import CURE_S, Session, mark_of
@@ -93,13 +86,7 @@ class AutomationsScreen(BaseScreen):
             tooltip="Replay it over the cached history",
             id="automations.replay",
         ),
-        Binding(
-            "P",
-            "pause",
-            "pause/resume",
-            tooltip="Events are skipped while it is paused",
-            id="automations.pause",
-        ),
+        Binding("P", "pause", "pause/resume", tooltip="Events are skipped while it is paused", id="automations.pause"),
         Binding("D", "switch", "on/off", tooltip="Enable or disable it in the configuration", id="automations.switch"),
         Binding("S", "set_off", "run now", tooltip="Run it now, within its limits", id="automations.set_off"),
         hidden("y", "copy", "copy name", tooltip="Copy the name for the command line", id="automations.copy"),

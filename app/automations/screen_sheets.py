@@ -449,7 +449,7 @@ class ReplaySheet(Sheet[None]):
 
     LEAVE = "dismiss(None)"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close"),
+        Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close")
     ]
     CSS = BOX.format(name="ReplaySheet") + (
         "ReplaySheet LinePane { height: auto; max-height: 100%; scrollbar-background: $surface; }"

@@ -128,13 +128,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
     service = "The configured service to use; overrides RUNWARDEN_PROFILE."
     return [
-        option(
-            ["--config"],
-            "config_file",
-            "FILE",
-            "Configuration file; overrides RUNWARDEN_CONFIG.",
-            as_path,
-        ),
+        option(["--config"], "config_file", "FILE", "Configuration file; overrides RUNWARDEN_CONFIG.", as_path),
         option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completed("profiles")),
         option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR].", as_path),
         option(["--read-only"], "read_only", "", "Refuse every write."),

@@ -136,7 +136,7 @@ class BaseScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = HEIGHTS
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("ctrl+r,f5", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh"),
+        hidden("ctrl+r,f5", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh")
     ]
 
     def __init__(self, session: Session) -> None:
@@ -359,10 +359,7 @@ NEED_ENGINE: Final = frozenset({"organizations", "insights", "activity"})
 """Tabs whose screen is given the engine: they cannot be shown before it is open."""
 
 
-MODULES: Final = {
-    "activity": "actions.screen",
-    "all profiles": "profiles.screen_all_profiles",
-}
+MODULES: Final = {"activity": "actions.screen", "all profiles": "profiles.screen_all_profiles"}
 """Where a tab's screen is, if not in the room of its name."""
 
 

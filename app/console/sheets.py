@@ -359,7 +359,7 @@ class ExportScreen(PickerScreen[str]):
     """Writes the file and closes with the result as text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("ctrl+s", "replace", "replace the file", id="export.replace", priority=True),
+        hidden("ctrl+s", "replace", "replace the file", id="export.replace", priority=True)
     ]
 
     def __init__(self, title: str, suggested: Path, write: Callable[[Path], Awaitable[str]]) -> None:

@@ -120,11 +120,7 @@ def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tupl
 def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
     """Spans, oldest first; each one extends to the next, unless the gap is too long."""
     # A refused token is an answer too; without a token there is no request.
-    words: dict[str | None, str] = {
-        None: _WELL,
-        "rate_limited": "slow",
-        "token": NO_STATUS,
-    }
+    words: dict[str | None, str] = {None: _WELL, "rate_limited": "slow", "token": NO_STATUS}
     spans: list[HealthSpan] = []
     for poll in reversed(polls):
         kind = error_kind(poll.error_kind)

@@ -46,12 +46,7 @@ NOTHING: Final = Notice(
     "good",
 )
 MORNING: Final = time(8)
-TABS_OF: Final = {
-    "host": "health",
-    "unknown": "activity",
-    "paused": "automations",
-    "limited": "automations",
-}
+TABS_OF: Final = {"host": "health", "unknown": "activity", "paused": "automations", "limited": "automations"}
 """The tabs of subjects that are not runs."""
 
 
@@ -71,14 +66,7 @@ class InboxScreen(BaseScreen):
         Binding("m", "mute", "mute", tooltip="Hide permanently", id="inbox.mute"),
         Binding("u", "undo", "undo", tooltip="Undo the last change; press again for earlier ones", id="inbox.undo"),
         Binding("space", "mark", "mark", tooltip="Mark for an action on several", id="inbox.mark"),
-        hidden(
-            "asterisk",
-            "mark_all",
-            "mark all",
-            key_display="*",
-            tooltip="Mark all, or none",
-            id="inbox.mark_all",
-        ),
+        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all, or none", id="inbox.mark_all"),
         hidden("escape", "clear", "clear marks", id="inbox.clear"),
         *PARTS_OF_A_RUN,
     ]

@@ -86,10 +86,7 @@ ASKING: Final = Notice(
     "busy",
 )
 NO_RUN_YET: Final = Notice(
-    "○",
-    "The service has no run yet",
-    (WHAT_COMES, "", "Press n in Runs to start one."),
-    "plain",
+    "○", "The service has no run yet", (WHAT_COMES, "", "Press n in Runs to start one."), "plain"
 )
 
 

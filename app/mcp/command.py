@@ -366,11 +366,7 @@ async def _serve(given: Tools) -> int:
         )
 
     server = Server(
-        "runwarden",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
+        "runwarden", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )
     try:
         async with stdio_server() as streams, _answering(*streams) as (read, write):

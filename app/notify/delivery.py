@@ -152,11 +152,7 @@ def values_of(delivery: Delivery, profile: str) -> dict[str, str]:
 
 
 def rendered(
-    delivery: Delivery,
-    route: NotifyRoute,
-    profile: str,
-    markup: Markup | None = None,
-    command_line: str = "runwarden",
+    delivery: Delivery, route: NotifyRoute, profile: str, markup: Markup | None = None, command_line: str = "runwarden"
 ) -> tuple[str, str]:
     """Title and text of a delivery, in plain text if no markup is given."""
     escaped = (lambda text: safe_text(text, limit=_LONGEST)) if markup is None else ESCAPES[markup]

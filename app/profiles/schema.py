@@ -6,10 +6,9 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from functools import cache, reduce
+from functools import cache
 from inspect import getdoc, getsource
 from itertools import pairwise
-from operator import or_
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
@@ -60,7 +59,7 @@ def _by_name(values: object) -> dict[str, Any]:
 
 def _any_of(objects: list[dict[str, Any]]) -> dict[str, Any]:
     """An object with the keys of any of these: an editor then names the key that none of them has."""
-    properties: dict[str, object] = reduce(or_, (one["properties"] for one in reversed(objects)))
+    properties = {key: value for one in reversed(objects) for key, value in one["properties"].items()}
     return {"type": "object", "additionalProperties": False, "properties": properties}
 
 

@@ -49,9 +49,7 @@ class Origin(Struct, frozen=True):
 
 ORIGINS: Final[dict[TokenOrigin, Origin]] = {
     "pasted": Origin(
-        "pasted here, kept in a file that only you can read",
-        "token",
-        "From its page: Settings, API tokens.",
+        "pasted here, kept in a file that only you can read", "token", "From its page: Settings, API tokens."
     ),
     "variable": Origin("an environment variable", "variable", "It must be set whenever the console starts."),
     "file": Origin("an existing file", "file", "Readable by you alone: chmod 600.", "~/.secrets/runwarden.token"),

@@ -19,7 +19,7 @@ from app.engine.text import plural, safe_block, safe_text
 from app.engine.times import exact_ago, rfc3339, span
 from app.results.source import Results
 from app.runs.command_lookup import RunLookup
-from app.runs.command_rows import CACHED_HINT, badge, views
+from app.runs.command_rows import CACHED_HINT, RunDocument, badge, views
 from app.runs.document import NO_PAGE, as_received, run_address, spec_fields
 from storage.records.action import WRITE_KINDS
 from storage.records.results import RunTurns, Turn, Unavailable
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from app.engine.engine import Engine
-    from app.runs.command_rows import RunDocument
     from storage.records import Action, Run, RunDetail
 
 T = TypeVar("T")
@@ -242,7 +241,7 @@ def _tell_turn(output: Output, turn: "Turn") -> None:
     for line in safe_block(turn.instructions or ""):
         output.text(f"  > {line}")
     if turn.artifacts:
-        output.text(f"  artifacts: {', '.join(safe_text(one.name) for one in turn.artifacts)}")
+        output.text(f"  artifacts: {safe_text(turn.artifact_names)}")
     for name in ("reason", "summary", "offer", "commit"):
         for line in safe_block(getattr(turn, name)) if getattr(turn, name) else ():
             output.text(f"  {name}: {line}")

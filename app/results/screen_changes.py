@@ -25,7 +25,7 @@ from app.engine.text import SafeText, plural, safe_text
 from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes, save
 from app.results.diff import Patch
 from app.results.git import GitError
-from app.runs.screen_subject import SearchedPart, showing_failure, unavailable
+from app.runs.screen_subject import RunSubject, RunVersion, SearchedPart, showing_failure, unavailable
 from storage.records.results import Artifact, Change, ChangedFile, Unavailable
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
@@ -36,7 +36,6 @@ from widgets.results.diff import Colours, DiffRows, DiffView, colours
 
 if TYPE_CHECKING:
     from app.results.source import Results
-    from app.runs.screen_subject import RunSubject, RunVersion
     from storage.records import Repository, RunDetail
 
 

@@ -29,10 +29,7 @@ class Results:
     ) -> None:
         git = Git(network=network or Network())
         self.repositories = RunRepositories(
-            mirrors_folder(settings),
-            settings.repositories,
-            most_mb=settings.results.mirrors_mb,
-            git=git,
+            mirrors_folder(settings), settings.repositories, most_mb=settings.results.mirrors_mb, git=git
         )
         self._reviews = settings.results.reviews
         self._service = service

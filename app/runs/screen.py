@@ -19,20 +19,13 @@ from app.console.session.troubles import UNREADABLE
 from app.engine.text import SafeText, closest, safe_text
 from app.runs.query import QueryProblem, Vocabulary, listed, parse, suggestions, unknown_status
 from app.runs.query.terms import STATES, KeyName
-from app.runs.screen_actions import (
-    ON_A_RUN,
-    RETRY,
-    RUN_BINDINGS,
-    RunActions,
-    ids_of,
-    keys_for,
-    using_engine,
-)
+from app.runs.screen_actions import ON_A_RUN, RETRY, RUN_BINDINGS, RunActions, ids_of, keys_for, using_engine
 from app.runs.screen_loader import RunsLoader
 from app.runs.screen_needs_you import NeedsYou
 from app.runs.screen_older import OlderRuns
 from app.runs.screen_views import (
     LastQuery,
+    PreferenceChange,
     PreferencesFile,
     PreferencesWriter,
     TableQuery,
@@ -46,7 +39,7 @@ from app.runs.screen_views import (
     this_terminal,
     views_of,
 )
-from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, RunFilter, RunSort
+from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, Action, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame.notice import Notice
 from widgets.kit import after_refresh, hidden, unkeyed
@@ -58,8 +51,6 @@ from widgets.runs.table import RunTable
 if TYPE_CHECKING:
     from app.console.sheets import PickerScreen
     from app.engine.engine import Engine
-    from app.runs.screen_views import PreferenceChange
-    from storage.records import Action
 
 ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
 """Actions about the rows on show, which do nothing while other rows are on their way."""

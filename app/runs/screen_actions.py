@@ -13,7 +13,7 @@ from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, plural, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
-from storage.records import Run, RunFilter, RunSort, RunSummary
+from storage.records import Action, Run, RunFilter, RunSort, RunSummary
 from widgets.kit import hidden, unkeyed
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from app.console.sheets import ConfirmSheet
     from app.engine.engine import Engine
-    from storage.records import Action
     from storage.records.decision import Decision
 
 ResultT = TypeVar("ResultT")

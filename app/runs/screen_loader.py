@@ -15,12 +15,12 @@ from textual.message import Message
 
 from app.api.errors import ApiError
 from app.console.session.coalesced_task import CoalescedTask
-from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, LinkChanged, RunsChanged
+from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_log_line, safe_text
 from app.results.steps import StepLines
 from app.runs.query import parse
 from app.runs.screen_views import ALL, TableQuery, View
-from storage.records import KNOWN_STATUSES, RunDetail, RunFilter, RunRow, RunWindow, WindowRequest
+from storage.records import KNOWN_STATUSES, Action, RunDetail, RunFilter, RunRow, RunWindow, WindowRequest
 from storage.records.results import LogChunk, LogTail, Unavailable
 from widgets.runs.extent import Extent
 from widgets.runs.facts import Branch, RunView, SentMessage
@@ -28,11 +28,9 @@ from widgets.runs.facts import Branch, RunView, SentMessage
 if TYPE_CHECKING:
     from app.console.base import BaseScreen
     from app.engine.engine import Engine
-    from app.engine.events import Event
     from app.results.service import ServiceExtension
     from storage.cache.cache import Cache
     from storage.cache.first_paint import FirstPaint
-    from storage.records import Action
     from storage.records.coverage import BackfillPhase
     from widgets.runs.pane import SplitView
 

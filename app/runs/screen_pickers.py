@@ -147,7 +147,7 @@ class DatesPicker(PickerScreen[Limits]):
     TITLE_TEXT = "Started"
     HINT = "enter apply · 1 to 7 days back · tab to the limits"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(hidden(str(back), f"day({back})", f"{back} days back") for back in range(1, DAYS_BACK + 1)),
+        *(hidden(str(back), f"day({back})", f"{back} days back") for back in range(1, DAYS_BACK + 1))
     ]
 
     def __init__(self, since: str, until: str, now: datetime) -> None:
@@ -245,7 +245,7 @@ class ViewSaver(PickerScreen[ViewSettings]):
     TITLE_TEXT = "Save as a view"
     HINT = "enter save as a tab"
     BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("ctrl+s", "replace", "replace the view", id="views.replace", priority=True),
+        hidden("ctrl+s", "replace", "replace the view", id="views.replace", priority=True)
     ]
 
     def __init__(self, query: TableQuery, views: Sequence[View]) -> None:

@@ -450,14 +450,14 @@ class TurnWork:
         except AgentFailedError as error:
             failed = error
         finally:
-            self._keep_artifacts()
+            has_artifacts = self._keep_artifacts()
         self._recorder.retried(lambda: self._recorder.note_heard(attempt.at_work))
-        outcome = self._publish(failed)
+        outcome = self._publish(failed, has_artifacts=has_artifacts)
         if failed is None:
             preparation.give_back()
         return outcome
 
-    def _publish(self, failed: AgentFailedError | None) -> TurnOutcome:
+    def _publish(self, failed: AgentFailedError | None, *, has_artifacts: bool) -> TurnOutcome:
         """Push the agent's change, or report its question, which an agent may also leave when it fails."""
         attempt, mask = self._attempt, self._attempt.secrets.mask
         result = attempt.workspace.result()
@@ -474,7 +474,9 @@ class TurnWork:
             if question is None:
                 raise
             made = None
-        is_silent = made is None and not has_findings and question is None and result.summary is None
+        is_silent = (
+            made is None and not has_findings and not has_artifacts and question is None and result.summary is None
+        )
         if is_silent and preset_of(attempt.agent) is not None:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:
@@ -495,14 +497,14 @@ class TurnWork:
             raise AgentFailedError(why.replace("RUN_ID", attempt.run.id))
         return self._deliver(commit, change, result.summary or message.partition("\n")[0])
 
-    def _keep_artifacts(self) -> None:
-        """Store the files that the agent left for its callers; none can fail the turn."""
+    def _keep_artifacts(self) -> bool:
+        """Store the files that the agent left for its callers; return whether the turn has any. None can fail it."""
         attempt, key, tree = self._attempt, self._attempt.at_work.key, self._attempt.workspace.tree
         # The service's user must be able to read them, and the findings.
         for folder in (tree, tree / FOLDER):
             trees.unlock(folder)
         if not os.path.lexists(tree / ARTIFACTS):
-            return
+            return False
         owner = attempt.run.organization_id
         held = self._recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
 
@@ -515,6 +517,7 @@ class TurnWork:
                 self._log(line)
         except OSError as error:
             self._log(f"{ARTIFACTS} is not read: {error.strerror}")
+        return bool(held[0])
 
     def _store_findings(self, remarks: list[str]) -> bool:
         """Store the agent's findings, and log the remarks on its files; return whether it has findings."""

@@ -17,14 +17,7 @@ from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
 from storage.database import snapshot
 from storage.records import CANCELLED
-from storage.records.following import (
-    PinnedRun,
-    RunEvent,
-    RunEvents,
-    StatusChange,
-    StatusChanges,
-    Watermark,
-)
+from storage.records.following import PinnedRun, RunEvent, RunEvents, StatusChange, StatusChanges, Watermark
 from storage.thread import ThreadedStore, reads, writes
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_us
 

@@ -182,8 +182,7 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
             for side, way, limit in ((">", "ASC", each_way), ("<=", "DESC", each_way + 1))
         ]
         (total,) = connection.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)",
-            (*row[:2], most),
+            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)", (*row[:2], most)
         ).fetchone()
     return total, tuple(row_of(values) for values in (*reversed(around[0]), *around[1]))
 

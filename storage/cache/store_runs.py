@@ -376,8 +376,7 @@ class RunMerge(Struct, frozen=True):
             [(*move, seen_at_us[move[0]]) for move in moves],
         )
         self.connection.executemany(
-            _CHANGE,
-            [(*self._changed_row(found, held[number], asked_us), number) for number, found in columns.items()],
+            _CHANGE, [(*self._changed_row(found, held[number], asked_us), number) for number, found in columns.items()]
         )
         self.connection.executemany(RANK, [(number,) for number, *_ in moves])
         self._keep(list(changed.items()), asked_us)

@@ -8,14 +8,7 @@ from urllib.parse import unquote
 
 from storage.database import Conditions, snapshot
 from storage.ledger.errors import AmbiguousActionError
-from storage.records import (
-    OPEN_STATES,
-    Action,
-    ActionFailure,
-    ActionFilter,
-    AuditEntry,
-    Author,
-)
+from storage.records import OPEN_STATES, Action, ActionFailure, ActionFilter, AuditEntry, Author
 from storage.records.action import UnknownSpan
 from storage.records.activity import ActivityFilter, ActivityPage
 from storage.values import from_us, from_us_or_none, sqlite_text, to_us

@@ -118,11 +118,7 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
         check="Cancelling twice is harmless: send it again, or check whether the run has ended.",
         id_name="a run's id",
         id_source="It is the id of the run that was to be cancelled.",
-        answers=(
-            "The run was cancelled",
-            "It was not cancelled",
-            "Cancel it again: harmless if it was cancelled",
-        ),
+        answers=("The run was cancelled", "It was not cancelled", "Cancel it again: harmless if it was cancelled"),
         confirmation="cancel again",
         is_extension=True,
     ),
@@ -146,11 +142,7 @@ WRITE_KINDS: Final[Mapping[str, WriteKind]] = {
         check="Sending it once more does no harm: the newest mail is the one that counts.",
         id_name="an invitation's id",
         id_source="Copy it from: runwarden orgs list --json",
-        answers=(
-            "The invitation was sent again",
-            "It was not sent again",
-            "Send it again: it may then arrive twice",
-        ),
+        answers=("The invitation was sent again", "It was not sent again", "Send it again: it may then arrive twice"),
         is_extension=True,
     ),
 }

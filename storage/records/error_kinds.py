@@ -64,12 +64,7 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
         concerns="link",
     ),
     "server_failed": ErrorKind(
-        8,
-        "service fails",
-        "The service fails to answer",
-        setup_fix="Try again later.",
-        passes=True,
-        concerns="link",
+        8, "service fails", "The service fails to answer", setup_fix="Try again later.", passes=True, concerns="link"
     ),
     "rate_limited": ErrorKind(
         5,
@@ -97,11 +92,7 @@ ERROR_KINDS: Final[Mapping[str, ErrorKind]] = {
         concerns="token",
     ),
     "token": ErrorKind(
-        2,
-        "no token",
-        "There is no usable token",
-        "Give this profile a token, then start again.",
-        concerns="token",
+        2, "no token", "There is no usable token", "Give this profile a token, then start again.", concerns="token"
     ),
     "not_found": ErrorKind(
         7,

@@ -86,11 +86,7 @@ RUN_FIELDS: Final = (
     RunField("repository", f"repository, {_NEWEST}", f"repository, {_NEWEST}, status, took_us"),
     RunField("branch", f"branch, {_NEWEST}", f"branch, {_NEWEST}, status"),
     RunField(
-        "started",
-        "created_us, run_id",
-        ascending="oldest first",
-        descending="newest first",
-        begins_descending=True,
+        "started", "created_us, run_id", ascending="oldest first", descending="newest first", begins_descending=True
     ),
     RunField(
         "updated",

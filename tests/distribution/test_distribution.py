@@ -24,13 +24,10 @@ OTHERS_NAME: Final = re.compile(
 TEXTS: Final = {".py", ".md", ".toml", ".yaml", ".yml", ".service", ".txt", ""}
 
 
-def test_every_part_knows_the_same_name() -> None:
-    """The program and the service share no code, but this name."""
+def test_every_part_and_text_knows_the_same_name() -> None:
+    """The program and the service share no code, but this name; the distribution called runwarden belongs to others."""
     assert {DISTRIBUTION, service.DISTRIBUTION} == {PROJECT["name"]}
 
-
-def test_no_text_tells_to_install_another_distribution() -> None:
-    """The command is called runwarden; the distribution of that name belongs to others."""
     places = ("app", "widgets", "storage", "service", "docs", "deploy", "bench", "tests", ".ci")
     files = [path for place in places for path in (ROOT / place).rglob("*") if path.is_file()]
     files += [path for path in ROOT.iterdir() if path.is_file()]
@@ -67,15 +64,12 @@ def test_a_release_lists_every_pinned_package_with_its_hashes() -> None:
 
 
 def test_adding_an_extra_keeps_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation by force has only what its command names."""
+    """An installation by force has only what its command names. So for PostgreSQL, before a connection is tried."""
     monkeypatch.setattr("app.cli.exits.EXTRAS", {"service": ("click",), "mcp": ("not_installed",)})
 
     with pytest.raises(CommandFailedError, match=re.escape("pipx install --force '.[service,mcp]'")):
         require_extra("mcp")
 
-
-def test_postgresql_without_its_extra_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a connection is tried; SQLite needs none of it."""
     monkeypatch.setitem(sys.modules, "psycopg", None)
 
     with pytest.raises(DatabaseError, match=re.escape("pipx install --force '.[service,postgres]'")):

@@ -133,21 +133,6 @@ def test_every_variable_exists() -> None:
     assert sorted(named - read) == []
 
 
-def test_the_way_to_a_setting_is_in_the_page_s_own_words() -> None:
-    """Such as "Settings, API tokens", which the console tells who needs a token."""
-    files = [*DOCUMENTS, *(ROOT / "app" / "profiles").glob("*.py")]
-    named = [
-        name
-        for file in files
-        for name in re.findall(r"Settings, ([A-Z]\w+(?: tokens)?)[.\")]", file.read_text("utf-8"))
-    ]
-    parts = (ROOT / "service" / "page" / "templates" / "parts.html").read_text("utf-8")
-    tabs = re.findall(r"\"([^\"]+)\"\)", parts.partition("macro settings_nav")[2].partition("]")[0])
-
-    assert len(named) >= 3
-    assert {*named} <= {*tabs}
-
-
 def known_metrics() -> set[str]:
     """The names of all metrics, without the suffixes that Prometheus adds."""
     of_bot = {f"runwarden_{name}" for name in FIGURES} | {DURATIONS}
@@ -157,8 +142,8 @@ def known_metrics() -> set[str]:
     return known | of_bot | {"runwarden_build_info", "runwarden_build"}
 
 
-def test_every_metric_exists() -> None:
-    """In documents, messages, alerts and dashboards."""
+def test_every_metric_exists_and_alerts_and_the_bot_s_metrics_are_listed() -> None:
+    """In documents, messages, alerts and dashboards; on the page for operators, with labels, and in its runbook."""
     others = {f"runwarden_{name}" for name in ("session", "oidc", "automation", "meta", "writes")}
     known = known_metrics() | others
     named = {(file, name) for file, text in everywhere() for name in METRIC.findall(text) if not name.endswith("_")}
@@ -166,9 +151,6 @@ def test_every_metric_exists() -> None:
     assert len(named) > 60
     assert sorted(each for each in named if not {each[1], _SUFFIX.sub("", each[1])} & known) == []
 
-
-def test_the_bot_s_metrics_are_listed_with_their_labels() -> None:
-    """All of them, in the table on the page for operators."""
     page = (RUN / "operations.md").read_text("utf-8")
     table = page.partition("| metric (`runwarden_…`) |")[2].partition("\n\n")[0]
     listed: dict[str, tuple[str, ...]] = {}
@@ -178,8 +160,6 @@ def test_the_bot_s_metrics_are_listed_with_their_labels() -> None:
 
     assert listed == {name: labels for name, (_, labels) in FIGURES.items()} | {"run_duration_seconds": ("status",)}
 
-
-def test_every_alert_has_a_line_in_the_runbook() -> None:
     rules = "\n".join(path.read_text("utf-8") for path in DEPLOYED if path.name.endswith(".rules.yml"))
     runbook = (RUN / "operations.md").read_text("utf-8").partition("### Runbook")[2].partition("\n### ")[0]
     first_cells = "".join(row.split("|")[1] for row in runbook.splitlines() if row.startswith("| `"))

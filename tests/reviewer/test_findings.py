@@ -3,8 +3,6 @@
 import string
 from typing import Any, Final
 
-from tests.service_process import ROOT
-
 # Put together here, so that no scanner takes this file for a leak.
 MIXED: Final = "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
 SECRETS: Final = {
@@ -36,16 +34,6 @@ LOOK_ALIKES: Final = (
     ("tests/test_a.py", "def test_a():\n    assert 1 == 1\n"),
     ("node_modules/x/a.py", "import os\n"),
 )
-
-
-DEMO: Final = {
-    "acme-api/main": {("acme_api/billing.py", "B006"), ("acme_api/sessions.py", "FIX002")},
-    "acme-api/fix-login-timeout": {("acme_api/sessions.py", rule) for rule in ("secret-keyword", "S110", "BLE001")},
-    "acme-web/agent-dark-mode": {("src/style.css", "merge-conflict")},
-    "acme-pipeline/main": {("pipeline/load.py", "E713"), ("pipeline/retry.py", "E722")},
-    "acme-pipeline/feature-retries": {("pipeline/retry.py", "BLE001"), ("pipeline/retry.py", "FIX002")},
-    "platform-tools/main": {("tools/backup.py", "S602"), ("tools/settings.json", "data-syntax")},
-}
 
 
 def test_a_fault_is_found_at_its_line_and_what_only_looks_like_one_is_left_alone(branch: Any) -> None:
@@ -104,15 +92,3 @@ def test_odd_files_are_counted_and_end_nothing(branch: Any) -> None:
     assert ("bom.py", "F401") in done.rules
     assert "left unread, by their size or encoding or a tool that failed: 4." in done.section("What was not checked")
     assert "\n# Heading" not in done.review
-
-
-def test_the_faults_of_the_demo_are_found(branch: Any) -> None:
-    """Each branch of its repositories has something to show."""
-    samples = ROOT / "app/demo/samples"
-    branch.commit(
-        {str(path.relative_to(samples)): path.read_bytes() for path in samples.rglob("*/*") if path.is_file()}
-    )
-
-    rules = branch.turn("Review everything.").rules
-
-    assert {(f"{sample}/{path}", rule) for sample, found in DEMO.items() for path, rule in found} <= rules

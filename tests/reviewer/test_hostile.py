@@ -105,19 +105,6 @@ def test_the_review_is_never_written_through_a_link(branch: Repository, tmp_path
     assert (done.status, done.errors) == (0, "")
 
 
-def test_a_read_only_git_directory_elsewhere_is_enough(branch: Repository, tmp_path: Path) -> None:
-    """The checkout holds files only, nothing in the git directory changes, and no submodule is fetched."""
-    branch.git("update-index", "--add", "--cacheinfo", f"160000,{'a' * 40},vendor/lib")
-    branch.git("commit", "-q", "-m", "submodule")
-    elsewhere = tmp_path / "git"
-    (branch.folder / ".git").rename(elsewhere)
-    (branch.folder / ".git").write_text(f"gitdir: {elsewhere}\n")
-    before = {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")}
-
-    assert branch.turn().status == 0
-    assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
-
-
 def test_a_bad_task_names_its_field() -> None:
     bad: dict[str, tuple[object, ...]] = {
         "run_id": ("../x", "a\n", None),
@@ -155,8 +142,21 @@ def test_what_cannot_be_read_or_written_ends_with_a_line_on_standard_error(branc
 ODD = '[submodule "vendored"]\n\tpath = = [[[\n\tignore = bogus\n\x00'
 
 
-def test_an_odd_gitmodules_fails_no_review(branch: Repository) -> None:
-    """To compare submodules git would read it, and fail; the reviewer needs nothing of it."""
+def test_an_odd_gitmodules_fails_no_review(branch: Repository, tmp_path: Path) -> None:
+    """To compare submodules git would read it, and fail; the reviewer needs nothing of it, and fetches none.
+
+    A git directory elsewhere, in which nothing changes, is enough.
+    """
+    branch.git("update-index", "--add", "--cacheinfo", f"160000,{'a' * 40},vendor/lib")
+    branch.git("commit", "-q", "-m", "submodule")
+    elsewhere = tmp_path / "git"
+    (branch.folder / ".git").rename(elsewhere)
+    (branch.folder / ".git").write_text(f"gitdir: {elsewhere}\n")
+    before = {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")}
+
+    assert branch.turn().status == 0
+    assert {path: path.stat().st_mtime_ns for path in elsewhere.rglob("*")} == before
+
     branch.commit({"a.py": "import os\n", ".gitmodules": ODD})
     branch.git("update-index", "--add", "--cacheinfo", f"160000,{'a' * 40},vendored")
     branch.git("commit", "-q", "-m", "submodule")

@@ -13,20 +13,6 @@ DEFAULT = "\n\ndef other(a=[]):\n    return a\n"
 SECRET = "ghp" + "_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
 
 
-def test_a_review_without_a_finding_says_what_is_there(branch: Any) -> None:
-    """A fresh branch is read as a tree: number, kinds and sizes of its files, and what was not checked."""
-    done = branch.turn()
-
-    assert done.review.startswith(
-        "# Review of agent/work, turn 1\n\n**Nothing found that stands in the way:** no findings in 2 files.\n"
-    )
-    assert "the whole tree at" in done.review
-    assert "the branch does not differ from main" in done.review
-    assert "\nNone.\n" in done.section("Findings")
-    assert "2 files, 0.1 KiB; 6 lines added, 0 deleted.\nKinds: `.md` 1, `.py` 1." in done.section("What is there")
-    assert "no model read it or the instructions" in done.section("What was not checked")
-
-
 def test_a_branch_answers_for_what_it_brought(branch: Any) -> None:
     """Faults of lines that it left alone are counted, not listed.
 
@@ -102,7 +88,19 @@ def test_inputs_leave_out_and_instructions_put_first(branch: Any) -> None:
     assert read_task(json.dumps(task).encode(), ["focus=style"]).inputs.focus == ["security", "style"]
 
 
-def test_the_review_says_what_it_compared(branch: Any) -> None:
+def test_a_review_without_a_finding_says_what_is_there_and_what_it_compared(branch: Any) -> None:
+    """A fresh branch is read as a tree: number, kinds and sizes of its files, and what was not checked."""
+    done = branch.turn()
+
+    assert done.review.startswith(
+        "# Review of agent/work, turn 1\n\n**Nothing found that stands in the way:** no findings in 2 files.\n"
+    )
+    assert "the whole tree at" in done.review
+    assert "the branch does not differ from main" in done.review
+    assert "\nNone.\n" in done.section("Findings")
+    assert "2 files, 0.1 KiB; 6 lines added, 0 deleted.\nKinds: `.md` 1, `.py` 1." in done.section("What is there")
+    assert "no model read it or the instructions" in done.section("What was not checked")
+
     branch.commit({"new.py": "X = 1\n"})
     known, none, unknown = (Checkout(branch.folder, name) for name in ("main", None, "trunk"))
 

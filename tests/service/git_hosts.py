@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tests.lab import Received, Respond, Server, Step
-from tests.service_process import git
+from tests.service_process import commit_stream, git
 
 
 def push(
@@ -20,11 +20,7 @@ def push(
 
     `onto` names what it follows, by default the branch itself; `more` are lines of git's fast-import.
     """
-    stream = f"commit refs/heads/{branch}\ncommitter T <t@t.example> 1735689600 +0000\n"
-    stream += f"data {len(message)}\n{message}\n"
-    stream += f"from {onto or f'refs/heads/{branch}'}^0\n{more}"
-    for name, text in files.items():
-        stream += f"M 100644 inline {name}\ndata {len(text.encode())}\n{text}\n"
+    stream = commit_stream(branch, message, files, f"{onto or f'refs/heads/{branch}'}^0", more)
     git("fast-import", "--quiet", "--force", cwd=bare, given=stream)
     return git("rev-parse", branch, cwd=bare)
 

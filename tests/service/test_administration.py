@@ -2,7 +2,6 @@
 
 import json
 import re
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -229,16 +228,6 @@ def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Make) -> None:
     assert (agent.status_code, agent.json()["error_code"]) == (404, "agent_not_found")
     assert repository.status_code == 201, "gitlab is still connected, and may have it"
     assert set(api.get("/external/installation/health").json()["code_hosting"]) == {"gitlab"}
-
-
-def test_looking_does_not_wait_for_a_writer(data: Path) -> None:
-    """A list is answered while the write lock is held."""
-    with sqlite3.connect(data / "service.sqlite", isolation_level=None) as writer:
-        writer.execute("BEGIN IMMEDIATE")
-        listed = command(data, "org", "list")["organizations"]
-        writer.execute("ROLLBACK")
-
-    assert [one["slug"] for one in listed] == ["acme"]
 
 
 def test_a_deactivation_says_how_many_open_turns_it_cancels(data: Path) -> None:

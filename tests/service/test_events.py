@@ -295,8 +295,22 @@ PRIVATE = ("127.0.0.1", "0", "[::1]", "[::ffff:7f00:1]", "localhost", "213070643
 """In more than one writing; which addresses are private is for tests/service/agents/test_egress.py."""
 
 
+UNUSABLE = [
+    *("", "ftp://hooks.example/", "//hooks.example", "https://", "https://user:secret@hooks.example/", "file:///etc"),
+    *("https://hooks.example/#part", "https://hooks.example/ x", "https://hooks.example\\@127.0.0.1/", "https://a[b/"),
+    *("https://hooks.example:99999/", "https://hooks.example/\nHost: x", "https://h\u00f6oks.example/"),
+]
+
+
 def test_no_private_address_is_told(desk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it is written, or a name that leads there; neither at once nor when an event is delivered."""
+    """However it is written, or a name that leads there; neither at once nor when an event is delivered.
+
+    An address that two readers could take for different hosts is refused.
+    """
+    for url in UNUSABLE:
+        with pytest.raises(EndpointError, match="must read https://host/path"):
+            addresses_of(url, LOOPBACK)
+
     resolve = socket.getaddrinfo
     inside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 443)) for host in ("10.0.0.1", "127.0.0.1")]
     known = lambda name, *more, **given: inside if name == "inside.example" else resolve(name, *more, **given)  # noqa: E731
@@ -314,20 +328,6 @@ def test_no_private_address_is_told(desk: Desk, receiver: Receiver, monkeypatch:
     assert [one.attempts for one in desk.stored()] == [1] * 8
     assert all("the operator can allow it" in str(one.failure) for one in desk.stored())
     assert receiver.connections == 0
-
-
-UNUSABLE = [
-    *("", "ftp://hooks.example/", "//hooks.example", "https://", "https://user:secret@hooks.example/", "file:///etc"),
-    *("https://hooks.example/#part", "https://hooks.example/ x", "https://hooks.example\\@127.0.0.1/", "https://a[b/"),
-    *("https://hooks.example:99999/", "https://hooks.example/\nHost: x", "https://h\u00f6oks.example/"),
-]
-
-
-def test_an_address_that_cannot_be_used_is_refused() -> None:
-    """Also one that two readers could take for different hosts."""
-    for url in UNUSABLE:
-        with pytest.raises(EndpointError, match="must read https://host/path"):
-            addresses_of(url, LOOPBACK)
 
 
 def test_a_name_is_looked_up_once_and_has_to_fit_tls(

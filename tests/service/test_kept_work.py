@@ -314,15 +314,19 @@ def test_a_question_is_asked_whatever_else_went_wrong(
     assert ("question.json is not used: it is not JSON in UTF-8" in turn["log"]) == ("how" in given)
 
 
-def test_a_cancelled_turn_asks_nothing(asker: Api) -> None:
-    """Who cancelled it knows better."""
+def test_a_cancelled_turn_asks_nothing_and_is_told_beside_the_questions(asker: Api) -> None:
+    """Who cancelled it knows better; its status is `failed` like that of others. One that goes on is told no more."""
     run_id = asker.begin("asker", how='{"question": "Which?"}', ends="late")
     eventually(lambda: "asked" in asker.log(run_id), "the question is written")
     asker.post(f"/external/runs/{run_id}/cancel", {})
     eventually(lambda: asker.turns(run_id)[0]["files"] == 1, "the change is kept")
+    told = asker.get("/external/questions").json()
 
-    assert asker.turns(run_id)[0]["outcome"] == "cancelled"
-    assert run_id not in {one["run_id"] for one in open_questions(asker)}
+    assert (asker.turns(run_id)[0]["outcome"], asker.run(run_id)["status"]) == ("cancelled", "failed")
+    assert (told["cancelled"][0], run_id in {one["run_id"] for one in told["questions"]}) == (run_id, False)
+    asker.follow(run_id, "Go on.")
+    assert run_id not in asker.get("/external/questions").json()["cancelled"]
+    asker.post(f"/external/runs/{run_id}/cancel", {})
 
 
 ASKING = (
@@ -385,17 +389,3 @@ def test_an_offer_fails_no_turn(tenant: Make, api: Api, tmp_path: Path) -> None:
         assert (turn["outcome"], turn["question"]) == ("completed", None), turn["reason"]
         assert (turn["offer"], turn["commit"] is not None) == ("Shall I look at the tests too?", is_changed)
     assert open_questions(api) == []
-
-
-def test_the_newest_cancelled_runs_are_told_beside_the_questions(asker: Api) -> None:
-    """Their status is `failed` like that of others; one that was continued is cancelled no more."""
-    run_id = asker.begin("worker", instructions="time.sleep(600)")
-    asker.post(f"/external/runs/{run_id}/cancel", {})
-    ended = asker.ended(run_id)
-    told = asker.get("/external/questions").json()["cancelled"]
-    asker.follow(run_id, "Go on.")
-    later = asker.get("/external/questions").json()["cancelled"]
-    asker.post(f"/external/runs/{run_id}/cancel", {})
-
-    assert ended["status"] == "failed"
-    assert (told[0], run_id in later) == (run_id, False)

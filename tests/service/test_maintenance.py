@@ -5,28 +5,33 @@ import os
 import select
 import socket
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.program import Program
-from tests.service.conftest import UNBOXED, Api
+from tests.service.conftest import UNBOXED, Api, served
 from tests.service.deployment import deployment
 from tests.service_process import PROGRAM, refused_start
 from tests.service_process import command as administer
 from tests.waiting import eventually, present
 
-Start = Callable[..., Api]
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A client of a service that each test leaves at work."""
+    with served(tmp_path_factory, "maintained", UNBOXED) as service:
+        yield Api(service)
 
 
-def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Start, tmp_path: Path) -> None:
+def test_in_maintenance_turns_at_work_finish_and_no_other_begins(api: Api, tmp_path: Path) -> None:
     """A run is accepted, says what it waits for, and begins when the maintenance ends, over a restart too.
 
     One that a kill interrupts meanwhile does not go on before that, and says so.
     """
-    api, go_on = start(settings=UNBOXED), tmp_path / "go-on"
+    go_on = tmp_path / "go-on"
     working, interrupted = at_work(api, go_on), at_work(api, tmp_path / "later")
     api.service.admin("maintenance", "New disks until 14:00.")
     waiting = api.start("Look at it.")
@@ -50,9 +55,9 @@ def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Start, t
     assert (status(api)["maintenance"], status(api)["safe_to_stop"]) == (None, False)
 
 
-def test_a_drained_machine_begins_nothing_until_its_worker_is_started_again(start: Start, tmp_path: Path) -> None:
+def test_a_drained_machine_begins_nothing_until_its_worker_is_started_again(api: Api, tmp_path: Path) -> None:
     """The command returns once nothing is at work there."""
-    api, go_on = start(settings=UNBOXED), tmp_path / "go-on"
+    go_on = tmp_path / "go-on"
     working, machine = at_work(api, go_on), socket.gethostname()
     draining = Program(("worker", "--drain", "--data-dir", str(api.service.data_dir)), os.environ, code=PROGRAM)
     assert present(draining.stderr).readline() == f"{machine}: 1 turn still at work\n"
@@ -84,19 +89,19 @@ def reason(api: Api, run_id: str) -> str:
     return str(api.turns(run_id)[-1]["reason"])
 
 
-@pytest.mark.parametrize("command", [("serve", "--port", "0"), ("worker",)])
-def test_systemd_is_told_when_a_process_is_ready(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_systemd_is_told_when_a_process_is_ready(tmp_path: Path) -> None:
     """Once, when what is accepted is executed as well; then SIGTERM ends the process in order."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, deployment(tmp_path / "service") as deployed:
         systemd.bind(str(tmp_path / "notify"))
         deployed.environment["NOTIFY_SOCKET"] = str(tmp_path / "notify")
-        node = deployed.begin(*command)
+        for command in (("serve", "--port", "0"), ("worker",)):
+            node = deployed.begin(*command)
 
-        assert systemd.recv(100) == b"READY=1"
-        assert deployed.admin("status")["workers"] != []
-        assert node.stop() == 0
-        assert "drained" in node.log
-        assert select.select([systemd], [], [], 0)[0] == []
+            assert systemd.recv(100) == b"READY=1"
+            assert deployed.admin("status")["workers"] != []
+            assert node.stop() == 0
+            assert "drained" in node.log
+            assert select.select([systemd], [], [], 0)[0] == []
 
 
 def test_a_process_that_cannot_execute_is_never_ready(tmp_path: Path) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from service import ids
-from service.agents.options import RepositorySetup
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror
 from tests.lab import Received, Respond, Step
@@ -392,13 +390,3 @@ def test_a_merge_with_what_others_pushed_has_what_it_reads(mirrors: Path, hosted
     assert {"w", "theirs"} <= contents(mirror.git_dir)
     assert "first" not in contents(mirror.git_dir)
     assert {"first", "second"} <= contents(whole.git_dir)
-
-
-def test_paths_lie_in_the_repository() -> None:
-    """And large files or submodules outside of them are not looked for."""
-    for sparse, more, said in (
-        ("../x", {}, "write paths in the repository, such as 'services/api/', not '../x'"),
-        ("x", {"lfs": True}, "sparse cannot be combined with lfs or submodules"),
-    ):
-        with pytest.raises(ValidationError, match=said):
-            RepositorySetup.model_validate({"sparse": [sparse], **more})

@@ -335,15 +335,6 @@ def test_schedules_are_shown_with_their_next_times_and_what_the_last_one_did(own
     assert sorted((one["result"], one["run_id"]) for one in decided) == [("missed", None), ("started", run["run_id"])]
 
 
-def test_what_a_program_prints_in_colours_is_shown_in_colours() -> None:
-    """Eight of them, and bold; other sequences are left out, and nothing printed becomes HTML."""
-    printed = "\x1b[1;31mFAILED\x1b[0m \x1b[2Ka<b \x1b[38;5;9mx\x1b[39m\x1b]8;;http://h\x07link\x1b]8;;\x07 \x1b[92mok"
-
-    assert terminal(printed) == ("<i class='b t1'>FAILED</i> a&lt;b xlink <i class='t2'>ok</i>")
-    assert terminal("plain \x1b") == "plain ␛"
-    assert terminal(f"\x1b[{'3' * 5000}mplain") == "plain"
-
-
 def test_the_list_takes_the_filters_of_the_api(tenant: Make, browse: Any) -> None:
     """Page by page; days count whole; a filter that cannot be used is named, and stays in its field."""
     mine = tenant()
@@ -508,8 +499,17 @@ def test_a_large_change_is_shown_in_pages_of_their_own(own: Own, browse: Any) ->
         assert html.unescape(heading[1]) == name
 
 
-def test_markdown_cannot_name_what_a_page_does_not_show() -> None:
-    """A character that turns text around or steers a terminal is a sign in its place, also written as a reference."""
+def test_what_a_program_prints_is_shown_in_colours_and_markdown_names_no_more() -> None:
+    """Eight of them, and bold; other sequences are left out, and nothing printed becomes HTML.
+
+    A character that turns text around or steers a terminal is a sign in its place, also written as a reference.
+    """
+    printed = "\x1b[1;31mFAILED\x1b[0m \x1b[2Ka<b \x1b[38;5;9mx\x1b[39m\x1b]8;;http://h\x07link\x1b]8;;\x07 \x1b[92mok"
+
+    assert terminal(printed) == ("<i class='b t1'>FAILED</i> a&lt;b xlink <i class='t2'>ok</i>")
+    assert terminal("plain \x1b") == "plain ␛"
+    assert terminal(f"\x1b[{'3' * 5000}mplain") == "plain"
+
     assert markdown("&#8238;live &#27;]8;; &#x2066;\u202e&nbsp;") == "<p>�live �]8;; ��&nbsp;</p>\n"
 
 

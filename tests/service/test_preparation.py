@@ -191,23 +191,23 @@ def test_a_set_up_that_cannot_be_is_refused() -> None:
     for name in ("/etc", "../x", "a/../b", ".git", ".runwarden/x", "~/~", "", "a b", "~/../x", "a//b"):
         with pytest.raises(ValidationError):
             RepositorySetup(cache=(name,))
+    for sparse, more in (("../x", {}), ("x", {"lfs": True})):
+        with pytest.raises(ValidationError, match=r"write paths in the repository|cannot be combined with lfs"):
+            RepositorySetup.model_validate({"sparse": [sparse], **more})
     both, clear = {"command": ["x"], "url": "https://a.test"}, {"url": "http://a.test"}
     for server in ({}, both, clear, {"command": ["x"], "env": {"A": "b"}}):
         with pytest.raises(ValidationError):
             RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
 
 
-def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Own) -> None:
-    """And the log says so."""
+def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Own, tmp_path: Path) -> None:
+    """The log says so; a rule that would give it servers is refused by `apply`, which changes nothing then."""
     api, _ = own(setup={"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
     told = api.work("go", "scribe")
 
     assert told["outcome"] == "completed", told["log"]
     assert "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini" in told["log"]
 
-
-def test_a_rule_gives_servers_only_to_a_program_that_takes_them(tmp_path: Path) -> None:
-    """`apply` refuses it otherwise, and changes nothing."""
     entry = placed("https://git.example/api", setup={"mcp_servers": {"docs": {"url": "https://docs.example/mcp"}}})
     model = {"provider": "openai", "key_env": "HOME"}
     agents = [{"name": name, "preset": name, "model": model} for name in ("aider", "codex")]

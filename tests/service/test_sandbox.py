@@ -280,8 +280,5 @@ def test_a_bubblewrap_that_does_not_work_is_named_with_its_cause(programs: Path,
         assert cure in found.reason
         assert "\n" not in found.reason
 
-
-def test_the_apparmor_profile_allows_bubblewrap_its_user_namespaces() -> None:
-    """The sentence names the file, and the file names bubblewrap's program."""
     assert "profile bwrap /usr/bin/bwrap flags=(unconfined) {" in PROFILE.read_text("utf-8")
     assert "  userns,\n" in PROFILE.read_text("utf-8")

@@ -9,10 +9,7 @@ from textual.widget import Widget
 
 hidden: Final = partial(Binding, show=False)
 """Bind a key that the footer does not show."""
-SCROLL_KEYS: Final = (
-    hidden("j", "scroll_down", "down", id="pane.down"),
-    hidden("k", "scroll_up", "up", id="pane.up"),
-)
+SCROLL_KEYS: Final = (hidden("j", "scroll_down", "down", id="pane.down"), hidden("k", "scroll_up", "up", id="pane.up"))
 """The keys of everything that scrolls without a cursor."""
 NO_KEY: Final = "no_key_"
 """The prefix of names of keys that no terminal sends."""

@@ -111,8 +111,7 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
     for text in safe_block(turn.summary, lines=MOST_LINES) if turn.summary else ():
         lines += wrapped(text, width, STYLES["plain"], INDENT + 2)
     if turn.artifacts:
-        names = ", ".join(safe_text(one.name) for one in turn.artifacts)
-        lines += wrapped(f"artifacts: {names}", width, QUIET, INDENT)
+        lines += wrapped(f"artifacts: {safe_text(turn.artifact_names)}", width, QUIET, INDENT)
     if turn.offer:
         lines += wrapped(f"It offers: {safe_text(turn.offer)}", width, STYLES["warn"], INDENT)
     return lines

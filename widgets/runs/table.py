@@ -222,11 +222,7 @@ class RunTable(CursorView, can_focus=True):
         """The rows of another query are on show."""
 
     def __init__(
-        self,
-        now: datetime,
-        choice: ColumnChoice | None = None,
-        *,
-        confirmed_for: timedelta = timedelta.max,
+        self, now: datetime, choice: ColumnChoice | None = None, *, confirmed_for: timedelta = timedelta.max
     ) -> None:
         """Start empty; a run that was not confirmed for `confirmed_for` is drawn quietly."""
         super().__init__()

@@ -103,11 +103,7 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
     """
     try:
         process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            *argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
     except (OSError, ValueError) as error:
         raise _did_not_start(argv, error) from error

@@ -205,10 +205,7 @@ async def destinations(screen: BaseScreen) -> tuple[PaletteCommand, ...]:
         for action in (await session.engine.ledger.organizations())[:MOST_NAMES]:
             lead = GoToTab("organizations", action.action_id)
             leads.append((f"Organization {action.subject}", action.state, lead))
-    return (
-        *(_posting(screen, *lead) for lead in leads),
-        *await asyncio.to_thread(lambda: tuple(_other_tabs(screen))),
-    )
+    return (*(_posting(screen, *lead) for lead in leads), *await asyncio.to_thread(lambda: tuple(_other_tabs(screen))))
 
 
 async def matching_runs(screen: BaseScreen, text: str) -> tuple[PaletteCommand, ...]:

@@ -36,7 +36,7 @@ from app.engine.times import clocks_apart
 from app.profiles import Profile, Settings
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
-from storage.records import RunFilter, link_of
+from storage.records import Action, RunDetail, RunFilter, link_of
 from storage.records.activity import ActivityFilter, Wait
 from storage.records.error_kinds import error_kind
 from widgets.frame.header_bar import PollTiming, Vitals
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from app.inbox.inbox import Inbox
     from storage.cache.first_paint import FirstPaint
-    from storage.records import Action, RunDetail
     from storage.records.following import PinnedRun
     from storage.records.inbox import InboxItem
     from widgets.actions.batch import BatchView

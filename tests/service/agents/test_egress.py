@@ -203,8 +203,8 @@ def test_an_internal_host_is_reached_where_the_list_gives_its_address(
     assert "egress: other.example was refused (it is listed for port 8443)" in done.log
 
 
-def test_an_internal_host_has_a_port_and_an_address() -> None:
-    """One, and not where clouds hand out credentials."""
+def test_the_list_is_taken_literally() -> None:
+    """A name, or all below one; a port, or TLS's own. An internal host has one, and an address of no cloud."""
     for entry in ("registry.corp:8443=10.1.2.3", "registry:8443=fd00::1", "10.1.2.3:8443"):
         AgentOptions(egress=(entry,))
     refused = ("", "=10.1.2", "=169.254.169.254", "=::ffff:169.254.169.254", "=0.0.0.0")
@@ -213,9 +213,6 @@ def test_an_internal_host_has_a_port_and_an_address() -> None:
         with pytest.raises(ValidationError):
             AgentOptions(egress=(entry,))
 
-
-def test_the_list_is_taken_literally() -> None:
-    """A name, or all below one; a port, or TLS's own."""
     hosts = [("a.example", 443), ("b.a.example", 443), ("evila.example", 443), ("a.example", 8443), ("a.example", 80)]
     for entry, allowed in (("a.example", 0), ("*.a.example", 1), ("a.example:8443", 3)):
         for at, (name, port) in enumerate(hosts):

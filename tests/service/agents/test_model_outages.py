@@ -19,8 +19,8 @@ from service.store.dispatch import next_turns
 from service.store.usage import TurnMeter
 from tests.lab import Received, Respond, Step
 from tests.service.agents.model_server import ModelServer
-from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Make, Own, accepted, organization, served
-from tests.service_process import demo_setup, git
+from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Own, accepted, organization, served
+from tests.service_process import git
 from tests.waiting import eventually, present
 
 ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
@@ -62,7 +62,7 @@ def last_turn(api: Api, run_id: str) -> dict[str, Any]:
     return dict(api.turns(run_id)[-1])
 
 
-def outage(api: Api, server: ModelServer, number: int, kills: int, repository: Path | None = None) -> None:
+def outage(api: Api, repository: Path, server: ModelServer, number: int, kills: int) -> None:
     """Queue turns while the provider is away, kill the service, and check what happens when the provider returns."""
     server.otherwise = lambda _: AWAY
     run_ids = [api.begin("asker", instructions="first")]
@@ -85,11 +85,10 @@ def outage(api: Api, server: ModelServer, number: int, kills: int, repository: P
         assert re.search(rf'runwarden_model_outage_turns\{{provider="127.0.0.1:\d+"\}} {number}.0', figures)
         api.service.kill()
         api.service.restart()
-        api = Api(api.service)
+        api = Api(api.service, api.organization)
     server.wait_for(len(server.requests) + 3)
     server.otherwise = server.answer
     ended = [api.ended(run_id) for run_id in run_ids]
-    repository = repository or api.service.repositories["acme/api"]
     commits = [git("log", "--format=%s", f"main..{run['branch_name']}", cwd=repository).split("\n") for run in ended]
     used = [last_turn(api, run_id)["usage"]["requests"] for run_id in run_ids]
 
@@ -104,22 +103,16 @@ LONG = (pytest.mark.campaign, pytest.mark.timeout(1800))
 @NEEDS_SANDBOX
 @pytest.mark.parametrize(
     ("number", "kills", "patience_s"),
-    [(4, 1, 600), pytest.param(50, 2, 600, marks=LONG), pytest.param(50, 2, 0.5, marks=LONG)],
+    [(4, 1, 600), (3, 0, 0.5), pytest.param(50, 2, 600, marks=LONG), pytest.param(50, 2, 0.5, marks=LONG)],
 )
 def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
-    start: Make, tmp_path: Path, server: ModelServer, number: int, kills: int, patience_s: float
+    asker: Callable[..., Any], server: ModelServer, number: int, kills: int, patience_s: float
 ) -> None:
-    """The others stay queued and say why, over kills; each ends once when it returns."""
-    setup = demo_setup(tmp_path)
-    setup["agents"].append(asking(server))
-    outage(start(setup=setup, settings=settings(patience_s), environment=VARIABLES), server, number, kills)
+    """The others stay queued and say why, over kills; each ends once when it returns.
 
-
-@NEEDS_SANDBOX
-def test_turns_that_cannot_wait_long_end_once_all_the_same(asker: Callable[..., Any], server: ModelServer) -> None:
-    """They give their slots back, and are resumed when the provider returns."""
-    api, repository = asker(0.5)
-    outage(api, server, 3, 0, repository)
+    Those that cannot wait long give their slots back, and are resumed then.
+    """
+    outage(*asker(patience_s), server, number, kills)
 
 
 @NEEDS_SANDBOX

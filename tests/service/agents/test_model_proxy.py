@@ -125,8 +125,11 @@ def test_the_key_is_nowhere_in_the_sandbox(rehearsed: Make, server: ModelServer)
     assert not [word for word in (KEY, "[masked]", "MODEL_KEY") if word in done.log]
 
 
-def test_the_key_is_added_outside_and_all_tokens_are_counted(ask: Make, server: ModelServer) -> None:
-    """Plain and streamed; in a cloud at the operator's address, whatever project and place the program names."""
+def test_the_key_is_added_outside_and_tokens_and_bad_endings_are_read(ask: Make, server: ModelServer) -> None:
+    """Plain and streamed; in a cloud at the operator's address, whatever project and place the program names.
+
+    Of every provider, plain and streamed.
+    """
     for provider, base, path, body, model, asked_at in COUNTED:
         server.requests.clear()
         done = ask(provider, path, body, base_url=server.origin + base)
@@ -138,9 +141,6 @@ def test_the_key_is_added_outside_and_all_tokens_are_counted(ask: Make, server: 
         assert asked.headers[PROVIDERS[provider].header.lower()].removeprefix("Bearer ") == KEY
         assert "worthless" not in str(asked)
 
-
-def test_the_model_s_own_word_for_a_bad_ending_is_read(ask: Make, server: ModelServer) -> None:
-    """Of every provider, plain and streamed."""
     for ending, reason in (("refusal", "refused"), ("length", "cut_short")):
         server.ending = ending
 
@@ -165,7 +165,10 @@ def prints(tmp_path: Path) -> Callable[[str], dict[str, Any]]:
 def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
     ask: Make, server: ModelServer, prints: Callable[[str], dict[str, Any]]
 ) -> None:
-    """Then the request is made again with the next one, and the program notices nothing."""
+    """Then the request is made again with the next one, and the program notices nothing.
+
+    Without a valid one the turn ends, with the command's own words; what a provider repeats of a key is masked.
+    """
     expired = Respond(401, {"error": {"message": "expired: printed-key-1"}})
     server.otherwise = lambda request: expired if len(server.requests) == 3 else server.answer(request)
     done = ask(*STREAMED, 3, **prints('echo "printed-key-$n"'))
@@ -174,11 +177,8 @@ def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
     assert [one.headers["x-api-key"][-1] for one in server.requests] == ["1", "1", "1", "2"]
     assert "printed-key" not in str(done.answers)
 
-
-def test_a_command_without_a_valid_key_ends_the_turn_with_its_own_words(
-    ask: Make, server: ModelServer, prints: Callable[[str], dict[str, Any]]
-) -> None:
-    """What a provider repeats of a key is masked."""
+    server.requests.clear()
+    server.otherwise = server.answer
     server.status, server.refusal = 401, {"error": {"message": "not printed-key"}}
     refused = ask(*MESSAGES, 3, **prints("echo printed-key"))
     failed = ask(*MESSAGES, 3, **prints("echo oh >&2; echo 'log in first' >&2; exit 3"))
@@ -216,20 +216,6 @@ def test_what_a_spent_budget_does_not_cover_is_not_asked(ask: Make, server: Mode
 
         assert (len(server.requests), made == 0 or done.reason == "out_of_budget") == (made, True)
         assert words in f"{done.failure}{done.answers}"
-
-
-def test_the_last_answer_counts_for_the_budget_as_well(ask: Make, server: ModelServer) -> None:
-    """An agent that asks for nothing more has its answer all the same."""
-    for budget, words in (
-        ({"run_usd": COST * 0.9}, "USD is spent (budget.run_usd)"),
-        ({"day_usd": COST * 0.9}, "USD a day is spent (budget.day_usd)"),
-        ({"run_tokens": INPUT}, "1000 tokens is spent (budget.run_tokens)"),
-        ({"run_usd": COST * 1.1, "run_tokens": INPUT * 2}, ""),
-    ):
-        done = ask(*STREAMED, prices=PRICES, budget=budget)
-
-        assert (done.statuses, done.reason) == ([200], "out_of_budget" if words else None)
-        assert not words or f"{words}; the agent's last answer passed it" in done.failure
 
 
 def test_what_the_provider_refuses_ends_the_turn_with_the_cure(ask: Make, server: ModelServer) -> None:
@@ -412,8 +398,11 @@ def test_a_body_in_chunks_is_put_together_or_refused(ask: Make, server: ModelSer
         assert len(server.requests) == requests
 
 
-def test_the_longest_name_that_fits_has_the_price() -> None:
-    """Cached tokens and those written to a cache have their own; a list price may depend on the prompt's length."""
+def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> None:
+    """Cached tokens and those written to a cache have their own; a list price may depend on the prompt's length.
+
+    But for a date or `-latest` at its end: what is called similarly costs something else, which is not known.
+    """
     cheap, dear = Price(input=1, output=2), Price(input=3, output=15, cached=0.3, cache_write=3.75)
 
     assert price_of("claude-opus-4", {"claude-": cheap, "claude-opus": dear}) == dear
@@ -426,9 +415,6 @@ def test_the_longest_name_that_fits_has_the_price() -> None:
     assert Usage(200_000, 0, 0, 1000).micro_usd(listed) == 260_000
     assert Usage(200_000, 1000, 0, 1000).micro_usd(listed) == 515_250, "with what was read from the cache"
 
-
-def test_a_list_price_is_that_of_the_whole_name() -> None:
-    """But for a date or `-latest` at its end: what is called similarly costs something else, which is not known."""
     for model, figures in (
         ("claude-opus-4-5-20251101", (5, 25)),
         ("claude-opus-4-5@20251101", (5, 25)),
@@ -443,8 +429,20 @@ def test_a_list_price_is_that_of_the_whole_name() -> None:
         assert price_of(model, {"": Price(input=0, output=0)}) == Price(input=0, output=0), "the operator's wins"
 
 
-def test_a_budget_in_dollars_holds_at_list_prices(ask: Make, server: ModelServer) -> None:
-    """For an agent without prices of its own."""
+def test_the_last_answer_counts_for_the_budget_as_well(ask: Make, server: ModelServer) -> None:
+    """An agent that asks for nothing more has its answer all the same. Without prices of its own list prices hold."""
+    for budget, words in (
+        ({"run_usd": COST * 0.9}, "USD is spent (budget.run_usd)"),
+        ({"day_usd": COST * 0.9}, "USD a day is spent (budget.day_usd)"),
+        ({"run_tokens": INPUT}, "1000 tokens is spent (budget.run_tokens)"),
+        ({"run_usd": COST * 1.1, "run_tokens": INPUT * 2}, ""),
+    ):
+        done = ask(*STREAMED, prices=PRICES, budget=budget)
+
+        assert (done.statuses, done.reason) == ([200], "out_of_budget" if words else None)
+        assert not words or f"{words}; the agent's last answer passed it" in done.failure
+
+    server.requests.clear()
     budget = {"run_usd": 0.006}
     done = ask("anthropic", "/v1/messages", {"model": "claude-opus-4-5-20251101", "max_tokens": 9}, 5, budget=budget)
 
@@ -466,7 +464,10 @@ def test_an_answer_that_counts_nothing_is_counted_by_its_length() -> None:
 
 
 def test_how_a_stream_ended_is_read_from_its_events() -> None:
-    """The end of the connection alone says nothing."""
+    """The end of the connection alone says nothing.
+
+    Bedrock's frames hold Anthropic's events; one that is no frame cannot be looked at.
+    """
     for event, ending, is_whole in (
         ('{"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {}}', "refused", True),
         ('{"choices": [{"delta": {}, "finish_reason": "length"}]}', "cut_short", True),
@@ -481,9 +482,6 @@ def test_how_a_stream_ended_is_read_from_its_events() -> None:
 
         assert (meter.ending, meter.is_whole) == (ending, is_whole)
 
-
-def test_how_a_stream_in_frames_ended_is_read_as_well() -> None:
-    """Bedrock's frames hold Anthropic's events; one that is no frame cannot be looked at."""
     for last, is_whole in (("message_stop", True), ("content_block_stop", False), ("", True)):
         meter = Meter(400, "application/vnd.amazon.eventstream")
         begun = frames([{"type": "message_start"}, *([{"type": last}] if last else [])])

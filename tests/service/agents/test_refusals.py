@@ -52,30 +52,6 @@ ROWS = [
 ]
 
 
-def test_an_error_is_told_as_the_provider_says_it_with_its_cure() -> None:
-    """Only 401 and its like speak of the key; no JSON is left."""
-    for provider, status, body, then, reason, cure in ROWS:
-        told = answered(access(provider), "m-1", status, {}, body.encode(), NOW_S)
-        name = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}[provider]
-
-        assert told.failure.text.startswith(f"{name} answered {status} for m-1: ")
-        assert (told.then, told.failure.reason) == (then, reason)
-        assert cure in told.failure.text
-        assert "{" not in told.failure.text
-
-
-def test_a_body_of_any_shape_becomes_a_sentence_or_none() -> None:
-    """Gateways wrap errors in errors, pages and events."""
-    for body, words in (
-        ("", "answered 500 for m-1 and gave no reason; "),
-        ("<html>\n<head><title>504 Gateway Time-out</title></head>", ": 504 Gateway Time-out; "),
-        ('{"error": {"message": "APIError - {\\"error\\": {\\"message\\": \\"inner\\"}}"}}', ": APIError - inner; "),
-        ('event: error\ndata: {"type": "error", "error": {"message": "in a stream"}}\n\n', ": in a stream; "),
-        ('event: error\ndata: {"type": "error", "error": {"type": "overl', " and gave no reason; "),
-    ):
-        assert words in answered(access("openai"), "m-1", 500, {}, body.encode(), NOW_S).failure.text
-
-
 ANTHROPIC = "anthropic-ratelimit-"
 USED_UP = {f"{ANTHROPIC}requests-remaining": "0", f"{ANTHROPIC}requests-reset": "2026-11-18T12:06:40Z"}
 LEFT = {f"{ANTHROPIC}tokens-remaining": "9", f"{ANTHROPIC}tokens-reset": "2026-11-19T12:06:40Z"}
@@ -98,7 +74,26 @@ def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
         assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
 
 
-def test_a_stream_that_begins_with_an_error_is_told_from_an_answer() -> None:
+def test_an_error_is_told_as_the_provider_says_it_with_its_cure() -> None:
+    """Only 401 and its like speak of the key; no JSON is left. Gateways wrap errors in errors, pages and events."""
+    for provider, status, body, then, reason, cure in ROWS:
+        told = answered(access(provider), "m-1", status, {}, body.encode(), NOW_S)
+        name = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}[provider]
+
+        assert told.failure.text.startswith(f"{name} answered {status} for m-1: ")
+        assert (told.then, told.failure.reason) == (then, reason)
+        assert cure in told.failure.text
+        assert "{" not in told.failure.text
+
+    for body, words in (
+        ("", "answered 500 for m-1 and gave no reason; "),
+        ("<html>\n<head><title>504 Gateway Time-out</title></head>", ": 504 Gateway Time-out; "),
+        ('{"error": {"message": "APIError - {\\"error\\": {\\"message\\": \\"inner\\"}}"}}', ": APIError - inner; "),
+        ('event: error\ndata: {"type": "error", "error": {"message": "in a stream"}}\n\n', ": in a stream; "),
+        ('event: error\ndata: {"type": "error", "error": {"type": "overl', " and gave no reason; "),
+    ):
+        assert words in answered(access("openai"), "m-1", 500, {}, body.encode(), NOW_S).failure.text
+
     error = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}'
     assert [failed_stream(start) for start in (error, b'data: {"error": {"code": 500}}')] == [529, 500]
     assert failed_stream(b'event: message_start\ndata: {"type":"message_start"}') is None
@@ -123,8 +118,8 @@ FIELDS = ("type", "errors", "error", "status", "message", "item", "part", "resul
 VALUES = (5, [5], {"role": "assistant", "content": 5}, {"type": ["agent_message"]}, None)
 
 
-def test_an_event_of_other_types_than_expected_is_read() -> None:
-    """As far as it can be; a reported error stays one."""
+def test_an_event_of_other_types_than_expected_is_read_and_one_in_pieces() -> None:
+    """As far as it can be; a reported error stays one. Gemini CLI cuts its words anywhere."""
     for listener in LISTENERS:
         reader = OutcomeReader(listener)
         for kind, field, value in product(KINDS, FIELDS, VALUES):
@@ -135,9 +130,6 @@ def test_an_event_of_other_types_than_expected_is_read() -> None:
 
         assert listener not in {outcome.claude, outcome.gemini} or reader.report.error in {"first; 2", "error"}
 
-
-def test_a_message_in_pieces_keeps_its_blanks() -> None:
-    """Gemini CLI cuts its words anywhere."""
     reader = OutcomeReader(outcome.gemini)
     for piece in ("Let me", " look.\n", "All", " done."):
         event = {"type": "message", "role": "assistant", "content": piece, "delta": True}

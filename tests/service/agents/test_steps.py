@@ -108,7 +108,10 @@ def said(steps: list[Step]) -> list[tuple[object, ...]]:
 
 
 def test_each_program_s_output_is_a_conversation() -> None:
-    """What it said, ran and edited, what came of it, and its tokens; the service's own lines are among them."""
+    """What it said, ran and edited, what came of it, and its tokens; the service's own lines are among them.
+
+    Lines that are no events are one step as long as no other comes between.
+    """
     for preset in TRANSCRIPTS:
         steps = steps_of(cast("PresetName", preset), log(preset))
         told = said(steps)
@@ -122,9 +125,6 @@ def test_each_program_s_output_is_a_conversation() -> None:
         if preset not in {"goose", "aider", "codex"}:
             assert ("edited", "README.md\n- # api\n+ # API") in told
 
-
-def test_what_says_nothing_to_its_reader_is_shown_as_it_is() -> None:
-    """Lines that are no events are one step as long as no other comes between."""
     data = b'one\r\ntwo\n{"type": "assistant", broken\n[1]\n' + b"[" * 99_999 + b"\n" + log("claude-code")
     first = steps_of("claude-code", data)[0]
 
@@ -191,8 +191,11 @@ def words(steps: list[Step]) -> str:
     return "".join(step.text for step in steps).replace("\n", "")
 
 
-def test_a_followed_log_gives_each_step_once() -> None:
-    """Wherever its pieces end: in a line, or in a message that comes in pieces; no line is read from the beginning."""
+def test_a_followed_log_gives_each_step_once_and_is_read_backwards_too() -> None:
+    """Wherever its pieces end: in a line, or in a message that comes in pieces; no line is read from the beginning.
+
+    From its end to its beginning, in parts that join; a longer line than a part's size is in one of them.
+    """
     for preset in get_args(PresetName):
         whole = steps_of(preset, log(preset))
         for at_once in (7, 100, 1 << 20):
@@ -202,9 +205,6 @@ def test_a_followed_log_gives_each_step_once() -> None:
             assert preset == "aider" or said(found) == said(whole)
             assert at_once < 100 or count <= 20 * len(log(preset))
 
-
-def test_a_log_is_read_backwards_too() -> None:
-    """From its end to its beginning, in parts that join; a longer line than a part's size is in one of them."""
     for preset in ("claude-code", "gemini"):
         data = log(preset) * 3
         steps, before = list[Step](), len(data)

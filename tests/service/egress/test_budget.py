@@ -67,7 +67,7 @@ AWAY = TurnFailure("model_unreachable", "it is away")
 
 
 def test_a_turn_waits_for_what_is_away_for_all_or_at_a_long_limit() -> None:
-    """Not for what this turn alone does not get, nor for what was answered since."""
+    """Not for what this turn alone does not get, nor for what was answered since. Its patience is for requests, too."""
     alone, together = Outages(Patience(10), lambda: False), Outages(Patience(10), lambda: True)
     for one in (alone, together):
         one.refused(time.monotonic(), Refusal(AWAY, "ask_again", 5))
@@ -78,8 +78,6 @@ def test_a_turn_waits_for_what_is_away_for_all_or_at_a_long_limit() -> None:
 
     assert (alone.pause, together.pause) == (Pause(AWAY, 60), None)
 
-
-def test_requests_are_held_for_the_patience_of_the_whole_outage() -> None:
     outages = Outages(Patience(10), lambda: False)
     outages.refused(100, Refusal(AWAY, "ask_again"))
 
@@ -90,16 +88,6 @@ def test_requests_are_held_for_the_patience_of_the_whole_outage() -> None:
 
 def key_of(**source: object) -> ModelKey:
     return ModelKey(ModelAccess.model_validate({"provider": "openai", **source}))
-
-
-def test_a_command_is_run_again_only_for_a_key_that_was_refused(tmp_path: Path) -> None:
-    """Of several requests with the same refused key, the first one replaces it for all."""
-    calls = tmp_path / "calls"
-    key = key_of(key_command=["sh", "-c", f"echo >> '{calls}'; echo key-$(wc -l < '{calls}')"])
-
-    assert [key.get(refused) for refused in (None, None, "key-1", "key-1", "key-2")] == [
-        *("key-1", "key-1", "key-2", "key-2", "key-3")
-    ]
 
 
 def test_a_key_that_no_header_can_carry_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +102,24 @@ def test_a_key_that_no_header_can_carry_is_named(monkeypatch: pytest.MonkeyPatch
         broken.get()
 
 
-def test_a_command_that_fails_says_why() -> None:
+def test_a_command_is_run_again_only_for_a_key_that_was_refused(tmp_path: Path) -> None:
+    """Of several requests with the same refused key, the first one replaces it for all; a command that fails says why.
+
+    What it leaves behind is ended, and not waited for: it may hold the command's output open.
+    """
+    calls = tmp_path / "calls"
+    key = key_of(key_command=["sh", "-c", f"echo >> '{calls}'; echo key-$(wc -l < '{calls}')"])
+
+    assert [key.get(refused) for refused in (None, None, "key-1", "key-1", "key-2")] == [
+        *("key-1", "key-1", "key-2", "key-2", "key-3")
+    ]
+
+    key = key_of(key_command=["sh", "-c", f"sleep 300 & echo $! > '{tmp_path}/pid'; echo sk-1"])
+
+    assert key.get() == "sk-1"
+    left = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
+    eventually(lambda: not left.exists() or "Z" in left.read_text(), "it has ended")
+
     for source, why in (
         ("echo 'log in first' >&2; exit 3", "'sh' printed no key: log in first"),
         ("echo two words", "its output is not one word"),
@@ -124,12 +129,3 @@ def test_a_command_that_fails_says_why() -> None:
             key_of(key_command=["sh", "-c", source]).get()
     with pytest.raises(NoKeyError, match="No such file or directory"):
         key_of(key_command=["/no/such/command"]).get()
-
-
-def test_what_a_command_leaves_behind_is_ended_and_not_waited_for(tmp_path: Path) -> None:
-    """It may hold the command's output open."""
-    key = key_of(key_command=["sh", "-c", f"sleep 300 & echo $! > '{tmp_path}/pid'; echo sk-1"])
-
-    assert key.get() == "sk-1"
-    left = Path(f"/proc/{int((tmp_path / 'pid').read_text())}/stat")
-    eventually(lambda: not left.exists() or "Z" in left.read_text(), "it has ended")

@@ -16,8 +16,11 @@ from service.reference import location
 from service.webhooks import EndpointError, addresses_of
 
 
-def test_a_host_is_a_name_or_an_address() -> None:
-    """In the one form that is compared, resolved and dialled."""
+def test_a_host_is_a_name_or_an_address_and_anything_else_is_none() -> None:
+    """In the one form that is compared, resolved and dialled; names that a resolver reads as an address are none.
+
+    No token is given to a clone address whose host git could read otherwise; nor is an endpoint at such a host.
+    """
     for text, host in (
         ("A.Example", "a.example"),
         ("a.example.", "a.example"),
@@ -28,9 +31,6 @@ def test_a_host_is_a_name_or_an_address() -> None:
     ):
         assert Host.parse(text).text == host
 
-
-def test_anything_else_is_none() -> None:
-    """Names that a resolver reads as an address included."""
     for text in (
         *("", ".", "..", "a..b", ".a", "a\0.b", "a b", "a\t.b", "a%2eb", "a/b", "a\\b", "a@b", "a:1", "a#b", "a?b"),
         *("-a.b", "a-.b", "*.a", "münchen.example", "a\uff0eb", "a" * 64, "a." * 127 + "a", "[a.example]", "[10.0.0.1"),
@@ -39,9 +39,6 @@ def test_anything_else_is_none() -> None:
         with pytest.raises(HostError):
             Host.parse(text)
 
-
-def test_a_clone_address_whose_host_git_could_read_otherwise_is_none() -> None:
-    """No token is given to it; nor is an endpoint at such a host."""
     for url in (
         *("https://a.exam\nple/x/y", "https://evil.example\\@a.example/x/y", "https://a\0.example/x/y"),
         *("https://a.ex%61mple/x/y", "https://127.1/x/y", "git@-a.example:x/y", "https://\uff41.example/x/y"),
@@ -75,7 +72,7 @@ def split(data: bytes, at: int) -> bytes:
     return b"".join(data[:3] + len(part).to_bytes(2) + part for part in (body[:at], body[at:]))
 
 
-def test_a_hello_names_the_host_that_was_asked_for() -> None:
+def test_a_hello_names_the_host_that_was_asked_for_and_others_are_refused() -> None:
     """Sent at once, with the CONNECT, or in several records; bytes stay as they are. To an address it may name none."""
     made, bare = hello("a.example"), hello(None)
 
@@ -83,8 +80,6 @@ def test_a_hello_names_the_host_that_was_asked_for() -> None:
     assert [read(made, "a.example", begun) for begun in (0, 3, 100, len(made))] == [made] * 4
     assert read(split(made, 40), "a.example") == split(made, 40)
 
-
-def test_other_hellos_are_refused() -> None:
     for data, why in (
         (hello("b.example"), "asks for b.example"),
         (hello(None), "names no server"),

@@ -45,7 +45,10 @@ def test_the_schema_that_is_published_is_the_one_that_is_checked() -> None:
 
 
 def test_a_finding_keeps_its_id_wherever_its_lines_go(tmp_path: Path) -> None:
-    """Moved, indented and said otherwise it is the same; another rule, file or line is another; equal ones differ."""
+    """Moved, indented and said otherwise it is the same; another rule, file or line is another; equal ones differ.
+
+    Without a rule the lines decide, without lines the title: a model words the same thing in another way each time.
+    """
     (one,) = told(tmp_path, EVAL)
     moved = "# first\n" + SOURCE.replace("    return", "\t  return")
     (again,) = told(tmp_path, EVAL | {"line": 6, "title": "Other words", "severity": "blocker"}, source=moved)
@@ -55,9 +58,6 @@ def test_a_finding_keeps_its_id_wherever_its_lines_go(tmp_path: Path) -> None:
     assert again.id == one.id == others[3].id
     assert len({each.id for each in others}) == len(others) == 5
 
-
-def test_without_a_rule_the_lines_decide_and_without_lines_the_title(tmp_path: Path) -> None:
-    """A model words the same thing in another way each time."""
     bare = {"path": "src/a.py", "line": 5}
     (one,), (other,) = told(tmp_path, bare | {"title": "Danger"}), told(tmp_path, bare | {"title": "A danger"})
     first, second = told(tmp_path, {"path": "c.py", "title": "No tests"}, {"path": "c.py", "title": "No docs"})
@@ -181,7 +181,7 @@ SEMGREP: Final[dict[str, Any]] = {
 }
 
 
-def test_sarif_as_scanners_write_it(tmp_path: Path) -> None:
+def test_sarif_as_scanners_write_it_and_of_any_types(tmp_path: Path) -> None:
     """Rules of extensions, levels of rules, severities as scores, encoded addresses, suppressed results."""
     found = read(written(tmp_path, {"version": "2.1.0", "runs": [CODEQL, SEMGREP]}, SARIF)).findings
 
@@ -190,8 +190,6 @@ def test_sarif_as_scanners_write_it(tmp_path: Path) -> None:
         ("python.eval", "minor", 4, 4, "Detected the use of eval()."),
     ]
 
-
-def test_sarif_of_other_types_fails_nothing(tmp_path: Path) -> None:
     for value in (None, 1, "x", [], [[]], {}, [{"text": 1}]):
         for key in ("ruleId", "rule", "ruleIndex", "message", "locations", "level", "suppressions"):
             run = CODEQL | {"results": [CODEQL["results"][0] | {key: value}]}

@@ -18,7 +18,10 @@ IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for k
 
 
 def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_resolved(forge: Forge) -> None:
-    """A fork's branch of the same name is another's; comments become threads, more than a page of them."""
+    """A fork's branch of the same name is another's; comments become threads, more than a page of them.
+
+    A status is set once, with as much of its text as the forge takes.
+    """
     client, person = forge.client(), forge.client("person-token")
     forge.add("agent/fix-1", "main", "From a fork", is_fork=True)
     before = client.pull_requests("agent/fix-1")
@@ -43,9 +46,6 @@ def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_
     assert [(one.is_resolved, one.resolved_by) for one in now[:2]] == [(False, None), (True, "ann")]
     assert (now[4].path, now[4].line) == ("src/app.py", 2)
 
-
-def test_a_status_is_set_once(forge: Forge) -> None:
-    """With as much of its text as the forge takes."""
     status = CommitStatus("runwarden/claude", "pending", "working " * 200, "https://runs.example/run_1")
     for _ in range(2):
         forge.client().set_status("b" * 40, "agent/fix-1", status)

@@ -182,7 +182,10 @@ def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Forge) -> 
 
 
 def test_foreign_text_is_shown_and_does_nothing() -> None:
-    """No mention, no command, no link, no HTML; code stays code."""
+    """No mention, no command, no link, no HTML; code stays code.
+
+    No title and no message closes an issue at its merge; words that name nothing stay as they are.
+    """
     for foreign, shown in (
         ("thanks @all, see #12 and `@x`", "thanks @\u200ball, see #\u200b12 and `@x`"),
         ("[ok](http://evil.example) <!-- x", "\\[ok](http://evil.example) &lt;!-- x"),
@@ -194,9 +197,6 @@ def test_foreign_text_is_shown_and_does_nothing() -> None:
     ):
         assert inert(foreign) == shown
 
-
-def test_no_text_closes_an_issue_at_its_merge() -> None:
-    """Titles and commit messages stay as they are otherwise, and so do the words when they name nothing."""
     for word in ("closes", "Closed", "CLOSE", "fixing:", "Fix", "resolved", "implements", "reopen"):
         inactive = f"{word.removesuffix(':')}, see"
         names = ["#15", "**#15**", "acme/other#16", "!7", "GH-13", "[issue:4]", "\n#3"]
