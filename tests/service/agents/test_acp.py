@@ -63,7 +63,7 @@ def turn(rehearse: Callable[..., Rehearsal], tmp_path: Path, monkeypatch: pytest
     file = tmp_path / "program.py"
     file.write_text(PROGRAM, "utf-8")
     options = AgentOptions.model_validate({"preset": "acp", "session": True, "egress": []})
-    agent = Agent("acp", ("{python}", str(file)), 120, environment=("OPENAI_API_KEY",), options=options)
+    agent = Agent("acp", ("{python}", str(file)), 300, environment=("OPENAI_API_KEY",), options=options)
     stage = rehearse()
 
     def act(words: str, number: int = 1, **more: Any) -> RehearsalResult:
@@ -198,7 +198,7 @@ def test_a_program_that_misbehaves_ends_its_turn_clearly(
     assert (done.result.summary, "kept.txt" in done.diff) == (summary, True), done.log[-3000:]
     assert (failure is None) == (done.failure is None), done.failure
     assert failure is None or failure in str(done.failure)
-    assert ("JSON-RPC" in done.log) is ("100 <<" in does)
+    assert (len(done.log) < 100_000, '"left_out"' in done.log) == (True, "100 <<" in does)
 
 
 REAL = os.environ.get("RUNWARDEN_TEST_AGENTS", "")
