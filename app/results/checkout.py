@@ -218,7 +218,7 @@ def save(folder: Path, name: str, content: bytes) -> Path:
             file.write(content)
     except OSError as error:
         raise GitError(
-            f"{safe_text(str(path))}: {error.strerror}. Name another folder; nothing is replaced."
+            f"{safe_text(str(path))}: {error.strerror}. Nothing is replaced: name another folder."
         ) from error
     return path
 

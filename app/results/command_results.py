@@ -241,7 +241,7 @@ def _tell_turn(output: Output, turn: "Turn") -> None:
     for line in safe_block(turn.instructions or ""):
         output.text(f"  > {line}")
     if turn.artifacts:
-        output.text(f"  artifacts: {safe_text(turn.artifact_names)}")
+        output.text(f"  {plural(len(turn.artifacts), 'artifact')}: runs artifacts lists and saves them")
     for name in ("reason", "summary", "offer", "commit"):
         for line in safe_block(getattr(turn, name)) if getattr(turn, name) else ():
             output.text(f"  {name}: {line}")

@@ -24,7 +24,6 @@ from app.runs.screen_subject import RunPart, RunSubject
 from storage.records.results import Artifact, RunTurns
 from widgets.frame.bars import Tab
 from widgets.kit import hidden
-from widgets.kit.badges import STYLES
 from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle
 
@@ -189,10 +188,8 @@ class RunScreen(RunActions):
         """Offer the files that the agent left: one is saved, or read in the pager."""
 
         async def offer() -> None:
-            details = [(turn, one, f"  turn {turn}  {one.bytes:,} bytes") for turn, one in self._artifacts]
-            choices = [
-                (Content.assemble(safe_text(one.name), (more, STYLES["quiet"])), (n, one)) for n, one, more in details
-            ]
+            words = [f"{safe_text(one.name)}  turn {turn}  {one.bytes:,} bytes" for turn, one in self._artifacts]
+            choices = list(zip(map(Content, words), self._artifacts, strict=True))
             if (chosen := await self.app.push_screen_wait(ChoiceSheet("Artifacts", choices))) is not None:
                 sheet = artifact_sheet(self.app, self._subject.results, self._subject.run_id, *chosen)
                 if said := await self.app.push_screen_wait(sheet):

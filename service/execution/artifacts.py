@@ -18,15 +18,14 @@ from service.text import plural
 _LONGEST_NAME: Final = 255
 
 
+Put = Callable[[str, bytes], None]
+"""Stores an artifact by its name."""
+
+
 def keep(
-    tree: Path,
-    limits: ArtifactLimits,
-    held: dict[str, int],
-    beside: int,
-    secrets: Secrets,
-    put: Callable[[str, bytes], None],
+    tree: Path, limits: ArtifactLimits, held: dict[str, int], beside: int, secrets: Secrets, put: Put
 ) -> Iterator[str]:
-    """Pass each artifact to `put`, with its name; yield lines for the log on what was kept, and what was left out.
+    """Pass each artifact to `put`; yield lines for the log on what was kept, and what was left out.
 
     `held` has the sizes of the turn's artifacts by name; the others of its organization have `beside` bytes.
 

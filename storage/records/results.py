@@ -132,11 +132,6 @@ class Turn(Struct, frozen=True):
     """What was said to the run meanwhile."""
 
     @property
-    def artifact_names(self) -> str:
-        """The names of its first five artifacts."""
-        return ", ".join(one.name for one in self.artifacts[:5]) + (", …" if len(self.artifacts) > 5 else "")  # noqa: PLR2004
-
-    @property
     def is_unpushed(self) -> bool:
         """Whether the service keeps its change as a patch alone."""
         return self.outcome is not None and self.commit is None and bool(self.files)

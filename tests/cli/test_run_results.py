@@ -133,10 +133,10 @@ def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> Non
         *((1, "a b/x.png", 2, None), (1, "report.md", 3, None)),
     ]
     assert shown.splitlines()[1].split() == ["2", "3", "report.md"]
-    assert "  artifacts: report.md, ../out\n" in viewed.out
+    assert "  2 artifacts: runs artifacts lists and saves them\n" in viewed.out
     assert [one["saved_as"] for one in saved["artifacts"]] == [f"{folder}/report.md", f"{folder}/a b/x.png"]
     assert ((folder / "report.md").read_bytes(), (folder / "a b/x.png").read_bytes()) == (b"new", b"\x89\0")
-    assert (again.code, "File exists. Name another folder" in again.err, older.code) == (2, True, 0)
+    assert (again.code, "File exists. Nothing is replaced" in again.err, older.code) == (2, True, 0)
     assert (outside.code, (boarded.home / "out").exists(), none.code) == (2, False, 7)
     assert (linked.code, (boarded.home / "x").exists()) == (2, False)
     assert (gone.code, "It was pruned" in gone.err) == (7, True)

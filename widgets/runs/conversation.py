@@ -111,7 +111,7 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
     for text in safe_block(turn.summary, lines=MOST_LINES) if turn.summary else ():
         lines += wrapped(text, width, STYLES["plain"], INDENT + 2)
     if turn.artifacts:
-        lines += wrapped(f"artifacts: {safe_text(turn.artifact_names)}", width, QUIET, INDENT)
+        lines += wrapped(f"{plural(len(turn.artifacts), 'artifact')}: O lists them", width, QUIET, INDENT)
     if turn.offer:
         lines += wrapped(f"It offers: {safe_text(turn.offer)}", width, STYLES["warn"], INDENT)
     return lines

@@ -64,7 +64,7 @@ async def test_artifacts_are_read_and_saved(
     pager.chmod(0o755)
     monkeypatch.setenv("PAGER", str(pager))
     async with run_on_show(results) as scene:
-        await scene.shows("artifacts: report.md, charts/␛[2Ja.png, gone")
+        await scene.shows("3 artifacts: O lists them")
         monkeypatch.setattr(type(scene.app), "suspend", lambda _: nullcontext())
 
         async def choose(digit: str, key: str) -> None:
@@ -80,7 +80,7 @@ async def test_artifacts_are_read_and_saved(
         await choose("1", "enter")
         await until(lambda: f"Saved {tmp_path}/saved/report.md." in scene.toasts, "it is saved")
         for digit, key, words in (
-            ("1", "enter", "nothing is replaced"),
+            ("1", "enter", "File exists"),
             ("2", "ctrl+k", "It is not text"),
             ("3", "enter", "It was pruned."),
         ):
