@@ -47,7 +47,9 @@ _GREETING_S: Final = 60
 """How long a program may take until it speaks ACP."""
 _FAREWELL_S: Final = 1.0
 """How long it may stay after its answer; it is killed after twice that time."""
-_LONGEST_MESSAGE: Final = 32 << 20
+_BUFFER: Final = 32 << 20
+_LONGEST_REPORT: Final = 1 << 20
+"""As long as a line that `outcome` and `steps` read."""
 _REPORTED: Final = ("agent_message_chunk", "agent_thought_chunk", "plan", "tool_call", "tool_call_update")
 _AUTH_REQUIRED: Final = -32000
 _OWN_VARIABLES: Final = (SERVERS, MODEL)
@@ -56,8 +58,20 @@ _OWN_VARIABLES: Final = (SERVERS, MODEL)
 def report(kind: str, **facts: object) -> None:
     """Print a report: `kind` is the value of `acp`."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    sys.stdout.write(json.dumps({"acp": kind, "at": now, **facts}, ensure_ascii=False) + "\n")
+    line = json.dumps({"acp": kind, "at": now, **facts}, ensure_ascii=False)
+    if len(line) > _LONGEST_REPORT:
+        line = json.dumps({"acp": "left_out", "at": now, "characters": len(line)})
+    sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+class Remarks(logging.Handler):
+    """Prints what the library says of lines that are no messages, without the traceback of each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line."""
+        sys.stdout.write(f"{record.getMessage()}\n")
+        sys.stdout.flush()
 
 
 class SandboxClient:
@@ -212,11 +226,11 @@ async def _forward(program: Process) -> None:
 
 async def main(session: str, conversation: str, command: list[str]) -> int:
     """Do a turn; return the exit status."""
-    lines = asyncio.StreamReader(_LONGEST_MESSAGE)
+    lines = asyncio.StreamReader(_BUFFER)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     instructions = json.loads(await lines.readline())["text"]
     variables = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
-    streams = {"limit": _LONGEST_MESSAGE, "shutdown_timeout": _FAREWELL_S}
+    streams = {"limit": _BUFFER, "shutdown_timeout": _FAREWELL_S}
     turn = Turn(session, conversation)
     client: Any = SandboxClient()  # without the protocol's parts that are optional
     try:
@@ -248,8 +262,7 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # The library would print a traceback for each line that is no message.
-    logging.disable()
+    logging.basicConfig(handlers=[Remarks()])
     status = asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_text("utf-8"), sys.argv[3:]))
     # Without the interpreter's own end, which complains of a program that had to be killed.
     os._exit(status)

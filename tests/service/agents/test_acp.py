@@ -63,7 +63,7 @@ def turn(rehearse: Callable[..., Rehearsal], tmp_path: Path, monkeypatch: pytest
     file = tmp_path / "program.py"
     file.write_text(PROGRAM, "utf-8")
     options = AgentOptions.model_validate({"preset": "acp", "session": True, "egress": []})
-    agent = Agent("acp", ("{python}", str(file)), 120, environment=("OPENAI_API_KEY",), options=options)
+    agent = Agent("acp", ("{python}", str(file)), 300, environment=("OPENAI_API_KEY",), options=options)
     stage = rehearse()
 
     def act(words: str, number: int = 1, **more: Any) -> RehearsalResult:
@@ -173,6 +173,32 @@ def test_what_is_no_report_is_left_out_and_a_flood_of_reports_is_cut(turn: Turn)
 
     assert done.failure is None, (done.failure, done.log[-2000:])
     assert (len(done.log) < 18 << 20, "bytes were dropped here" in done.log) == (True, True)
+
+
+TWICE = """await self.say("Once.")
+answer = b'{"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "%s"}}\\n'
+os.write(1, answer % b"end_turn" + answer % b"refusal")
+await asyncio.sleep(600)"""
+HOSTILE = {
+    "100 MB in a line": ("await self.say('x' * (100 << 20))\nawait self.say('Still here.')", None, "Still here."),
+    "a path outside": ("open('../outside.txt', 'w')", "agent says", None),
+    "the client's files": ("await client.read_text_file('/etc/passwd', 's-1')", "Method not found", None),
+    "two answers": (TWICE, None, "Once."),
+    "no messages": ("os.write(1, b'[]\\nnull\\n{}\\n')\nawait asyncio.sleep(600)", "broke", None),
+}
+
+
+@pytest.mark.parametrize(("does", "failure", "summary"), HOSTILE.values(), ids=HOSTILE)
+def test_a_program_that_misbehaves_ends_its_turn_clearly(
+    turn: Turn, does: str, failure: str | None, summary: str | None
+) -> None:
+    """What it changed is kept, and nothing is outside."""
+    done = turn(f"open('kept.txt', 'w')\n{does}")
+
+    assert (done.result.summary, "kept.txt" in done.diff) == (summary, True), done.log[-3000:]
+    assert (failure is None) == (done.failure is None), done.failure
+    assert failure is None or failure in str(done.failure)
+    assert (len(done.log) < 100_000, '"left_out"' in done.log) == (True, "100 <<" in does)
 
 
 REAL = os.environ.get("RUNWARDEN_TEST_AGENTS", "")

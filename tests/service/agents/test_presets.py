@@ -40,7 +40,14 @@ from tests.waiting import COLD_START_S
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
-PROVIDERS = {"codex": "openai", "gemini": "gemini", "aider": "openai"}
+OVER_ACP = {
+    "acp claude": ("claude-agent-acp",),
+    "acp codex": ("codex-acp",),
+    "acp gemini": ("gemini", "--experimental-acp", "--model", "{model}"),
+    "acp opencode": ("opencode", "acp"),
+}
+"""The real programs once more, with the preset `acp`."""
+PROVIDERS = {"codex": "openai", "gemini": "gemini", "aider": "openai", "acp codex": "openai", "acp gemini": "gemini"}
 MODELS = {"openai": "gpt-4o", "gemini": "gemini-2.5-pro", "anthropic": "claude-sonnet-4-5"}
 REAL = os.environ.get("RUNWARDEN_TEST_AGENTS", "")
 HOOKS = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch owned"}]}]}}
@@ -65,11 +72,13 @@ def installed(
     """`installed(preset)` puts its program on PATH, and returns its version."""
 
     def install(preset: str) -> str:
-        program = PRESETS[preset].program
+        program = OVER_ACP[preset][0] if preset in OVER_ACP else PRESETS[preset].program
         if request.param == "real":
             if shutil.which(program, path=REAL) is None:
                 pytest.skip(f"RUNWARDEN_TEST_AGENTS names no folder with {program}")
             monkeypatch.setenv("PATH", f"{REAL}{os.pathsep}{os.environ['PATH']}")
+            if preset in OVER_ACP:
+                return preset
             return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
         monkeypatch.setenv("PATH", f"{stand_in(program).parent}{os.pathsep}{os.environ['PATH']}")
         return "stub"
@@ -96,9 +105,12 @@ def ready(
         given = {"provider": provider, "key_env": "MODEL_KEY", "name": MODELS[provider], "base_url": server.origin}
         # Stand-ins ask for `m`, whatever their model is called.
         model |= {"models": [MODELS[provider], "m"]} if version == "stub" else {}
-        options = AgentOptions.model_validate({"preset": preset, "model": given | model, "idle_timeout_s": 120})
+        name = "acp" if preset in OVER_ACP else preset
+        options = AgentOptions.model_validate({"preset": name, "model": given | model, "idle_timeout_s": 120})
         agent = AgentLimits(model_patience_s=patience_s, model_pause_s=0.05, **(limits or {}))
-        return rehearse(files, ExecutionSettings(agent=agent)), Agent(preset, (), 280, options=options)
+        return rehearse(files, ExecutionSettings(agent=agent)), Agent(
+            preset, OVER_ACP.get(preset, ()), 280, options=options
+        )
 
     return make
 
@@ -408,7 +420,7 @@ ENDINGS: dict[str, tuple[str | None, str]] = {
 @pytest.mark.campaign
 @pytest.mark.parametrize("installed", ["real"], indirect=True)
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("preset", REAL_PROGRAMS)
+@pytest.mark.parametrize("preset", [*REAL_PROGRAMS, *OVER_ACP])
 def test_each_program_s_turn_ends_with_a_reason_that_a_person_understands(
     ready: Make, server: ModelServer, preset: str, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
