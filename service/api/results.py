@@ -556,9 +556,10 @@ def say(
         if (turn := turns.held(connection, run_id, run.turn)) is None:
             fix = "continue it, with its run_id in POST /external/runs"
             raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: {fix}")
-        said = [] if after is None else messages.of_runs(connection, [run_id])
-        if twice := next((one for one in said if one.id > after and one.text == message.text), None):
-            return twice.document()
+        if after is not None:
+            for one in messages.of_runs(connection, [run_id]):
+                if one.id > after and one.text == message.text:
+                    return one.document()
         if len(messages.of_runs(connection, [run_id], "waiting")) >= messages.MOST_WAITING:
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
             raise HttpError(409, "too_many_messages", text)
