@@ -94,10 +94,12 @@ class QuietLoop(asyncio.SelectorEventLoop):
         return future
 
     async def rest(self, at_most_s: float | None = None) -> bool:
-        """Wait until nothing is left to run, or for so long; return whether anything was run."""
+        """Wait until nothing is left to run, or for so long; return whether anything was run, and all of it ended."""
         self._resting, self._has_worked = self.create_future(), False
-        with suppress(TimeoutError):
+        try:
             await asyncio.wait_for(self._resting, at_most_s)
+        except TimeoutError:
+            return False
         return self._has_worked
 
     def _repeats(self) -> bool:

@@ -104,9 +104,3 @@ async def test_a_service_without_anything(staged: Staged, picture: SnapshotAsser
     board.health = {}
     async with staged(SMALL) as scene:
         await looked_at(scene, picture, "runs", "health", "insights", "activity", "inbox")
-
-
-async def test_read_only(staged: Staged, picture: SnapshotAssertion) -> None:
-    """Where a key would write: it is dimmed, and the banner says why."""
-    async with staged(SMALL, read_only=True) as scene:
-        await looked_at(scene, picture, "run", "organizations")

@@ -14,14 +14,9 @@ from app.console.session.troubles import link_notice
 from app.engine.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, StatusTransition
 from storage.records.activity import Wait, WaitReason
-from widgets import automations, inbox
-from widgets.actions import activity
 from widgets.frame.header_bar import PollTiming, freshness
 from widgets.kit.badges import health_badge, run_badge
-from widgets.kit.cells import Column, Layout, fit, lay_out
-from widgets.kit.line_table import MARK
-from widgets.organizations import ATTEMPT_COLUMNS, IMPORT_COLUMNS
-from widgets.runs.columns import GUTTER, ColumnChoice
+from widgets.kit.cells import fit
 from widgets.runs.facts import Period, periods
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -60,29 +55,6 @@ def test_times_as_words() -> None:
 def test_fitted_text_has_the_width_asked_for(text: str, width: int, cut: str) -> None:
     """Wide and zero-width characters included."""
     assert cell_len(fit(text, width, cut)) == width  # type: ignore[arg-type]
-
-
-TABLES = {
-    "runs": (ColumnChoice().columns, GUTTER),
-    "activity": (activity.COLUMNS, MARK),
-    "attempts": (ATTEMPT_COLUMNS, MARK),
-    "import": (IMPORT_COLUMNS, MARK),
-    "inbox": (inbox.COLUMNS, MARK),
-    "automations": (automations.COLUMNS, MARK),
-}
-
-
-@given(st.sampled_from(sorted(TABLES)), st.integers(min_value=1, max_value=400))
-def test_columns_never_overlap_and_those_that_fit_fill_the_view(name: str, width: int) -> None:
-    """In every table, at every width; and sideways scrolling can end with a whole column next to the frozen ones."""
-    columns, gutter = TABLES[name]
-    layout: Layout[Column] = lay_out(width, columns, gutter)
-
-    for left, right in zip(layout.placed, layout.placed[1:], strict=False):
-        assert left.end + left.column.gap == right.x
-    assert layout.width >= width
-    hidden = layout.width - width
-    assert hidden == 0 or hidden in layout.stops or hidden > layout.stops[-1]
 
 
 def test_unknown_statuses_are_shown_as_received() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -95,8 +96,11 @@ def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: P
     assert [one["name"] for one in command(data, "agent", "list")["agents"]] == ["reviewer"]
 
 
-def test_a_folder_without_a_service_is_not_made_into_one_by_looking(data: Path, tmp_path: Path) -> None:
+def test_looking_waits_for_no_writer_and_makes_nothing(data: Path, tmp_path: Path) -> None:
     """A mistyped --data-dir is told so, and nothing is written there; nor is anything made over a damaged database."""
+    with closing(sqlite3.connect(data / "service.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert [one["slug"] for one in command(data, "org", "list")["organizations"]] == ["acme"]
     for words in ("org list", "invitation list", "offer list", "agent list", "status"):
         assert "--data-dir" in refusal(tmp_path / "typo", *words.split()), words
     damaged = b"no database at all, though as long as the header of one would be" * 20

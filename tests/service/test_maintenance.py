@@ -45,8 +45,8 @@ def test_in_maintenance_turns_at_work_finish_and_no_other_begins(api: Api, tmp_p
     api.service.restart()
     eventually(lambda: status(api)["workers"] and status(api)["safe_to_stop"], "nothing is at work")
     assert (status(api)["slots"]["all"], reason(api, waiting)) == (0, "maintenance: New disks until 14:00.")
-    says_why = lambda: reason(api, interrupted).startswith("it was interrupted, and goes on when")  # noqa: E731
-    eventually(says_why, "it says why it waits")
+    says_why = lambda: reason(api, interrupted).startswith("it was interrupted, and continues when")  # noqa: E731
+    eventually(says_why, "it says why it waits", saw=lambda: api.run(interrupted))
 
     (tmp_path / "later").touch()
     api.service.admin("maintenance", "--end")

@@ -66,21 +66,6 @@ async def test_every_run_gets_the_same_words_in_batches_of_the_cap(stage: Any, e
     assert {action.state for action in await engine.ledger.actions()} == {"confirmed"}
 
 
-async def test_what_the_next_would_suffer_too_stops_it(stage: Any, engine: Engine, post: Any) -> None:
-    """A conflict is that run's own. After a refused token nothing more is sent."""
-    post.next(goes_on(1), Respond(409, {"message": "still active"}), Respond(401, {"message": "expired"}))
-    form = continuing(engine, 1, 2, 3, 4, 5)
-    app = stage(lambda _: form)
-    async with opened(app, size=TALL) as pilot:
-        await sent(pilot)
-        for said in ("1 of 5 runs continued", "run_2: still active", "3 are left, and stay marked"):
-            assert said in words(app)
-
-    assert len(post.requests) == 3
-    assert [action.state for action in await engine.ledger.actions()] == ["rejected", "rejected", "confirmed"]
-    assert form.confirmed == ("run_1",)
-
-
 async def test_the_next_batch_waits_until_an_unknown_outcome_is_resolved(stage: Any, engine: Engine, post: Any) -> None:
     """Resolved on the spot, it takes its place among the others, and the rest is sent."""
     post.next(Drop(), goes_on(2))

@@ -214,7 +214,7 @@ def _toml(text: str) -> str:
 
 
 TABS = ("2", "4", "5", "7", "1")
-ROWS = (*"jjjjjjjjj", "\r", "\x1b[6~", ESCAPE, "f", "F", ESCAPE, " ")
+ROWS = (*"jjjjj", "\r", "\x1b[6~", ESCAPE, "f", "F", ESCAPE, " ")
 """Runs next to the list, one of them alone; followed, and marked."""
 SHEETS = tuple(key for sheet in ("s", "R", "b", "V", "n", "a", "c", "E") for key in (sheet, ESCAPE))
 """Every list of choices, and the forms that begin with the run under the cursor."""
@@ -386,7 +386,7 @@ def _visit(terminal: Terminal, board: Lab, folder: Path) -> None:
     board.otherwise = lambda _: Respond(403, body)
     terminal.press("\x12")
     terminal.shows("403")
-    terminal.press(*TABS, *OVER_ALL)
+    terminal.press("2", "1")
     assert terminal.process.poll() is None, terminal.seen[-2000:]
 
 

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from syrupy.assertion import SnapshotAssertion
 from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
@@ -236,10 +235,3 @@ def test_leaving_says_what_else_there_is(terminal: Terminal) -> None:
     assert b"RUNWARDEN_BASE_URL" in terminal.seen
     assert b"runwarden demo" in terminal.seen
     assert b"\x1b[?1049l" in terminal.seen
-
-
-async def test_the_first_screen(place: Path, picture: SnapshotAssertion) -> None:
-    """Its questions, on the smallest terminal."""
-    newcomer = Newcomer(file="~/.config/runwarden/config.toml")
-    async with newcomer.begins((60, 20)):
-        assert newcomer.app.export_screenshot() == picture
