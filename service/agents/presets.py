@@ -160,6 +160,8 @@ PRESETS: Final = {
         small=("*claude-haiku-*", "*claude-3-5-haiku*"),
         environment={
             "CLAUDE_CONFIG_DIR": "{home}/.claude",
+            # Over ACP it offers models by other names than the configured one.
+            "ANTHROPIC_MODEL": "{model}",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             # As root it refuses to skip permissions without this word that it runs in a sandbox.

@@ -86,6 +86,7 @@ class Artifact(Struct, frozen=True):
 class RunMessage(Struct, frozen=True):
     """What was said to a run while one of its turns was under way."""
 
+    message_id: str = ""
     text: str = ""
     state: str = ""
     """`waiting`, `delivered`, `continued` (it started the next turn) or `dropped`; others as the service names them."""
