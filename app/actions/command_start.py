@@ -64,7 +64,7 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
         if not text:
             raise failed("usage", "The editor returned no instructions; nothing was sent.")
     if not text.strip():
-        raise failed("usage", "The instructions are empty: describe the agent's task.")
+        raise failed("usage", "The words are empty: say what the agent should do.")
     return text
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.actions.candidates import ANSWER, CLOSE, EXACT, Candidate, Proposal, Send, request_sent
 from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError, NotOfferedError
-from app.api.requests import CancelRun, OnboardProject, ResendInvitation
+from app.api.requests import CancelRun, OnboardProject, ResendInvitation, SayToRun
 from app.engine.events import ActionChanged, Announce
 from app.engine.times import span
 from app.results.service import ServiceExtension
@@ -199,6 +199,16 @@ class Reconciliation:
         if kind == "run.cancel":
             if isinstance(request, CancelRun) and request.run_id != result_id:
                 raise DoubtfulIdError(f"{result_id!r} is not the run that was to be cancelled, {request.run_id}.")
+            return
+        if isinstance(request, SayToRun):
+            try:
+                turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
+            except ApiError as error:
+                raise DoubtfulIdError(f"Whether the service has {result_id} could not be asked: {error}") from error
+            said = {one.message_id: one.text for turn in turns for one in turn.messages}
+            if said.get(result_id) != request.text:
+                what = "no such message" if result_id not in said else "another message of this id"
+                raise DoubtfulIdError(f"The run {request.run_id} has {what}: {result_id}.")
             return
         if isinstance(request, ResendInvitation) and request.invitation_id != result_id:
             raise DoubtfulIdError(f"{result_id!r} is not the invitation that was sent again, {request.invitation_id}.")

@@ -124,6 +124,8 @@ def _turn(received: object) -> Turn:
     inputs, findings = found.get("inputs"), found.get("findings")
     own = {
         "state": found.get("state") or "",
+        # A turn that continued its own kept change starts from no other.
+        "from_turn": None if (first := found.get("from_turn")) == found.get("number") else first,
         "commit": _commit(found.get("commit")),
         "findings": list(map(_finding, findings)) if isinstance(findings, list) else findings,
         "inputs_json": json.dumps(inputs) if isinstance(inputs, dict) else None,

@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import click
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from app.actions.actions import retries, retry_key
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 TURN_FACTS: Final = (
     "number instructions caller state outcome reason failure_kind commit summary question choices offer "
-    "started_at ended_at files additions deletions from_turn"
+    "started_at ended_at files additions deletions from_turn agent"
 )
 TURN_OPTION: Final = click.option("--turn", type=click.IntRange(1), metavar="N", help="Turn N only.")
 
@@ -126,7 +127,7 @@ class _About(NamedTuple):
         if isinstance(turns, RunTurns):
             for one in turns.turns:
                 if turn in {None, one.number}:
-                    _tell_turn(output, one)
+                    _tell_turn(output, one, agent)
             for posting in turns.notable_postings:
                 output.text(safe_text(str(posting)))
             return
@@ -205,7 +206,9 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     document = {
         "run": spec_fields(detail.run),
         "turns": [
-            facts(each, TURN_FACTS) | {"usage": None if each.usage is None else asdict(each.usage)} for each in turns
+            facts(each, TURN_FACTS)
+            | to_builtins({name: getattr(each, name) for name in ("usage", "usage_by_agent", "messages")})
+            for each in turns
         ],
         "agent": run_turns.agent,
         "source": run_turns.source,
@@ -220,7 +223,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     return Exit.DONE
 
 
-def _tell_turn(output: Output, turn: "Turn") -> None:
+def _tell_turn(output: Output, turn: "Turn", agent: str | None) -> None:
     files = plural(turn.files, "file") if turn.files else ""
     took = ""
     if turn.started_at is not None and turn.ended_at is not None:
@@ -231,6 +234,7 @@ def _tell_turn(output: Output, turn: "Turn") -> None:
         rfc3339(turn.started_at) or "",
         took,
         f"by {turn.caller}" if turn.caller else "",
+        f"by the fallback {turn.agent}" if agent and turn.agent and turn.agent != agent else "",
         f"{files} +{turn.additions or 0} -{turn.deletions or 0}" if files else "",
         "not pushed" if turn.is_unpushed else "",
         f"from turn {turn.from_turn}" if turn.from_turn else "",
@@ -240,6 +244,9 @@ def _tell_turn(output: Output, turn: "Turn") -> None:
     output.text("  ".join(safe_text(part) for part in head if part))
     for line in safe_block(turn.instructions or ""):
         output.text(f"  > {line}")
+    for said in turn.messages:
+        about = ", ".join(filter(None, (f"said by {said.caller or 'a caller'}", said.state)))
+        output.text(f"  {safe_text(f'{about}: {said.text}')}")
     if turn.artifacts:
         output.text(f"  {plural(len(turn.artifacts), 'artifact')}: runs artifacts lists and saves them")
     for name in ("reason", "summary", "offer", "commit"):

@@ -160,6 +160,8 @@ PRESETS: Final = {
         small=("*claude-haiku-*", "*claude-3-5-haiku*"),
         environment={
             "CLAUDE_CONFIG_DIR": "{home}/.claude",
+            # Over ACP it offers models by other names than the configured one.
+            "ANTHROPIC_MODEL": "{model}",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             # As root it refuses to skip permissions without this word that it runs in a sandbox.
@@ -328,7 +330,8 @@ ACP: Final = Preset(
     argv=(),
     resume=(),
     models=GENERIC,
-    keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"),
+    # It may have any key, or need none.
+    keys=(),
     small=_SMALL,
     hidden=tuple(dict.fromkeys(file for one in PRESETS.values() for file in one.hidden)),
     servers=servers.acp,

@@ -540,8 +540,12 @@ async def say_to_run(
     return await run_in_threadpool(say, context, caller, run_id, message)
 
 
-def say(context: Context, caller: Caller, run_id: str, message: RunMessage) -> dict[str, object]:
+def say(
+    context: Context, caller: Caller, run_id: str, message: RunMessage, after: str | None = None
+) -> dict[str, object]:
     """Store a message for an active run, and stop its turn if the message says so.
+
+    `after`: the last message that the caller has seen; a later one with the same text is this one, sent twice.
 
     Raises:
         HttpError: 404 or 409, there is no such run, it has ended, or too many messages wait already.
@@ -552,6 +556,10 @@ def say(context: Context, caller: Caller, run_id: str, message: RunMessage) -> d
         if (turn := turns.held(connection, run_id, run.turn)) is None:
             fix = "continue it, with its run_id in POST /external/runs"
             raise HttpError(409, "run_not_active", f"the run {run_id} has ended already: {fix}")
+        if after is not None:
+            for one in messages.of_runs(connection, [run_id]):
+                if one.id > after and one.text == message.text:
+                    return one.document()
         if len(messages.of_runs(connection, [run_id], "waiting")) >= messages.MOST_WAITING:
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
             raise HttpError(409, "too_many_messages", text)

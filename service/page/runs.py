@@ -250,7 +250,7 @@ def say(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, v
     words = form.fields.get(INSTRUCTIONS, "")
     try:
         message = RunMessage.model_validate({"text": words, "when": form.get("when")})
-        results.say(context, caller, run_id, message)
+        results.say(context, caller, run_id, message, form.get("after"))
     except (HttpError, ValidationError) as error:
         fault = error if isinstance(error, HttpError) else bad_request("invalid_request", first_fault(error))
         return _run(run_id, context, caller, visitor, words, fault)

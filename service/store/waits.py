@@ -41,7 +41,7 @@ def _reason(
     if not run.is_restricted:
         sources = Sources(connection)
         if (source := sources.of(run.organization_id, turn.agent or run.agent)) is not None:
-            return sources.outages[source].text
+            return sources.outages[source].text if turn.status == "queued" else sources.outages[source].fact
     if turn.status != "queued" or turn.executor == MADE_UP:
         return None
     columns = (runs.c.id, runs.c.organization_id, runs.c.url, runs.c.branch, organizations.c.slug)

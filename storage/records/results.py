@@ -86,6 +86,7 @@ class Artifact(Struct, frozen=True):
 class RunMessage(Struct, frozen=True):
     """What was said to a run while one of its turns was under way."""
 
+    message_id: str = ""
     text: str = ""
     state: str = ""
     """`waiting`, `delivered`, `continued` (it started the next turn) or `dropped`; others as the service names them."""
@@ -122,7 +123,10 @@ class Turn(Struct, frozen=True):
     deletions: int | None = None
     from_turn: int | None = None
     """The turn with whose unpushed change it began."""
+    agent: str | None = None
+    """Who did it: the run's agent, or a fallback."""
     usage: ModelUsage | None = None
+    usage_by_agent: dict[str, ModelUsage] = {}
     findings: tuple[ReportedFinding, ...] | None = None
     """None: its agent reported none; its review may hold some."""
     artifacts: tuple[Artifact, ...] = ()

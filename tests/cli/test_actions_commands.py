@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Respond, Server
+from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Received, Respond, Server, Step
 from tests.program import CREATE
 
 
@@ -65,6 +65,25 @@ def test_sending_again_needs_the_email_typed(faulty: CommandLine, server: Server
     assert len(set(server.posts)) == 1
     shown = faulty("actions", "show", first, "--json").json()["action"]
     assert (shown["resolution"], shown["superseded_by"]) == ("sent_again", second.json()["action_id"])
+
+
+def test_a_message_is_only_resolved_with_its_own_id(faulty: CommandLine, server: Server) -> None:
+    """The run lists its messages."""
+    messages = [{"message_id": f"msg_{number}", "text": text} for number, text in enumerate(("hello", "other"))]
+    detail = {**RUN, "status": "working", "turns": [{"number": 1, "messages": messages}]}
+
+    def answer(request: Received) -> Step:
+        if request.method == "POST":
+            return Drop()
+        return Respond(200, detail if request.path.endswith(RUN["run_id"]) else {"runs": [detail]})
+
+    server.otherwise = answer
+    action_id = faulty("runs", "say", RUN["run_id"], "hello", "--json").json()["action_id"]
+    resolve = ("actions", "resolve", action_id, "--json", "--created")
+    doubted = [faulty(*resolve, made).json()["error"]["kind"] for made in ("msg_NOPE", "msg_1")]
+
+    assert doubted == ["doubtful_id"] * 2
+    assert faulty(*resolve, "msg_0").json()["state"] == "confirmed"
 
 
 def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(

@@ -237,6 +237,29 @@ def test_a_pull_request_is_shown_and_opened(boarded: CommandLine, board: Lab) ->
     assert "for the run run_1: pull request: not posted yet · GitHub is away." in later.err
 
 
+def test_a_run_shows_what_was_said_to_it_and_which_agent_did_each_turn(boarded: CommandLine, board: Lab) -> None:
+    """A message is one safe line with its state; a turn names its agent only if that is a fallback."""
+    used = {"requests": 1, "output_tokens": 3}
+    messages = [
+        {"message_id": "msg_1", "text": "Use the\n\x1b[2Jnew API", "state": "delivered", "caller": "ada"},
+        {"message_id": "msg_2", "text": "Stop", "state": "dropped", "caller": None},
+    ]
+    first = {"number": 1, "state": "completed", "agent": "scribe", "from_turn": 1, "messages": messages}
+    second = {"number": 2, "state": "completed", "agent": "fb", "from_turn": 1, "usage_by_agent": {"fb": used}}
+    board.put("run_1", "working")
+    board.turns["run_1"] = {"agent": "scribe", "turns": [first, second]}
+    viewed, document = boarded("runs", "view", "run_1"), boarded("runs", "view", "run_1", "--json").json()
+
+    assert "\nturn 1  completed\n" in viewed.out, "a turn never starts from itself"
+    assert "\n  said by ada, delivered: Use the␊␛[2Jnew API\n  said by a caller, dropped: Stop\n" in viewed.out
+    assert "\nturn 2  completed  by the fallback fb  from turn 1\n" in viewed.out
+    turns = document["turns"]
+    assert turns[0]["messages"][0] == {"text": "Use the\n\x1b[2Jnew API", "state": "delivered", "caller": "ada"}
+    assert [(one["agent"], one["from_turn"]) for one in turns] == [("scribe", None), ("fb", 1)]
+    assert [[*one["usage_by_agent"]] for one in turns] == [[], ["fb"]]
+    assert turns[1]["usage_by_agent"]["fb"] | used == turns[1]["usage_by_agent"]["fb"]
+
+
 def test_a_log_is_followed_through_faults_but_not_where_there_is_none(boarded: CommandLine, board: Lab) -> None:
     """A log that became shorter is read on from its end. A service without results is asked once a day."""
 

@@ -233,7 +233,8 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     assert "too early" in text_of(refused)
     assert browser.post(f"{run}/message", instructions=" ", when="now").status_code == 400
     assert browser.post(f"{run}/message", instructions="use the new API", when="end").headers["location"] == run
-    assert "use the new API" in text_of(browser.get(run))
+    browser.post(f"{run}/message", instructions="use the new API", when="end")
+    assert text_of(browser.get(run)).count("use the new API") == 1, "sent twice by a double click"
     browser.post(f"{run}/cancel")
     assert "said (dropped)" in text_of(browser.get(run))
     assert browser.post(f"{run}/message", instructions="too late", when="end").status_code == 409

@@ -26,7 +26,7 @@ from tests.waiting import eventually, present
 ASK = 'curl -sf http://127.0.0.1:3129/v1/messages -d \'{"model": "claude-x"}\' > answer.txt || exit 1; cat > turn.json'
 AWAY = Respond(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}})
 VARIABLES = {"MODEL_KEY": "sk-the-key", "RUNWARDEN_METRICS_TOKEN": "a-token-for-scraping"}
-SINCE = re.compile(r"waiting for 127\.0\.0\.1:\d+ since \d{4}-\d\d-\d\d \d\d:\d\d UTC")
+SINCE = re.compile(r"(waiting for )?127\.0\.0\.1:\d+( has not answered)? since \d{4}-\d\d-\d\d \d\d:\d\d UTC")
 
 
 def settings(patience_s: float) -> str:
