@@ -32,8 +32,8 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
     """Print changes of status in the order in which this machine saw them, as NDJSON unless --output says otherwise.
 
     Each has a cursor to go on from: no change comes twice, and none is lost, whichever console, bot or command polled.
-    The newest 100,000 are kept. "from" is null if a run was first seen so; runs that had ended before the first poll
-    are left out.
+    The newest 100,000 are kept. "from" is null if a run was first seen so; runs that had ended before the service
+    first answered are left out.
     """
     output = invocation.output
     if follow and invocation.asked_format is Format.TABLE:

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
@@ -64,13 +64,21 @@ class RunReader(Struct, frozen=True):
         *,
         cancelled: Collection[str] = (),
         is_of_write: bool = False,
+        news_from: datetime | None = None,
     ) -> RunChanges:
         """Store runs from any answer, and ring the doorbell if they changed anything.
 
         `asked_at` is when the request began, by our clock. None: just now. `cancelled`: those of which that is known.
+        `news_from`: if this is the first answer, runs created until then, by the service's clock, are history. None:
+        the time of the request, or of the runs' last change.
         """
-        at = asked_at or self.clock()
-        changes = await self.cache.store_runs(tuple(runs), at, cancelled, is_of_write=is_of_write)
+        at, runs = asked_at or self.clock(), tuple(runs)
+        if news_from is None:
+            heard = self.client.budget.heard_ahead
+            present = at + (self.client.budget.clock_ahead if heard is None else heard)
+            times = [time for run in runs for time in (run.created_at, run.updated_at) if time is not None]
+            news_from = max((present, *times))
+        changes = await self.cache.store_runs(runs, at, cancelled, is_of_write=is_of_write, news_from=news_from)
         if changes:
             self.announce(RunsChanged(changes))
         return changes
@@ -90,7 +98,14 @@ class RunReader(Struct, frozen=True):
             date_from=query.since,
             date_to=query.until,
         )
-        return StoredPage(page, await self.store(page.runs, asked_at, cancelled=await self._cancelled(page.runs)))
+        # The list's top shows what there was; if it is empty, all that comes is news.
+        news_from = None
+        if query == RunQuery() and token is None:
+            is_empty = not page.runs and not page.dropped
+            created = [run.created_at for run in page.runs if run.created_at is not None]
+            news_from = max(created, default=datetime.min.replace(tzinfo=UTC) if is_empty else None)
+        cancelled = await self._cancelled(page.runs)
+        return StoredPage(page, await self.store(page.runs, asked_at, cancelled=cancelled, news_from=news_from))
 
     async def _cancelled(self, runs: Sequence[Run]) -> Collection[str]:
         """Check for cancellations before storing a failure, so that a cancelled run is never reported as failed."""

@@ -30,7 +30,7 @@ def contradictions(
         preset = preset_for(options.preset, argv)
         if options.model is not None and options.model.provider not in preset.models:
             yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
-        if options.model is None and not {*preset.keys} & {*environment}:
+        if options.model is None and preset.keys and not {*preset.keys} & {*environment}:
             first = next(iter(preset.models))
             yield (
                 f'it needs a key: model = {{ provider = "{first}", key_env = "{preset.keys[0]}" }}, or, if it may '
@@ -68,10 +68,9 @@ def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[st
         key = options.model.key_env
         has_key = key is None or os.environ.get(key)
         return [] if has_key else [f"there is no key: set {key} in the environment of the service"]
-    if options.preset is None:
-        return []
-    given = [name for name in preset_for(options.preset, ()).keys if name in environment]
-    if any(os.environ.get(name) for name in given):
+    keys = () if options.preset is None else preset_for(options.preset, ()).keys
+    given = [name for name in keys if name in environment]
+    if not keys or any(os.environ.get(name) for name in given):
         return []
     return [f"there is no key: set {' or '.join(given) or 'model'} in the environment of the service"]
 

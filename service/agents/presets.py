@@ -330,7 +330,8 @@ ACP: Final = Preset(
     argv=(),
     resume=(),
     models=GENERIC,
-    keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY"),
+    # It may have any key, or need none.
+    keys=(),
     small=_SMALL,
     hidden=tuple(dict.fromkeys(file for one in PRESETS.values() for file in one.hidden)),
     servers=servers.acp,

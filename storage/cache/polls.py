@@ -75,9 +75,6 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
         connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
     if not outcome.is_own:
         connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
-    if outcome.subject == "runs":
-        sql = "INSERT OR IGNORE INTO notes SELECT 'news_from_us', newest_us FROM links WHERE subject = 'runs'"
-        connection.execute(f"{sql} AND last_ok_us IS NOT NULL")
     return _link(connection, outcome.subject)
 
 

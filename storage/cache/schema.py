@@ -91,14 +91,19 @@ CREATE TABLE budget (name TEXT PRIMARY KEY, value REAL NOT NULL) STRICT, WITHOUT
 KEPT_EVENTS: Final = 100_000
 """Changes of status that stay, even of runs that are dropped."""
 _TRIGGERS: Final = (
-    # A run from before the first poll is history, unless it is active.
+    # A run from before the first stored answer is history, unless it is active.
     """CREATE TRIGGER event_of_new AFTER INSERT ON runs
     WHEN (SELECT value FROM notes WHERE name = 'news_from_us') < iif(NEW.is_final, NEW.created_us, 1 << 62) BEGIN
         INSERT INTO events (run_id, repository, branch, new, at_us)
         VALUES (NEW.run_id, NEW.repository, NEW.branch, NEW.status, NEW.first_at_us);
     END""",
-    # Also when the service says later that a failed run was cancelled. The change itself is recorded before.
-    """CREATE TRIGGER event_of_change AFTER UPDATE OF status ON runs WHEN OLD.status <> NEW.status BEGIN
+    # Also when the service says later that a failed run was cancelled, unless its failure was history: then neither a
+    # change nor its first sight was an event. The change itself is recorded before.
+    """CREATE TRIGGER event_of_change AFTER UPDATE OF status ON runs
+    WHEN OLD.status <> NEW.status AND (
+        (OLD.status, NEW.status) <> ('failed', 'cancelled') OR EXISTS (SELECT 1 FROM transitions WHERE run = NEW.id)
+        OR NEW.created_us > (SELECT value FROM notes WHERE name = 'news_from_us')
+    ) BEGIN
         INSERT INTO events (run_id, repository, branch, old, new, at_us)
         VALUES (NEW.run_id, NEW.repository, NEW.branch, OLD.status, NEW.status, coalesce(
             (SELECT at_us FROM transitions WHERE run = NEW.id ORDER BY id DESC LIMIT 1), NEW.first_at_us));

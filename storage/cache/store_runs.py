@@ -102,12 +102,19 @@ class PreparedRuns(Struct, eq=False):
     cancelled: Collection[str] = ()
     """The runs that are known to be cancelled, whatever the answer calls them."""
     is_of_write: bool = False
+    news_from: datetime | None = None
     changes: RunChanges | None = None
     """None: it is not stored yet."""
 
     @classmethod
     def of(
-        cls, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = (), *, is_of_write: bool = False
+        cls,
+        runs: Sequence[Run],
+        asked_at: datetime,
+        cancelled: Collection[str] = (),
+        *,
+        is_of_write: bool = False,
+        news_from: datetime | None = None,
     ) -> Self:
         """Prepare each run once, as last updated: pages that shift during a walk repeat runs."""
         arrived: dict[str, ArrivedRun] = {}
@@ -121,7 +128,7 @@ class PreparedRuns(Struct, eq=False):
                 stored = replace(stored, status=CANCELLED)
             if stored.run_id not in arrived or updated_us >= arrived[stored.run_id].updated_us:
                 arrived[stored.run_id] = ArrivedRun(stored, updated_us, digest)
-        return cls(to_us(asked_at), arrived, cancelled, is_of_write)
+        return cls(to_us(asked_at), arrived, cancelled, is_of_write, news_from)
 
 
 def _without_surrogates(run: Run) -> Run:
@@ -138,17 +145,24 @@ class AnswerQueue:
         self._waiting: deque[PreparedRuns] = deque()
 
     async def store(
-        self, runs: Sequence[Run], asked_at: datetime, cancelled: Collection[str] = (), *, is_of_write: bool = False
+        self,
+        runs: Sequence[Run],
+        asked_at: datetime,
+        cancelled: Collection[str] = (),
+        *,
+        is_of_write: bool = False,
+        news_from: datetime | None = None,
     ) -> RunChanges:
         """Store an answer's runs as current, as of its request; the answer to an earlier request changes nothing.
 
         `cancelled`: the runs that are known to be cancelled, and to which the service's word is "failed".
         `is_of_write`: a write was answered; lists may lag behind it, and an answer with an older `updated_at` does not
         count from now on.
+        `news_from`: if this is the first answer, runs created until then, by the service's clock, are history.
         """
-        if not runs:
+        if not runs and news_from is None:
             return RunChanges()
-        answer = PreparedRuns.of(runs, asked_at, cancelled, is_of_write=is_of_write)
+        answer = PreparedRuns.of(runs, asked_at, cancelled, is_of_write=is_of_write, news_from=news_from)
         self._waiting.append(answer)
         try:
             return await self._writer.run(lambda connection: self._stored(connection, answer))
@@ -309,6 +323,9 @@ class RunMerge(Struct, frozen=True):
         if answer.is_of_write:
             sql = "INSERT OR REPLACE INTO written SELECT id, ? FROM runs WHERE run_id = ?"
             self.connection.executemany(sql, [(found.updated_us, run_id) for run_id, found in answer.arrived.items()])
+        if answer.news_from is not None:
+            sql = "INSERT OR IGNORE INTO notes (name, value) VALUES ('news_from_us', ?)"
+            self.connection.execute(sql, (to_us(answer.news_from),))
         return changes
 
     def _without_unchanged(self, answer: PreparedRuns) -> dict[str, ArrivedRun]:

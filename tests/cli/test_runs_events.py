@@ -1,9 +1,13 @@
 """`runs events`: each change of status once, whichever process saw it."""
 
 import json
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
+from storage.values import utc_now
 from tests.cli.conftest import CommandLine
 from tests.lab import Lab, Respond
 
@@ -101,3 +105,51 @@ def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, 
     assert (table.code, "use --output ndjson or csv" in table.err, down.code) == (2, True, 2)
     assert (document.code, document.json()["events"]) == (4, [found])
     assert document.json()["error"]["kind"] == "not_authorized"
+
+
+FIRST: dict[str, list[str]] = {
+    "a short list": ["list", "--limit", "1"],
+    "a filtered list": ["list", "--status", "failed"],
+    "a filtered list of nothing": ["list", "--status", "working"],
+    "a wait": ["wait", "run_2"],
+    "an empty service": ["list"],
+}
+
+
+@pytest.mark.parametrize("first", FIRST)
+def test_the_first_answer_of_any_command_divides_history_from_news(
+    boarded: CommandLine, board: Lab, first: str
+) -> None:
+    """A run that begins and ends between two commands is an event, though nothing has polled; older ones are none."""
+    if first != "an empty service":
+        board.put("run_0", "completed", created=0)
+        board.put("run_1", "failed", created=1)
+        board.put("run_2", "completed", created=2)
+    boarded("runs", *FIRST[first])
+    board.put("run_3", "failed", created=utc_now() + timedelta(minutes=1))
+    boarded("runs", "list")
+
+    assert moves(events(boarded)) == [("run_3", None, "failed")]
+
+
+def test_the_late_news_that_an_old_failure_was_a_cancellation_is_no_event(boarded: CommandLine, board: Lab) -> None:
+    """The run had ended before anything was stored; of a run that was seen to fail it is one."""
+    cancelled: list[str] = []
+    board.otherwise = lambda asked: (
+        Respond(200, {"questions": [], "cancelled": cancelled})
+        if asked.path.endswith("questions")
+        else board.answer(asked)
+    )
+    board.put("run_1", "failed", created=1)
+    boarded("runs", "list")
+    board.put("run_2", "failed", created=2)
+    before = events(boarded)
+    cancelled += ["run_1", "run_2"]
+    board.put("run_3", "failed", created=3)
+    boarded("runs", "list", "--status", "failed")
+
+    assert moves(before) == [("run_2", None, "failed")]
+    assert moves(events(boarded, "--since", before[-1]["cursor"])) == [
+        ("run_3", None, "failed"),
+        ("run_2", "failed", "cancelled"),
+    ]

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from storage.cache.cache import Cache
 from storage.cache.following import PIN_CAP, PIN_KEPT
 from storage.cache.schema import KEPT_EVENTS
-from storage.records import PollOutcome
 from storage.records.following import RunDurations, RunEvents
 from storage.records.results import FailureFacts
 from tests.storage.conftest import NOON, make_run
@@ -69,9 +68,8 @@ async def found(cache: Cache, cursor: str, limit: int = 9, *, holds_failures: bo
 
 
 async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> None:
-    """What came before the first poll is history; who has seen a cancelled run as failed is told of the correction."""
-    await cache.store_runs([make_run(1), make_run(2)], asked_at=NOON)
-    await cache.record_poll(PollOutcome("runs", NOON))
+    """What the first answer shows is history; who has seen a cancelled run as failed is told of the correction."""
+    await cache.store_runs([make_run(1), make_run(2)], asked_at=NOON, news_from=NOON)
     cursor = (await found(cache, "now")).cursor
     old, new = make_run(3, "failed", created_at=NOON - HOUR), make_run(4, "queued", created_at=NOON + MINUTE)
     await cache.store_runs([old, new, make_run(5, created_at=NOON - HOUR)], asked_at=NOON + MINUTE)
@@ -100,7 +98,7 @@ async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> No
 
 async def test_a_cursor_that_no_longer_means_a_place_is_refused(cache: Cache, cache_path: Path, tmp_path: Path) -> None:
     """One whose next event is no longer kept, one of another cache, one of the future, and no cursor at all."""
-    await cache.record_poll(PollOutcome("runs", NOON))
+    await cache.store_runs([], asked_at=NOON, news_from=NOON)
     start = (await found(cache, "now")).cursor
     await cache.store_runs([make_run(n) for n in range(3)], asked_at=NOON)
     with closing(sqlite3.connect(cache_path)) as file, file:

@@ -367,6 +367,7 @@ def test_check_runs_an_agent_on_a_scratch_repository(
     assert done.failure == "there is no key: set MODEL_KEY in the environment of the service"
     with pytest.raises(AssertionError, match="it needs a key: model = "):
         administer(data, "agent", "add", "made", "--preset", "codex", "--elsewhere")
+    administer(data, "agent", "add", "made", "--preset", "acp", "--argv", "any-program --acp", "--elsewhere")
 
 
 REAL_PROGRAMS = ("claude-code", "codex", "opencode", "gemini", "aider")
