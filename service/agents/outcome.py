@@ -62,8 +62,14 @@ class TurnFailure:
     """Why a turn did not succeed."""
 
     reason: Reason
-    text: str
-    """What went wrong, and how to fix it."""
+    what: str
+    """What went wrong, and how to fix it unless `fix` says that."""
+    fix: str = ""
+
+    @property
+    def text(self) -> str:
+        """What went wrong, and how to fix it."""
+        return f"{self.what}; {self.fix}" if self.fix else self.what
 
 
 @dataclass(slots=True)

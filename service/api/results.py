@@ -296,13 +296,15 @@ def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes 
     by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
     by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
-    as_is = "number instructions caller outcome reason failure_kind summary files additions deletions from_turn"
+    as_is = "number instructions caller outcome reason failure_kind summary files additions deletions"
     asked = turn.question or {"question": None, "choices": []}
     return {name: getattr(turn, name) for name in as_is.split()} | {
         "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
         "started_at": started,
         "ended_at": ended,
         "commit": turn.commit_sha,
+        # After a pause it starts from its own patch.
+        "from_turn": None if turn.from_turn == turn.number else turn.from_turn,
         "question": asked["question"],
         "choices": asked["choices"],
         "offer": offer(turn.summary) if turn.outcome == "completed" else None,

@@ -119,8 +119,8 @@ def answered(
     if access.key_env is None and cause.reason == "no_key":
         cure = "let key_command print a valid key"
     what = f"{access.shown} answered {status} for {model}" if model else f"{access.shown} answered {status}"
-    why = f"{what}: {said.rstrip('.')}; {cure}" if said else f"{what} and gave no reason; {cure}"
-    return Refusal(TurnFailure(cause.reason, why), cause.then, _wait_s(headers, text, now_s))
+    why = f"{what}: {said.rstrip('.')}" if said else f"{what} and gave no reason"
+    return Refusal(TurnFailure(cause.reason, why, cure), cause.then, _wait_s(headers, text, now_s))
 
 
 def failed_stream(start: bytes) -> int | None:
@@ -136,17 +136,19 @@ def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: flo
     """Explain a broken connection, or silence for `silent_s` (None: there was no connection yet)."""
     model = model or "a list of models"
     then: Consequence = "ask_again"
+    fix = _LATER
     if silent_s is not None and isinstance(error, TimeoutError):
-        text = f"{access.shown} took a request for {model} and was silent for {silent_s:g} s; {_LATER}"
+        text = f"{access.shown} took a request for {model} and was silent for {silent_s:g} s"
     elif isinstance(error, ssl.SSLCertVerificationError):
         why, then = f"its certificate is not valid: {error.verify_message}", "stop"
-        text = f"{access.shown} was not asked for {model}, as {why}; correct base_url, or SSL_CERT_FILE"
+        text, fix = f"{access.shown} was not asked for {model}, as {why}", "correct base_url, or SSL_CERT_FILE"
     elif isinstance(error, ProxyError):
-        text = f"{access.shown} cannot be reached for {model}: {error}; {_LATER}"
+        text = f"{access.shown} cannot be reached for {model}: {error}"
     else:
         why = next((words for kind, words in _BROKEN.items() if isinstance(error, kind)), "the connection failed")
-        text = f"{access.shown} cannot be reached for {model}: {why}; check base_url and the network, and {_LATER}"
-    return Refusal(TurnFailure("model_unreachable", text), then)
+        text = f"{access.shown} cannot be reached for {model}: {why}"
+        fix = f"check base_url and the network, and {_LATER}"
+    return Refusal(TurnFailure("model_unreachable", text, fix), then)
 
 
 def broken_off(access: ModelAccess, model: str, error: bytes | None) -> TurnFailure:

@@ -255,11 +255,13 @@ class TurnExecution:
         options = agents.NO_OPTIONS if own is None else own.options
         if not options.fallback or (pause.limit_s or inf) * SECOND_MICROS <= options.waits_micros:
             return None
-        why = storable(attempt.secrets.mask(pause.failure.text))
+        why = storable(attempt.secrets.mask(pause.failure.what))
         unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}
         name = sources.fallback(run.organization_id, run.agent, unavailable)
         if name is None:
-            text = f"{turns.NO_AGENT}: {turns.told_of(unavailable)}; continue the run"
+            fix = pause.failure.fix
+            fix = fix if "continue the run" in fix else f"{fix}; continue the run"
+            text = f"{turns.NO_AGENT}: {turns.told_of(unavailable)}; {fix}"
             return TurnOutcome("failed", failure=text, failure_kind=pause.failure.reason, attempt=turn.attempt)
         change = {"agent": name, "unavailable": unavailable}
         paused = TurnPause(self.recorder.clock(), None, is_counted=error.has_begun, change=change)

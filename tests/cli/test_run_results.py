@@ -254,7 +254,7 @@ def test_a_run_shows_what_was_said_to_it_and_which_agent_did_each_turn(boarded: 
     assert "\n  said by ada, delivered: Use the␊␛[2Jnew API\n  said by a caller, dropped: Stop\n" in viewed.out
     assert "\nturn 2  completed  by the fallback fb  from turn 1\n" in viewed.out
     turns = document["turns"]
-    assert turns[0]["messages"][0] == {"text": "Use the\n\x1b[2Jnew API", "state": "delivered", "caller": "ada"}
+    assert turns[0]["messages"] == messages
     assert [(one["agent"], one["from_turn"]) for one in turns] == [("scribe", None), ("fb", 1)]
     assert [[*one["usage_by_agent"]] for one in turns] == [[], ["fb"]]
     assert turns[1]["usage_by_agent"]["fb"] | used == turns[1]["usage_by_agent"]["fb"]

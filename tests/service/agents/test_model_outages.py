@@ -218,8 +218,9 @@ def fallen(api: Api, other: ModelServer, number: int, kills: int, repository: Pa
     assert [[one.partition(":")[0] for one in each] for each in commits] == [["other"]] * number
     assert all({"answer.txt", "turn.json"} <= {*each} for each in texts)
     assert "asker.txt" in texts[0], "the fallback begins with the kept patch"
-    said = re.compile(r"by the fallback other, since asker: .*(Overloaded|waiting for 127\.0\.0\.1:).*")
+    said = re.compile(r"by the fallback other, since asker: [^;]*(Overloaded|waiting for 127\.0\.0\.1:[^;]*)")
     assert [one["agent"] for one in told if said.fullmatch(str(one["reason"]))] == ["other"] * number, told
+    assert [one["from_turn"] for one in told] == [None] * number, "a turn never starts from itself"
     # An attempt that a kill cut off after its request is on the bill as well.
     assert [[*one["usage_by_agent"]] for one in told] == [["other"]] * number
 
@@ -264,7 +265,10 @@ def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
     assert [one["agent"] for one in (short, refused, long, both)] == ["asker", "asker", "other", "other"]
     assert [one["outcome"] for one in (short, refused, long, both)] == ["completed", "failed", "completed", "failed"]
     assert "what it changed is in the checkout" in long["log"]
-    assert re.fullmatch("no agent could work: asker: .*Slow down.*; other: .*Overloaded.*", both["reason"]), both
+    assert [one["from_turn"] for one in (short, long, both)] == [None] * 3, "a turn never starts from itself"
+    assert re.fullmatch("by the fallback other, since asker: [^;]*Slow down", long["reason"]), "no advice: it is done"
+    away = "no agent could work: asker: [^;]*Slow down; other: [^;]*Overloaded; continue the run when it answers again"
+    assert re.fullmatch(away, both["reason"]), both
     assert (both["failure_kind"], both["files"]) == ("model_unreachable", 2)
 
 
