@@ -1,6 +1,7 @@
 """A database: its connection, its transactions, its schema, and copies of it while it is in use."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 BUSY_WAIT_S: Final = 10.0
 """How long a statement waits for another process's transaction."""
+_LOOK_AGAIN_S: Final = 0.01
 
 PRECIOUS: Final[Mapping[str, str | int]] = {
     # Not WAL: its reset has a rare bug in the SQLite versions of most systems.
@@ -49,11 +51,25 @@ def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_WAIT_S, isolation_level=None)
     try:
         for name, value in pragmas.items():
-            connection.execute(f"PRAGMA {name} = {value}").fetchall()
+            _set(connection, f"PRAGMA {name} = {value}")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _set(connection: sqlite3.Connection, pragma: str) -> None:
+    # SQLite itself does not wait for the lock with which a new file gets its WAL.
+    deadline = time.monotonic() + BUSY_WAIT_S
+    while True:
+        try:
+            connection.execute(pragma).fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK_AGAIN_S)
+        else:
+            return
 
 
 @contextmanager

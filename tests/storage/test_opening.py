@@ -14,7 +14,7 @@ from storage import private_file
 from storage.cache import opening as cache_opening
 from storage.cache.cache import Cache
 from storage.cache.first_paint import peek
-from storage.database import copy_database
+from storage.database import connect, copy_database
 from storage.errors import (
     DatabaseBusyError,
     DatabaseDamagedError,
@@ -33,6 +33,18 @@ from storage.state import State
 from tests.storage.conftest import NOON, make_run, race
 
 JUNK = b"not a database at all\n" * 500
+
+
+def test_a_new_file_that_another_connection_is_writing_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite gives up at once if it is to begin a WAL meanwhile, as two that open a new cache do."""
+    path = tmp_path / "new.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.executescript("CREATE TABLE one (x); BEGIN IMMEDIATE")
+        monkeypatch.setattr("storage.database.time.sleep", lambda _: other.rollback())
+        with closing(connect(path, cache_opening.PRAGMAS)) as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def written(path: Path, content: bytes) -> None:
