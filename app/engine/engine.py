@@ -89,21 +89,10 @@ class Engine(Struct, frozen=True):
         async with AsyncExitStack() as stack:
             files = await ProfileFiles.open(settings, profile, actor=actor, clock=clock, cache_file=cache_file)
             stack.push_async_callback(files.close)
-            state: State | StorageError
-            try:
-                state = await State.open(data_folder(settings, profile) / STATE_FILE, clock=clock)
+            state = await _open_state(settings, profile, clock)
+            if isinstance(state, State):
                 stack.push_async_callback(state.close)
-            except StorageError as error:
-                state = error  # Without it the cache can be read and the service asked.
-            token: Token | TokenError
-            try:
-                # In a thread: a keyring or a token command may take seconds.
-                token = await asyncio.to_thread(profile.token.read, os.environ)
-            except TokenError as error:
-                token = error
-            network = Network.of(profile)
-            deadline_s, budget = profile.poll.deadline_s, Budget(files.cache)
-            client = Client(profile.base_url, token, deadline_s=deadline_s, budget=budget, network=network)
+            client = await _make_client(profile, Budget(files.cache))
             stack.push_async_callback(client.aclose)
             await client.budget.load()
             stack.pop_all()
@@ -119,6 +108,7 @@ class Engine(Struct, frozen=True):
             client, lambda: cache.has_no_results(clock()), lambda: cache.note_no_results(clock())
         )
         polled_extension = replace(extension, client=for_runs)
+        patient_extension = replace(extension, client=client.at(Priority.BACKFILL))
         runs = RunSync(
             for_runs,
             cache,
@@ -163,13 +153,7 @@ class Engine(Struct, frozen=True):
             doorbell=doorbell,
             clock=clock,
             extension=extension,
-            summaries=RunSummaries(
-                cache,
-                ledger,
-                replace(extension, client=client.at(Priority.BACKFILL)),
-                clock,
-                timedelta(seconds=poll.runs_s),
-            ),
+            summaries=RunSummaries(cache, ledger, patient_extension, clock, timedelta(seconds=poll.runs_s)),
         )
 
     @property
@@ -228,6 +212,26 @@ class Engine(Struct, frozen=True):
             for close in (self.client.aclose, self.polling.stop):
                 stack.push_async_callback(close)
             await self.actions.in_flight.close()
+
+
+async def _open_state(settings: Settings, profile: Profile, clock: Callable[[], datetime]) -> State | StorageError:
+    """Open the automations' state; without it the cache can be read and the service asked."""
+    try:
+        return await State.open(data_folder(settings, profile) / STATE_FILE, clock=clock)
+    except StorageError as error:
+        return error
+
+
+async def _make_client(profile: Profile, budget: Budget) -> Client:
+    """Make the client, with the token or the reason why there is none."""
+    token: Token | TokenError
+    try:
+        # In a thread: a keyring or a token command may take seconds.
+        token = await asyncio.to_thread(profile.token.read, os.environ)
+    except TokenError as error:
+        token = error
+    deadline_s, network = profile.poll.deadline_s, Network.of(profile)
+    return Client(profile.base_url, token, deadline_s=deadline_s, budget=budget, network=network)
 
 
 def _usable(state: State | StorageError) -> State:
