@@ -66,7 +66,7 @@ def report(kind: str, **facts: object) -> None:
 
 
 class Remarks(logging.Handler):
-    """Prints what the library says of lines that are no messages, without the traceback of each."""
+    """Prints the library's remarks on lines that are no messages, without the traceback of each."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line."""
@@ -96,7 +96,7 @@ class SandboxClient:
 
 
 class Turn:
-    """One turn of the program: its session, and what it reports."""
+    """One turn of the program: its session and its reports."""
 
     def __init__(self, session: str, conversation: str) -> None:
         self._wanted = session
@@ -114,7 +114,7 @@ class Turn:
         """The session in which the program has a prompt to answer."""
 
     async def listen(self, connection: ClientSideConnection, lines: asyncio.StreamReader) -> None:
-        """Read the messages, and cancel what the program does for each."""
+        """Read the messages, and cancel the program's answer for each."""
         while not self._is_stopped:
             if line := await lines.readline():
                 self._said.append(json.loads(line))
@@ -218,7 +218,7 @@ def _servers(*, has_http: bool) -> Iterator[HttpMcpServer | McpServerStdio]:
 
 
 async def _forward(program: Process) -> None:
-    """Print what the program says beside its reports."""
+    """Print the program's standard error."""
     while program.stderr is not None and (line := await program.stderr.readline()):
         sys.stdout.write(line.decode("utf-8", "replace"))
         sys.stdout.flush()

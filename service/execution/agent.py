@@ -34,9 +34,9 @@ _LONGEST_REPORT: Final = 4096
 LINGERS_S: Final = 5.0
 """How long a program may stay after it has reported its end."""
 GRACE_S: Final = 2.0
-"""How long a program that hears of its end may take for it, before it is killed."""
+"""How long a program whose input has ended may take to stop, before it is killed."""
 _LONGEST_WORDS: Final = 500
-_MESSAGE: Final = "This message came while you worked:\n\n{}\n\nTake it into account, and go on with the task."
+_MESSAGE: Final = "This message came while you worked:\n\n{}\n\nTake it into account, and continue the task."
 _EXITED: Final = "exit 0"
 """The supervisor's report on a program that exits as it should."""
 _WAITED_FOR: Final = frozenset({"model_unreachable", "rate_limited", "timed_out"})

@@ -261,7 +261,7 @@ class TurnExecution:
         if name is None:
             fix = pause.failure.fix
             fix = fix if "continue the run" in fix else f"{fix}; continue the run"
-            text = f"{turns.NO_AGENT}: {turns.told_of(unavailable)}; {fix}"
+            text = f"{turns.NO_AGENT}: {turns.unavailable_words(unavailable)}; {fix}"
             return TurnOutcome("failed", failure=text, failure_kind=pause.failure.reason, attempt=turn.attempt)
         change = {"agent": name, "unavailable": unavailable}
         paused = TurnPause(self.recorder.clock(), None, is_counted=error.has_begun, change=change)

@@ -120,7 +120,7 @@ class Turn:
         nothing = NOT_EXECUTED if self.executor == MADE_UP else NOTHING_CHANGED
         said = [self.failure or (nothing if is_idle else None)]
         if self.agent is not None and NO_AGENT not in (self.failure or ""):
-            said.append(f"by the fallback {self.agent}, since {told_of(self.unavailable)}")
+            said.append(f"by the fallback {self.agent}, since {unavailable_words(self.unavailable)}")
         return "; ".join(filter(None, said)) or None
 
 
@@ -162,7 +162,7 @@ class TurnPause:
     """The agent's change so far, in the fields of a turn; empty if not known."""
 
 
-def told_of(unavailable: Mapping[str, str] | None) -> str:
+def unavailable_words(unavailable: Mapping[str, str] | None) -> str:
     """Return which agents were unavailable, and why, in words."""
     return "; ".join(f"{name}: {why}" for name, why in (unavailable or {}).items())
 
