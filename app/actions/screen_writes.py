@@ -44,7 +44,7 @@ from widgets.runs.conversation import ASKING, Conversation
 _WAYS: Final = (
     FormButton("now", "Say now", "n", "say_now", ("preview",)),
     FormButton("later", "Later", "w", "send_later", ("preview",)),
-    FormButton("stop", "Stop for it", "x", "say_stop", ("preview",)),
+    FormButton("stop", "Stop", "x", "say_stop", ("preview",)),
 )
 """How a message reaches the agent of an active run."""
 
@@ -81,8 +81,8 @@ class ContinueRunForm(ActionForm):
         self._question = question
         self.is_waiting = False
         """Whether it was left to be sent when the run ends."""
-        later = " w when it ends," if may_wait else ""
-        active = f"Active. In the preview: n says it now,{later} x stops its turn."
+        later = " w at the end," if may_wait else ""
+        active = f"Active: preview, then n now,{later} x stops."
         ended = "The agent remembers the conversation so far."
         hint = ended if self._has_ended else active
         self.FIELDS = (

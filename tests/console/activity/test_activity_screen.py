@@ -183,7 +183,7 @@ async def test_an_active_run_is_told_at_once(staged: Staged, board: Lab, key: st
         assert scene.table.row is not None
         board.turns[scene.table.row.run_id] = {"turns": []}
         await scene.press("c", *"Use the new API.", "ctrl+s")
-        await scene.shows("Say now n", "Stop for it x")
+        await scene.shows("Say now n", "Stop x")
         await scene.press(key)
         await scene.shows("The service has the message")
         await scene.press(key, "escape")

@@ -98,7 +98,7 @@ MEANINGS = {
     "q": {"cancel", "close", "quit"},
     "s": {"outcome", "status"},
     "t": {"since", "when"},
-    "x": {"export", "stop for it"},
+    "x": {"export", "stop"},
     "X": {"cancel", "cancel run", "stop"},
     "y": {"copy as curl", "copy id", "copy name", "copy run id"},
     "ctrl+k": {"confirm the other choice", "reject"},
