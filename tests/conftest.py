@@ -121,7 +121,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     At most one for each GiB of memory: a worker and its services take most of one. None for one file: workers would
     take longer to start than most files take.
     """
-    memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
+    memory = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    # A container may have less than its machine.
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            memory.append(int(Path("/sys/fs/cgroup", file).read_text()))
+    memory_gib = min(memory) >> 30
     is_one_file = len(config.args) == 1 and Path(config.args[0].partition("::")[0]).is_file()
     return 0 if is_one_file else max(1, min((os.cpu_count() or 1) + 2, memory_gib))
 

@@ -372,15 +372,17 @@ def tables(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres: Cluster, tables: str) -> str:
+def postgres_url(postgres: Cluster, tables: str) -> Iterator[str]:
     """The address of a PostgreSQL database with all tables, and nothing in them."""
-    return postgres.create(f"test_{secrets.token_hex(8)}", tables)
+    with postgres.temporary(tables) as url:
+        yield url
 
 
 @pytest.fixture
-def empty_postgres_url(postgres: Cluster) -> str:
+def empty_postgres_url(postgres: Cluster) -> Iterator[str]:
     """The address of an empty PostgreSQL database."""
-    return postgres.create(f"test_{secrets.token_hex(8)}")
+    with postgres.temporary() as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
