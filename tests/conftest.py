@@ -111,7 +111,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         reporter.write_line(
             f"{count} skipped tests need other programs; on Debian: sudo apt install {names}", yellow=True
         )
-    if rest := len(reasons) - count:
+    linters = sum("make .venv/.containers" in reason for reason in reasons)
+    if linters:
+        reporter.write_line(f"{linters} skipped tests need other linters: make .venv/.containers", yellow=True)
+    if rest := len(reasons) - count - linters:
         reporter.write_line(f"{rest} tests were skipped because they do not apply here; the reasons are above.")
 
 

@@ -80,6 +80,11 @@ def placed(url: object = None, path: str = "acme/api", **fields: Any) -> dict[st
     return entry | ({} if url is None else {"url": str(url)}) | fields
 
 
+def said(answer: httpx.Response) -> tuple[int, str]:
+    """The status of a refusal, and its error code."""
+    return answer.status_code, answer.json()["error_code"]
+
+
 class Api:
     """A client of one service: `get`, `post`, and waiting for a run to end."""
 
