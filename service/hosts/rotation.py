@@ -37,12 +37,12 @@ _open: list[Database] = []
 
 @dataclass(frozen=True, slots=True)
 class RotatedToken:
-    """What has become of the token in a variable."""
+    """The state of the token in a variable."""
 
     digest: str
-    """Of the variable's token: another token there begins anew, and this row stays in case the old one returns."""
+    """Of the variable's token: another token there gets its row; this one stays in case the old token returns."""
     sealed: str | None
-    """The token in its place, encrypted with it: neither a back-up nor the database alone shows one."""
+    """The token that replaced it, encrypted with it: neither a back-up nor the database alone shows one."""
     asked_at: int | None
     """When a worker asked for a rotation whose answer is not known; None: none is under way."""
     fault: str | None
@@ -53,7 +53,7 @@ class RotatedToken:
 
 @contextmanager
 def used(database: Database) -> Iterator[None]:
-    """Look tokens up in a database meanwhile."""
+    """Look tokens up in a database while the context lasts."""
     _open.append(database)
     try:
         yield
