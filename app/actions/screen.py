@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, assert_never, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,17 +21,7 @@ from app.actions.copies import UnfaithfulError
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.actions.screen_writes import form_for
-from app.api.requests import (
-    CancelRun,
-    ContinueRun,
-    CreateOrganization,
-    OnboardProject,
-    ResendInvitation,
-    SayToRun,
-    StartAgent,
-    StartRun,
-    request_of,
-)
+from app.api.requests import about
 from app.console.base import BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
@@ -39,7 +29,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.console.sheets import MarkPicker, Picked
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
-from app.engine.text import SafeText, first_line, safe_text
+from app.engine.text import safe_text
 from storage.errors import StorageError
 from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionState
@@ -202,36 +192,6 @@ def is_wanted(action: Action, wanted: ActivityFilter) -> bool:
     is_meant = not wanted.kinds or action.kind in wanted.kinds
     is_meant &= not wanted.outcomes or action.state in wanted.outcomes
     return is_meant and not is_old and all(word in text for word in wanted.words)
-
-
-def about(action: Action) -> SafeText:
-    """The subject of a write, in a line."""
-    try:
-        request = request_of(action)
-    except (KeyError, TypeError, ValueError, IndexError):
-        # Another version of Runwarden wrote the request; the ledger still has its subject.
-        return safe_text(action.subject)
-    parts: tuple[str | None, ...]
-    match request:
-        case StartRun():
-            parts = request.repository.label, request.branch_name, first_line(request.instructions)
-        case ContinueRun():
-            parts = request.run_id, first_line(request.instructions)
-        case StartAgent():
-            parts = request.name, request.repository, request.branch_name
-        case CreateOrganization():
-            parts = request.email, request.offer_code
-        case CancelRun():
-            parts = (request.run_id,)
-        case SayToRun():
-            parts = request.run_id, first_line(request.text)
-        case ResendInvitation():
-            parts = (request.invitation_id,)
-        case OnboardProject():
-            parts = request.project_path, None if request.project_id is None else str(request.project_id)
-        case _:
-            assert_never(request)
-    return safe_text("  ".join(filter(None, parts)), limit=300)
 
 
 PAGE: Final = 300

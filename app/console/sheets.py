@@ -16,7 +16,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from app.actions.second_press import SecondPress
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun
 from app.console.session import Session
@@ -26,7 +25,7 @@ from storage.base_error import RunwardenError
 from storage.errors import StorageError
 from widgets.actions.batch import BatchView
 from widgets.forms.inputs import LineInput
-from widgets.kit import after_refresh, hidden
+from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
 from widgets.kit.cells import fit
 from widgets.kit.choice_lists import Options

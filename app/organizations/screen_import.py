@@ -16,7 +16,6 @@ from app.actions.batch import BatchSender
 from app.actions.drafts import FormDraft
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
-from app.actions.second_press import SecondPress
 from app.console.base import BaseScreen
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -30,7 +29,7 @@ from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
 from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
-from widgets.kit import after_refresh
+from widgets.kit import SecondPress, after_refresh
 from widgets.kit.badges import Tone
 from widgets.kit.line_table import LineTable
 from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState
