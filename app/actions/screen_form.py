@@ -53,14 +53,7 @@ class ActionForm(ModalScreen[Action | None]):
     """One write, from the first key to its outcome; closes with the action if it was confirmed or is unknown."""
 
     CSS_PATH = OVER_CSS
-    # Not the default style sheet: the console's own styles screens, and forms lie over one.
-    CSS = """
-    ActionForm { align: center middle; background: $background 60%; }
-    ActionForm.-long.-tall FormDialog { height: 30; }
-    ActionForm.-long.-tall FormField { margin-bottom: 1; }
-    """
     VERTICAL_BREAKPOINTS = HEIGHTS
-    SCOPED_CSS = False
     BUTTONS: ClassVar[tuple[FormButton, ...]] = (
         FormButton("close", "Close", "esc", "back", ("editing",)),
         FormButton("back", "Back", "esc", "back", ("preview", "refused")),

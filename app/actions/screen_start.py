@@ -45,7 +45,6 @@ class NewRunForm(ActionForm):
     """POST /external/runs (spec 4.3), or for a named agent POST /external/agents/{name}/runs (spec 4.4)."""
 
     TITLE_TEXT = "New run"
-    DEFAULT_CSS = "NewRunForm #agent-inputs { height: auto; }"
     BUTTONS = (*ActionForm.BUTTONS, _AGENTS)
     BINDINGS: ClassVar = bindings_of((_AGENTS,))
     FIELDS = (

@@ -58,13 +58,6 @@ class AutomationForm(ModalScreen[str | None]):
     """Closes with the rule's name once it is saved."""
 
     CSS_PATH = OVER_CSS
-    CSS = """
-    AutomationForm { align: center middle; background: $background 60%; }
-    AutomationForm FormDialog { width: 96%; max-width: 140; height: 100%; max-height: 36; }
-    AutomationForm.-wide RuleEditor { layout: horizontal; }
-    AutomationForm.-wide RuleEditor TextArea { width: 3fr; height: 100%; }
-    AutomationForm.-wide RuleEditor VerticalScroll { width: 2fr; height: 100%; border-top: none; padding: 0 1 0 2; }
-    """
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERBS: ClassVar[tuple[FormButton, ...]] = (
         FormButton("close", "Close", "esc", "back", ("editing",)),

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-from app.console.base import BaseScreen
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
@@ -150,27 +150,7 @@ class InsightsScreen(BaseScreen):
     """Charts of a period, or the same numbers as tables."""
 
     TAB = "insights"
-    CSS = """
-    #insight-bar { height: 1; padding: 0 1; }
-    #insight-extent { width: 1fr; height: 1; text-align: right; text-wrap: nowrap; text-overflow: ellipsis; }
-    InsightsScreen.-tall #insight-bar { margin-bottom: 1; }
-    #insights, #insight-charts, #insight-tables { height: 1fr; }
-    #insight-charts { padding: 0 1; }
-    #insight-tables { display: none; padding: 0 1; }
-    #insights.-tables #insight-charts, #insights.-nothing #insight-charts { display: none; }
-    #insights.-tables #insight-tables { display: block; }
-    #insights.-nothing #insight-tables, #insight-nothing { display: none; }
-    #insights.-nothing #insight-nothing { display: block; }
-    .insight-panel {
-        width: 1fr; height: 1fr; border: round $panel; padding: 0 1; background: $surface;
-        border-title-color: $foreground; border-title-style: bold; border-subtitle-color: $foreground 70%;
-    }
-    .insight-panel:focus-within { border: round $primary 60%; }
-    #insight-outcomes { min-height: 8; }
-    .insight-panel > Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    .insight-panel.-all { height: auto; max-height: 50%; }
-    #insight-repositories-list { padding: 0; height: auto; max-height: 100%; background: $surface; }
-    """
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "bar(-1)", "a day", key_display="← →", tooltip="Choose an hour or a day", id="insights.bar"),
         hidden("right", "bar(1)", "later", id="insights.bar_later"),
