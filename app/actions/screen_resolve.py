@@ -25,10 +25,9 @@ from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import WRITE_KINDS, Action
 from widgets.actions.activity import what
-from widgets.forms.dialog import FormButton, FormDialog, bindings_of
+from widgets.forms.dialog import FormButton, FormDialog, bindings_of, reason
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField
-from widgets.forms.pages import reason
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.cells import shorten

@@ -30,7 +30,7 @@ from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
-from widgets.forms.pages import coloured
+from widgets.forms.dialog import coloured
 from widgets.frame.notice import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import run_badge
@@ -357,7 +357,7 @@ class AutomationsScreen(BaseScreen):
             sheet.mark = mark_of(self.session)
             if not await self.app.push_screen_wait(sheet):
                 return
-            await bot.set_off(rule, run_id)
+            await bot.trigger(rule, run_id)
         except CannotActError as error:
             self.session.notify(f"{name}: {error}.", severity="warning")
             return

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from app.actions.drafts import FormDraft, named
-from app.actions.screen_instructions import from_editor
+from app.actions.screen_fields import from_editor
 from app.automations.rule import Rule
 from app.automations.screen_sheets import ReplaySheet, RulesFile, view_of
 from app.automations.sentence import sentence
@@ -28,8 +28,7 @@ from app.engine.text import safe_block, safe_text
 from app.engine.times import ago
 from app.profiles import ConfigError, Settings
 from widgets.automations import Mistake, RuleEditor
-from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
-from widgets.forms.pages import RequestPreview
+from widgets.forms.dialog import FormButton, FormDialog, FormPhase, RequestPreview, bindings_of
 from widgets.kit import SecondPress, after_refresh
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]

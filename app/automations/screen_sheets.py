@@ -35,11 +35,11 @@ from app.profiles.load import parse
 from storage.records.decision import Decision, RuleState
 from storage.state import AT_WORK, State
 from widgets.automations import OUTCOMES, STRIP, RuleView, Status, journal_lines, request_of, set_off_by, until
-from widgets.forms.pages import RequestPreview
+from widgets.forms.dialog import RequestPreview
 from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
-from widgets.kit.lead_list import LeadList, LeadRow
+from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import LinePane
 
 JOURNAL: Final = 100

@@ -36,7 +36,7 @@ from widgets.frame.header_bar import PollTiming, freshness, next_poll
 from widgets.frame.notice import NoticePage
 from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
-from widgets.kit.lead_list import LeadList, LeadRow
+from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import SteadyText
 
 if TYPE_CHECKING:

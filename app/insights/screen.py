@@ -20,10 +20,9 @@ from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
-from app.engine.export import exporting
 from app.engine.text import safe_text
 from app.engine.times import local_moment, rfc3339
-from app.runs.screen_export import ExportScreen
+from app.runs.screen_export import ExportScreen, exporting
 from app.runs.screen_views import runs_lead
 from storage.records import RunFilter
 from storage.records.insights import Outcomes
@@ -41,8 +40,8 @@ from widgets.insights import (
 )
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
+from widgets.kit.choice_lists import LeadList
 from widgets.kit.clickable import Chip, ChipBar
-from widgets.kit.lead_list import LeadList
 from widgets.kit.line_text import SteadyText
 
 

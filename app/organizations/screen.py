@@ -23,7 +23,7 @@ from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
 from app.organizations.screen_import import OrganizationImportScreen
 from widgets.actions.activity import ActivityEntry
-from widgets.forms.pages import reason
+from widgets.forms.dialog import reason
 from widgets.frame.notice import Notice
 from widgets.kit.table_and_facts import FactPane
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry

@@ -25,9 +25,9 @@ from app.engine.text import SafeText, plural, safe_text
 from app.organizations.imports import ImportFileError, ImportRow, changed, planned, read_rows
 from storage.errors import StorageError
 from storage.records import Action
+from widgets.forms.dialog import reason
 from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
-from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
 from widgets.kit import SecondPress, after_refresh
 from widgets.kit.badges import Tone
