@@ -88,7 +88,7 @@ PAIRS: Final = Kind(
 def written(value: Json) -> str:
     """Return a value as it is typed in a line of `key=value`."""
     # Text that would be read or shown as another value is quoted.
-    is_plain = isinstance(value, str) and json_or_text(value) == value == faithful(value)
+    is_plain = isinstance(value, str) and json_or_text(value.strip()) == value == faithful(value)
     return str(value) if is_plain else json.dumps(value)
 
 
