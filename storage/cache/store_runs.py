@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, Self, TypeVar
 from zlib import adler32, crc32
 
 import msgspec.json
@@ -18,7 +18,16 @@ from storage.cache.coverage import noted
 from storage.cache.questions import DUE as QUESTIONS_DUE
 from storage.cache.questions import mark_cancelled
 from storage.cache.read_runs import final_statuses
-from storage.cache.run_sql import KNOWN_FROM, NOTHING_KNOWN, RANK, RESULT_FROM, about_text, packed, search_text, severity_sql
+from storage.cache.run_sql import (
+    KNOWN_FROM,
+    NOTHING_KNOWN,
+    RANK,
+    RESULT_FROM,
+    about_text,
+    packed,
+    search_text,
+    severity_sql,
+)
 from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
 from storage.records import (
