@@ -2,6 +2,7 @@
 
 import re
 from datetime import date
+from math import inf
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
@@ -9,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from service.agents.inputs import AgentInput, InputName
 from service.agents.prices import Price, price_of
-from service.clock import parse_duration
+from service.clock import SECOND_MICROS, parse_duration
 from service.egress.allowlist import Entry
 from service.findings.document import Severity
 from service.network import Host
@@ -267,9 +268,9 @@ class AgentOptions(_Options):
         return self.preset is not None if self.session is None else self.session
 
     @property
-    def waits_micros(self) -> int:
+    def waits_s(self) -> float:
         """How long a limit or an outage is waited for before a fallback goes on."""
-        return parse_duration(self.fallback_after)
+        return parse_duration(self.fallback_after) / SECOND_MICROS if self.fallback else inf
 
     @property
     def idle_s(self) -> float | None:
