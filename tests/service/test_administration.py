@@ -92,7 +92,7 @@ def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: P
     assert "agent a: the fallback 'b' is not configured; list agents with: runwarden service agent list" in missing
     assert "the fallbacks of agents lead in a circle: a → a; remove one" in itself
     assert re.search("circle: (a → b → c → a|b → c → a → b|c → a → b → c); remove one", circle)
-    assert "agents.a.fallback_after: Value error, 'soon' is not a valid duration; write a number and a unit" in late
+    assert "agents.a.fallback_after: 'soon' is not a valid duration; write a number and a unit" in late
     assert [one["name"] for one in command(data, "agent", "list")["agents"]] == ["reviewer"]
 
 
