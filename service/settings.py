@@ -388,7 +388,7 @@ class DataFolder:
 
     @property
     def noted_database(self) -> str | None:
-        """The database, without its password, that the last service process here used instead of the folder's own."""
+        """The database, without its password, that the last service process here used instead of the folder's."""
         return self._database_note.read_text("utf-8") if self._database_note.exists() else None
 
     def note_database(self, shown: str | None) -> None:

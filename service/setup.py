@@ -148,7 +148,7 @@ def apply_setup(
 ) -> dict[str, Any]:
     """Apply a document in one transaction and return the result, including the values of new tokens.
 
-    `data` is the data folder if agents run on this machine, or else None.
+    `data` is the data folder if agents run on this machine; otherwise None.
 
     Raises:
         SetupError: An entry contradicts the existing state, or lacks something.
@@ -265,7 +265,7 @@ def make_token(
 def welcome(
     connection: sa.Connection, organization: Organization, invitation: Invitation, now: int
 ) -> tuple[Member, tokens.TokenRecord, str]:
-    """Make whoever accepted an invitation a member with its role, and a token of that role with its value.
+    """Make the user who accepted an invitation a member with its role, and a token of that role with its value.
 
     Raises:
         SetupError: The organization lacks the entitlement ServiceAPI.
@@ -421,7 +421,7 @@ def check_fallbacks(connection: sa.Connection) -> None:
 
 
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> agents.Agent:
-    """Configure an agent; `data` is the data folder if it runs on this machine, or else None.
+    """Configure an agent; `data` is the data folder if it runs on this machine; otherwise None.
 
     Raises:
         SetupError: Its organization does not exist, its options contradict each other, or something is missing.

@@ -89,7 +89,7 @@ class Sources:
         return None
 
     def stand_in(self, organization_id: str, agent: str, now: int) -> tuple[str, dict[str, str]] | None:
-        """Return the fallback of an agent whose provider has been down for longer than it waits, and why it goes on."""
+        """Return the fallback of an agent whose provider has been down for longer than it waits, and the reason."""
         options, outage = (
             self._options_of(organization_id, agent),
             self.outages.get(self.of(organization_id, agent) or ""),
