@@ -22,7 +22,6 @@ from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem,
 from app.actions.screen_fields import Field
 from app.actions.screen_instructions import filled_in, from_editor
 from app.actions.screen_resolve import HEIGHTS, ResolveForm
-from app.actions.second_press import SecondPress
 from app.api.requests import WriteRequest, as_json
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
@@ -39,7 +38,7 @@ from storage.records.error_kinds import error_kind
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview, reason
-from widgets.kit import after_refresh, hidden
+from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import Tone, action_badge
 
 RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]

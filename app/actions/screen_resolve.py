@@ -10,11 +10,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
-from app.actions.candidates import Candidate, Proposal, request_sent
-from app.actions.reconciliation import LISTED
+from app.actions.reconciliation import LISTED, Candidate, Proposal
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, NotOfferedError
-from app.api.requests import CancelRun, ResendInvitation, SayToRun, StartRun
+from app.api.requests import CancelRun, ResendInvitation, about, request_sent
 from app.console.guard import guarded_event
 from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
@@ -101,14 +100,8 @@ class ResolveForm(ModalScreen[Action | None]):
         """Compose the action, the three choices and their fields."""
         action, now = self._action, self._engine.clock()
         request = request_sent(action)
-        about = action.subject or action.path
-        if isinstance(request, StartRun):
-            about = "  ".join(filter(None, (request.repository.label, request.branch_name)))
-        elif isinstance(request, CancelRun):
-            about = request.run_id
+        if isinstance(request, CancelRun):
             self._best = request.run_id
-        elif isinstance(request, SayToRun):
-            about = request.run_id
         elif isinstance(request, ResendInvitation):
             self._best = request.invitation_id
         if action.kind in LISTED:
@@ -118,7 +111,7 @@ class ResolveForm(ModalScreen[Action | None]):
         found.add_class("-found")
         rows = (
             FormFact("what", safe_text(f"{what(action.kind)}, {ago(action.created_at, now)}")),
-            FormFact("about", safe_text(about)),
+            FormFact("about", about(action)),
             FormFact("reason", safe_text(reason(action.error) if action.error else "-")),
             FormFact("action", safe_text(action.action_id)),
             found,

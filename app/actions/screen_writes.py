@@ -1,7 +1,6 @@
 """The forms of all writes: their fields, their texts, and a sent request shown in its form again."""
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -339,10 +338,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
         UnfaithfulError: No form shows the request exactly as it was sent.
         StorageError: The cache cannot be read.
     """
-    request: WriteRequest | None = None
-    with suppress(KeyError, TypeError, ValueError, IndexError):
-        request = asked_of(action)
-    if request is None:
+    if (request := asked_of(action)) is None:
         raise UnfaithfulError("Another version of Runwarden wrote it; send it again from the command line.")
     form: ActionForm
     if isinstance(request, ContinueRun):

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from app.engine.text import SafeText, first_line, safe_text
 from storage.records import Action, ActionKind, Repository, Run
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -21,6 +22,8 @@ class StartRun(Struct, frozen=True):
     """POST /external/runs (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.start"
+    shown: ClassVar = ("repository", "branch_name", "instructions")
+    """The fields that say in a line what it is about."""
     path: ClassVar[str] = "/external/runs"
     subject: ClassVar[str] = ""
     """Empty: any number of runs may be started."""
@@ -41,6 +44,7 @@ class ContinueRun(Struct, frozen=True):
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.continue"
+    shown: ClassVar = ("run_id", "instructions")
     run_id: str
     instructions: str
     repository: Repository
@@ -74,6 +78,7 @@ class StartAgent(Struct, frozen=True):
     """POST /external/agents/{name}/runs (spec 4.4)."""
 
     kind: ClassVar[ActionKind] = "agent.start"
+    shown: ClassVar = ("name", "repository", "branch_name")
     subject: ClassVar[str] = ""
     """Empty: any number of executions may be started."""
     name: str
@@ -100,6 +105,7 @@ class CreateOrganization(Struct, frozen=True):
     """POST /external/organizations (spec 4.1). Each success makes another organization."""
 
     kind: ClassVar[ActionKind] = "organization.create"
+    shown: ClassVar = ("email", "offer_code")
     path: ClassVar[str] = "/external/organizations"
     email: str
     offer_code: str | None = None
@@ -119,6 +125,7 @@ class OnboardProject(Struct, frozen=True):
     """POST /external/gitlab/projects: named but not described by the spec (4.6)."""
 
     kind: ClassVar[ActionKind] = "gitlab.onboard"
+    shown: ClassVar = ("project_path", "project_id")
     path: ClassVar[str] = "/external/gitlab/projects"
     subject: ClassVar[str] = ""
     """Empty: the call is idempotent."""
@@ -136,6 +143,7 @@ class CancelRun(Struct, frozen=True):
     """POST /external/runs/{run_id}/cancel: an extension of the spec (docs/dev/api.md)."""
 
     kind: ClassVar[ActionKind] = "run.cancel"
+    shown: ClassVar = ("run_id",)
     subject: ClassVar[str] = ""
     """Empty: the call is idempotent."""
     run_id: str
@@ -162,6 +170,7 @@ class SayToRun(Struct, frozen=True):
     """POST /external/runs/{run_id}/messages: an extension of the spec (docs/dev/api.md)."""
 
     kind: ClassVar[ActionKind] = "run.say"
+    shown: ClassVar = ("run_id", "text")
     subject: ClassVar[str] = ""
     """Empty: any number of messages may be sent."""
     run_id: str
@@ -186,6 +195,7 @@ class ResendInvitation(Struct, frozen=True):
     """POST /external/invitations/{invitation_id}/resend: an extension of the spec (docs/dev/api.md)."""
 
     kind: ClassVar[ActionKind] = "invitation.resend"
+    shown: ClassVar = ("invitation_id",)
     subject: ClassVar[str] = ""
     """Empty: each mail makes the one before it void."""
     invitation_id: str
@@ -257,6 +267,23 @@ def request_of(action: Action) -> WriteRequest:
     return request_from(action.kind, action.path, json.loads(action.body_json))
 
 
+def request_sent(action: Action) -> WriteRequest | None:
+    """The request that the action sent; None: another version of the program wrote it."""
+    try:
+        return request_of(action)
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
+
+
+def about(action: Action) -> SafeText:
+    """What a write is about, in a line."""
+    if (request := request_sent(action)) is None:
+        return safe_text(action.subject)
+    values = (getattr(request, name) for name in request.shown)
+    texts = (value.label if isinstance(value, Repository) else first_line(str(value)) for value in values if value)
+    return safe_text("  ".join(texts), limit=300)
+
+
 def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequest:
     """The request with this path and body, as `path` and `body()` of a request of that kind gave them."""
     match kind:
@@ -285,9 +312,13 @@ def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequ
             return ResendInvitation(unquote(path.split("/")[-2]))
 
 
-def asked_of(action: Action) -> WriteRequest:
-    """Rebuild the request with a placeholder for the action's id, so that a new action is marked with its own."""
-    return _with(request_of(action), action.action_id, MARK)
+def asked_of(action: Action) -> WriteRequest | None:
+    """Rebuild the request with a placeholder for the action's id, so that a new action is marked with its own.
+
+    None: another version of the program wrote it.
+    """
+    request = request_sent(action)
+    return request and _with(request, action.action_id, MARK)
 
 
 class Answer(Struct, frozen=True):

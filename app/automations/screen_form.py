@@ -15,7 +15,6 @@ from textual.screen import ModalScreen
 
 from app.actions.drafts import FormDraft, named
 from app.actions.screen_instructions import from_editor
-from app.actions.second_press import SecondPress
 from app.automations.rule import Rule
 from app.automations.screen_sheets import ReplaySheet, RulesFile, view_of
 from app.automations.sentence import sentence
@@ -31,7 +30,7 @@ from app.profiles import ConfigError, Settings
 from widgets.automations import Mistake, RuleEditor
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
 from widgets.forms.pages import RequestPreview
-from widgets.kit import after_refresh
+from widgets.kit import SecondPress, after_refresh
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
 DRAFT_AFTER_S: Final = 0.5

@@ -16,7 +16,6 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from app.actions.second_press import SecondPress
 from app.automations.acting import in_words
 from app.automations.bot import LEASE, process_of, rules_of
 from app.automations.occurrences import upcoming
@@ -37,7 +36,7 @@ from storage.records.decision import Decision, RuleState
 from storage.state import AT_WORK, State
 from widgets.automations import OUTCOMES, STRIP, RuleView, Status, journal_lines, request_of, set_off_by, until
 from widgets.forms.pages import RequestPreview
-from widgets.kit import after_refresh, hidden
+from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
 from widgets.kit.lead_list import LeadList, LeadRow
