@@ -16,15 +16,7 @@ from app.api.errors import ApiError
 from app.api.requests import ContinueRun, Json, SayToRun, StartAgent, StartRun, When
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
-from app.cli.options import (
-    RUN_ID,
-    CommandGroup,
-    FactCommand,
-    async_command,
-    completed,
-    options_of,
-    reading,
-)
+from app.cli.options import RUN_ID, CommandGroup, FactCommand, async_command, completed, options_of, reading
 from app.cli.output import Column, facts
 from app.runs.command_lookup import RunLookup
 from app.runs.command_wait import wait_options

@@ -13,31 +13,14 @@ from msgspec.structs import replace
 
 from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError, NotOfferedError
-from app.api.requests import (
-    CancelRun,
-    ContinueRun,
-    OnboardProject,
-    ResendInvitation,
-    SayToRun,
-    StartRun,
-    request_sent,
-)
+from app.api.requests import CancelRun, ContinueRun, OnboardProject, ResendInvitation, SayToRun, StartRun, request_sent
 from app.engine.events import ActionChanged, Announce
 from app.engine.times import span
 from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.ledger import Ledger
-from storage.records import (
-    UNUSED_STATES,
-    WRITE_KINDS,
-    Action,
-    ActionFilter,
-    Run,
-    RunClock,
-    RunDetail,
-    RunFilter,
-)
+from storage.records import UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, Run, RunClock, RunDetail, RunFilter
 from storage.records.results import Invitation, Turn
 
 LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE_KINDS.items() if kind.is_listed)})

@@ -27,9 +27,9 @@ from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
-from app.console.sheets import MarkPicker, Picked
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
 from app.engine.text import safe_text
+from app.runs.screen_pickers import MarkPicker, Picked
 from storage.errors import StorageError
 from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionState
@@ -47,8 +47,6 @@ from widgets.kit.table_and_facts import FactPane, TableAndFacts
 
 if TYPE_CHECKING:
     from textual.timer import Timer
-
-    from app.engine.engine import Engine
 
 SINCE: Final[Mapping[str, timedelta | None]] = {
     "any": None,
@@ -237,10 +235,10 @@ class ActivityScreen(BaseScreen):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     """The columns of its table."""
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._engine = engine
-        self._table = LineTable[ActivityEntry](engine.clock(), self.COLUMNS)
+        self._engine = session.open_engine
+        self._table = LineTable[ActivityEntry](session.clock(), self.COLUMNS)
         self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id=self.TAB)
         self._found: Activity | None = None
         """The entries as read last; None: they were not read yet."""

@@ -166,8 +166,6 @@ class Bot:
             case DoCommand(argv):
                 return Preview("RUN", shlex.join(filled_argument(argument, facts) for argument in argv), "")
         request = await self._runner.responses.request(rule, decision)
-        if request is None:
-            raise CannotActError("it sends nothing to the service")
         return Preview("POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False))
 
     async def set_off(self, rule: Rule, run_id: str | None) -> None:

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from app.api.requests import CancelRun, WriteRequest
 from app.automations.acting import CannotActError, shown
 from app.automations.occurrences import asked_for
-from app.automations.policy import decide
-from app.automations.rule import DoSend, Limit, OnProposal, Rule
+from app.automations.rule import DoSend, Limit, OnProposal, Rule, decide
 from app.engine.engine import Engine
 from storage.records import ActionKind, Run
 from storage.records.decision import Decision

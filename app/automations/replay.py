@@ -14,10 +14,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.automations.acting import ActingResult
+from app.api.requests import WriteRequest
+from app.automations.acting import ActingResult, CannotActError
 from app.automations.occurrences import EPOCH, RunFacts, Seen, occurrences, upcoming
-from app.automations.policy import lasts
-from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
+from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, lasts
 from app.automations.runner import Runner
 from app.engine.engine import Engine
 from app.engine.times import local_moment
@@ -49,8 +49,9 @@ class NothingDone:
         """Report success."""
         return ActingResult("done")
 
-    async def request(self, rule: Rule, decision: Decision) -> None:
-        """Return no request to approve."""
+    async def request(self, _rule: Rule, _decision: Decision) -> WriteRequest:
+        """Refuse: nothing is approved in a replay."""
+        raise CannotActError("it sends nothing in a replay")
 
 
 class Replayed(Struct, frozen=True):

@@ -14,7 +14,6 @@ from app.api.errors import ApiError
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
 from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences, upcoming
-from app.automations.policy import decide, is_quiet, lasts
 from app.automations.proposals import PROPOSALS
 from app.automations.rule import (
     DoCommand,
@@ -24,7 +23,10 @@ from app.automations.rule import (
     OnSchedule,
     OnStuck,
     Rule,
+    decide,
     fingerprint,
+    is_quiet,
+    lasts,
     mentions,
 )
 from app.engine.text import plural
@@ -73,8 +75,12 @@ class Responses(Protocol):
     async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
         """Carry out the rule's action."""
 
-    async def request(self, rule: Rule, decision: Decision) -> WriteRequest | None:
-        """Return the rule's request."""
+    async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
+        """Return the rule's request.
+
+        Raises:
+            CannotActError: It has none.
+        """
 
 
 @dataclass(slots=True)
@@ -442,8 +448,7 @@ class Runner:
         """Store the exact request, for its approver."""
         with suppress(CannotActError, ApiError):
             request = await self.responses.request(rule, decision)
-            if request is not None:
-                await self.state.keep_request(decision.decision_id, shown(request))
+            await self.state.keep_request(decision.decision_id, shown(request))
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that was not sent for certain; never repeat a program that may have run."""

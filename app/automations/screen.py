@@ -21,7 +21,6 @@ from app.console.session import CURE_S, Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE, storage_notice
 from app.console.sheets import ChoiceSheet, ConfirmSheet
-from app.engine.engine import Engine
 from app.engine.events import Event, StateChangedElsewhere
 from app.engine.text import safe_block, safe_text
 from app.engine.times import ago, started
@@ -94,6 +93,7 @@ class AutomationsScreen(BaseScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        self._engine = session.open_engine
         self._table = RuleTable(session.clock())
         self._list = TableAndFacts(self._table, RulePane(), id="automations")
         self._file = RulesFile(session.settings)
@@ -122,12 +122,6 @@ class AutomationsScreen(BaseScreen):
         """The rule under the cursor."""
         name, automations = self.bookmark, self._automations
         return next((rule for rule in automations.rules if rule.name == name), None) if automations else None
-
-    @property
-    def _engine(self) -> Engine:
-        if self.session.engine is None:
-            raise RuntimeError("No screen but Runs is entered before the engine is open.")
-        return self.session.engine
 
     @property
     def _state(self) -> State:
@@ -200,7 +194,6 @@ class AutomationsScreen(BaseScreen):
 
     async def _read(self) -> None:
         session = self.session
-        engine = await session.opened()
         self._read_at = session.clock()
         settings = await asyncio.to_thread(self._file.read)
         trouble, automations = None, None
@@ -208,8 +201,7 @@ class AutomationsScreen(BaseScreen):
             lines = (safe_text(str(self._file.problem)), "The previous rules are shown.")
             trouble = Notice("✗", "The configuration has a mistake", lines, "bad")
         try:
-            state = engine.usable_state()
-            automations = await read_automations(state, settings, session.profile.name, session.clock())
+            automations = await read_automations(self._state, settings, session.profile.name, session.clock())
         except StorageError as error:
             # Only this tab is affected: runs and hosts can still be stored.
             trouble = storage_notice(str(error))
@@ -232,7 +224,7 @@ class AutomationsScreen(BaseScreen):
     @work(exclusive=True, group="more")
     async def _read_more(self) -> None:
         """Load the rule's journal and its TOML."""
-        if (view := self._view) is None or self.session.engine is None:
+        if (view := self._view) is None:
             return
         journal = await self._state.journal(view.key, limit=JOURNAL)
         written = await asyncio.to_thread(self._file.written, view.key)

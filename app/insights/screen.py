@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 from textual import on, work
@@ -19,11 +19,11 @@ from app.console.base import BaseScreen
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
-from app.console.sheets import ExportScreen
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
 from app.engine.export import exporting
 from app.engine.text import safe_text
 from app.engine.times import local_moment, rfc3339
+from app.runs.screen_export import ExportScreen
 from app.runs.screen_views import runs_lead
 from storage.records import RunFilter
 from storage.records.insights import Outcomes
@@ -44,9 +44,6 @@ from widgets.kit.badges import STYLES
 from widgets.kit.clickable import Chip, ChipBar
 from widgets.kit.lead_list import LeadList
 from widgets.kit.line_text import SteadyText
-
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
 
 
 class InsightSpan(Struct, frozen=True):
@@ -183,9 +180,9 @@ class InsightsScreen(BaseScreen):
         Binding("x", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
     ]
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._engine = engine
+        self._engine = session.open_engine
         self._span = FIRST
         self._view: InsightsView | None = None
         self._notice: Notice | None = None

@@ -29,7 +29,6 @@ from widgets.kit.table_and_facts import FactPane
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
     from storage.records.results import Invitation
     from widgets.kit.badges import Badge
 
@@ -79,8 +78,8 @@ class OrganizationsScreen(ActivityScreen):
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
-        super().__init__(session, engine)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._invitations: tuple[Invitation, ...] | None = ()
         """The invitations that the service last reported; None: it reports none."""
         self._created = 0
@@ -194,7 +193,7 @@ class OrganizationsScreen(ActivityScreen):
 
     def action_import(self) -> None:
         """Open the import of a file."""
-        self.app.push_screen(OrganizationImportScreen(self.session, self._engine), lambda _: self._reader.ask())
+        self.app.push_screen(OrganizationImportScreen(self.session), lambda _: self._reader.ask())
 
     def action_resend(self) -> None:
         """Invite the administrator under the cursor again."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
+from typing import ClassVar, Final, Literal, cast
 
 from msgspec.structs import replace
 from textual import on, work
@@ -33,9 +33,6 @@ from widgets.kit import SecondPress, after_refresh
 from widgets.kit.badges import Tone
 from widgets.kit.line_table import LineTable
 from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState
-
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
 
 Phase = Literal["idle", "asked", "sending", "stopping"]
 """`asked`: the next press sends; `stopping`: the row on its way is the last."""
@@ -72,10 +69,10 @@ class OrganizationImportScreen(BaseScreen):
         Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
     ]
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._engine = engine
-        self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
+        self._engine = session.open_engine
+        self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](session.clock(), IMPORT_COLUMNS)
         self._rows: dict[int, ImportRow] = {}
         """The key is the line in the file."""
         self._sending = 0
@@ -90,7 +87,7 @@ class OrganizationImportScreen(BaseScreen):
         """The line of unknown outcome that ended it; 0: none did."""
         warn = partial(session.notify, severity="warning", timeout=CURE_S)
         fresh = {"path": "", "most": str(MOST)}
-        self._form_draft = FormDraft(engine, "organization.import", fresh, warn)
+        self._form_draft = FormDraft(self._engine, "organization.import", fresh, warn)
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
