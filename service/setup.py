@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from service import ids
 from service.agents import check
 from service.agents.options import AgentOptions, RepositorySetup, VariableName
-from service.clock import parse_duration, rfc3339
+from service.clock import Duration, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import ALIASES, PLATFORMS, checked_path, location, without_login
 from service.store import agents, hosts, organizations, repositories, sessions, tokens, trials
@@ -47,7 +47,7 @@ class TokenEntry(_Entry):
 
     alias: Name
     scopes: tuple[tokens.Scope, ...] = ("admin",)
-    duration: str = "30d"
+    duration: Duration = "30d"
 
 
 class HostEntry(_Entry):
@@ -251,17 +251,14 @@ def make_token(
     """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5).
 
     Raises:
-        SetupError: The organization lacks the entitlement, or the duration cannot be parsed.
+        SetupError: The organization lacks the entitlement.
     """
     if "ServiceAPI" not in organization.entitlements:
         raise SetupError(
             f"the organization {organization.slug} needs the entitlement ServiceAPI to have tokens; "
             f"give it with: runwarden service org grant {organization.slug} ServiceAPI"
         )
-    try:
-        life = parse_duration(entry.duration)
-    except ValueError as error:
-        raise SetupError(str(error)) from error
+    life = parse_duration(entry.duration)
     return tokens.create(connection, organization.id, scopes=entry.scopes, alias=entry.alias, now=now, life_micros=life)
 
 
