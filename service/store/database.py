@@ -77,7 +77,8 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Open a transaction for reading."""
-        with self._reading.connect() as connection:
+        # Committed, since PostgreSQL's driver drops the statements that it has prepared at a rollback.
+        with self._reading.begin() as connection:
             yield connection
 
     @contextmanager
