@@ -77,9 +77,11 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Open a transaction for reading."""
-        # Committed, since PostgreSQL's driver drops the statements that it has prepared at a rollback.
-        with self._reading.begin() as connection:
+        with self._reading.connect() as connection:
             yield connection
+            # At a rollback, PostgreSQL's driver would forget the statements that it has prepared.
+            if not connection.invalidated:
+                connection.commit()
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
