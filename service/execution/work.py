@@ -305,7 +305,7 @@ class TurnWork:
             return messages.by_turn(connection, key[0])
 
         with self._recorder.database.read() as connection:
-            said = messages.by_turn(connection, key[0])
+            said: Mapping[int, Sequence[Message]] = messages.by_turn(connection, key[0])
         if said[key[1]]:
             said = self._recorder.write(begin)
         at_work.heard += [one.id for one in said[key[1]] if one.state == "delivered"]

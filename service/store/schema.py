@@ -53,13 +53,13 @@ def found(
     limit: int | None = None,
 ) -> list[Record]:
     """Return the matching rows as records; the fields of the dataclass `record` name the columns."""
-    query = _all(record, table).where(*conditions).order_by(*order).limit(limit)
+    query = _all(record, table).where(*conditions).order_by(*order).limit(limit)  # type: ignore[arg-type]  # hashable
     return [record(*row) for row in connection.execute(query)]
 
 
 @cache
-def _all(record: type[object], table: sa.Table) -> sa.Select[Any]:
-    return sa.select(*(table.c[field.name] for field in fields(record)))  # type: ignore[arg-type]  # a dataclass
+def _all(record: Any, table: sa.Table) -> sa.Select[Any]:
+    return sa.select(*(table.c[field.name] for field in fields(record)))
 
 
 def first(
