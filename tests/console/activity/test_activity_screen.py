@@ -215,7 +215,8 @@ async def test_a_message_that_is_too_long_is_said_so_in_the_form(staged: Staged,
         assert scene.table.row is not None
         board.turns[scene.table.row.run_id] = {"turns": []}
         await scene.press("c")
-        assert isinstance(form := scene.app.screen, ContinueRunForm)
+        form = scene.app.screen
+        assert isinstance(form, ContinueRunForm)
         form.fields["instructions"].fill("x" * 20_001)
         await scene.press("ctrl+s")
 
