@@ -22,7 +22,7 @@ from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.actions.screen_writes import form_for
 from app.api.requests import about
-from app.console.base import BaseScreen
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -208,7 +208,7 @@ class ActivityScreen(BaseScreen):
     """The search's own remarks, the longer text first."""
     FILTERS: ClassVar[tuple[str, ...]] = ("kinds", "outcomes", "since")
     NO_MATCH: ClassVar[str] = "No write matches"
-    CSS = "ActivityScreen.-tall ActivityBar { margin-bottom: 1; }"
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="activity.resolve"),
         Binding("u", "undo", "undo", tooltip="Make the outcome unknown again", id="activity.undo"),

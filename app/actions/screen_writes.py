@@ -226,7 +226,6 @@ class OnboardForm(ActionForm):
     """POST /external/gitlab/projects (spec 4.6 names it; its shape is our decision)."""
 
     TITLE_TEXT = "Onboard a GitLab project"
-    DEFAULT_CSS = "OnboardForm FormDialog { height: 20; }"
     REQUEST = OnboardProject
     FIELDS = (
         Field("project_path", "project", "Its path with all groups.", OPTIONAL, "group/project"),
@@ -261,7 +260,6 @@ class OrganizationForm(ActionForm):
     TITLE_TEXT = "New organization"
     BUTTONS = (*ActionForm.BUTTONS, _ANOTHER)
     BINDINGS: ClassVar = bindings_of((_ANOTHER,))
-    DEFAULT_CSS = "OrganizationForm FormDialog { height: 20; }"
     REQUEST = CreateOrganization
     FIELDS = (
         Field("email", "email", _EMAIL_HINT, LINE, "admin@customer.example"),

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from datetime import datetime
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct
@@ -105,6 +106,8 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
 
 WIDTHS: Final = [(0, "-narrow"), (120, "-wide")]
 HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
+TABS_CSS: Final = Path(__file__).with_name("tabs.tcss")
+"""The styles of all tabs but Runs; a start does not read them."""
 ALL: Final = "all profiles"
 """The list of the runs of all profiles has no tab: it is not about the profile on show."""
 INBOX: Final = "inbox"

@@ -23,7 +23,7 @@ from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
 from app.organizations.screen_import import OrganizationImportScreen
 from widgets.actions.activity import ActivityEntry
-from widgets.forms.pages import reason
+from widgets.forms.dialog import reason
 from widgets.frame.notice import Notice
 from widgets.kit.table_and_facts import FactPane
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
@@ -56,10 +56,6 @@ class OrganizationsScreen(ActivityScreen):
     FILTERS = ("outcomes", "since")
     NO_MATCH = "No attempt matches"
     COLUMNS = ATTEMPT_COLUMNS
-    CSS = """
-    #organizations.-alone LineTable { display: none; }
-    OrganizationsScreen #organizations.-alone FactPane { width: 1fr; max-width: 100%; height: 1fr; border: none; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("R", "resend", "send again", tooltip="Invite again; the earlier code is void", id="org.resend"),

@@ -16,7 +16,7 @@ from app.actions.batch import BatchSender
 from app.actions.drafts import FormDraft
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
-from app.console.base import BaseScreen
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import PickerScreen, SheetNote, typed_path
@@ -25,9 +25,9 @@ from app.engine.text import SafeText, plural, safe_text
 from app.organizations.imports import ImportFileError, ImportRow, changed, planned, read_rows
 from storage.errors import StorageError
 from storage.records import Action
+from widgets.forms.dialog import reason
 from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
-from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
 from widgets.kit import SecondPress, after_refresh
 from widgets.kit.badges import Tone
@@ -55,9 +55,7 @@ class OrganizationImportScreen(BaseScreen):
     """An import: the file, its rows, and their outcomes."""
 
     TAB = "organizations"
-    CSS = """
-    OrganizationImportScreen.-tall ImportBar { padding-bottom: 1; }
-    """
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         # With priority over the field's own keys, which have no hint in the footer to click.
         Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
