@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from service.agents.options import SpendingLimits
 from service.agents.prices import ListPrice, Price
-from service.clock import DAY_MICROS, Clock
+from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store import outages
@@ -115,11 +115,14 @@ class TurnMeter:
         self._down_since = None
         self.trace(use)
 
-    def is_away_for_all(self) -> bool:
-        """Store that the provider gave no answer; return whether no turn got one since the first failure here."""
+    def away_s(self) -> float | None:
+        """Store that the provider gave no answer; return since how long (seconds) no turn got one.
+
+        None: another one got an answer since the first failure here.
+        """
         access = self._agent.options.model
         if access is None:
-            return False
+            return None
 
         def write() -> int:
             with self._database.write() as connection:
@@ -127,7 +130,7 @@ class TurnMeter:
 
         since = self._database.retried(write)
         self._down_since = self._down_since or since
-        return self._down_since == since
+        return (self._clock() - since) / SECOND_MICROS if self._down_since == since else None
 
 
 def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
