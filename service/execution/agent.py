@@ -73,7 +73,8 @@ def run(
     reader = command.invocation.reader or OutcomeReader()
     groups = command.sandbox.groups
     silent_s = limits.model_silent_s, limits.model_stream_silent_s
-    patience = Patience(limits.model_patience_s, limits.model_pause_s, *silent_s)
+    waits_s = command.agent.options.waits_s
+    patience = Patience(limits.model_patience_s, waits_s, limits.model_pause_s, *silent_s)
     with (
         TurnProxies(command.sockets, command.agent.options, report_line, command.meter, patience) as proxies,
         contextlib.nullcontext()
@@ -83,13 +84,17 @@ def run(
     ):
         output = MaskedStream(secrets, agent_log.write)
         model = proxies.model
-        agent = _SupervisedAgent(command, limits, model, reader, output.write, "" if group is None else group.folder)
+
+        def heard(message: Message) -> None:
+            words = " ".join(message.text.split())[:_LONGEST_WORDS]
+            report_line(f"{rfc3339(now_micros())} {message.caller or 'a caller'} says: {words}")
+
+        folder = "" if group is None else group.folder
+        agent = _SupervisedAgent(command, limits, model, reader, output.write, heard, folder)
 
         def pass_on() -> None:
             for message in said():
-                if agent.tell(message):
-                    words = " ".join(message.text.split())[:_LONGEST_WORDS]
-                    report_line(f"{rfc3339(now_micros())} {message.caller or 'a caller'} says: {words}")
+                agent.tell(message)
 
         try:
             report = agent.watch(check, pass_on)
@@ -154,12 +159,15 @@ class _SupervisedAgent:
         model: ModelState,
         reader: OutcomeReader,
         write: Callable[[bytes], None],
+        heard: Callable[[Message], None],
         group: Path | str,
     ) -> None:
         self._command = command
         self._model = model
         self._reader = reader
         self._write = write
+        self._heard = heard
+        """Called when it has taken a message."""
         self._report = ""
         self._printed = False
         """Whether the agent printed since the last check."""
@@ -167,6 +175,8 @@ class _SupervisedAgent:
         """Whether it was stopped because it stayed after its reported end."""
         self._told: set[str] = set()
         """The names of its messages."""
+        self._untaken: dict[str, Message] = {}
+        """Those that it has not taken yet."""
         self._unsent = b""
         """What its pipe had no room for yet."""
         self._is_hurried = False
@@ -207,13 +217,12 @@ class _SupervisedAgent:
             cache=None if command.cache is None or cached is None else (command.cache, cached),
         )
 
-    def tell(self, message: Message) -> bool:
-        """Send a message to an agent that can take it; return False if it cannot, or if it was sent before."""
-        if self._stdin is None or message.id in self._told:
-            return False
-        self._told.add(message.id)
-        self._send(self._command.spoken(_MESSAGE.format(message.text), message.id))
-        return True
+    def tell(self, message: Message) -> None:
+        """Send a message to an agent that can take it, once."""
+        if self._stdin is not None and message.id not in self._told:
+            self._told.add(message.id)
+            self._untaken[message.id] = message
+            self._send(self._command.spoken(_MESSAGE.format(message.text), message.id))
 
     def _send(self, line: bytes = b"") -> None:
         """Send what its pipe has room for; the rest is sent later."""
@@ -317,8 +326,12 @@ class _SupervisedAgent:
         """Pass a piece of the agent's output on; False: there is no more."""
         if chunk:
             self._printed = True
-            self._reader.feed(chunk)
-            self._write(chunk)
+            # Line by line, so that a message stands where it was taken.
+            for piece in chunk.splitlines(keepends=True) if self._untaken else (chunk,):
+                self._reader.feed(piece)
+                self._write(piece)
+                for name in self._untaken.keys() & {*self._reader.report.heard}:
+                    self._heard(self._untaken.pop(name))
         return chunk != b""
 
     def _read_report(self) -> str:

@@ -256,7 +256,7 @@ class TurnExecution:
             own = agents.of_run(connection, run)
             sources = outages.Sources(connection)
         options = agents.NO_OPTIONS if own is None else own.options
-        if not options.fallback or (pause.limit_s or inf) * SECOND_MICROS <= options.waits_micros:
+        if (pause.limit_s or inf) <= options.waits_s:
             return None
         why = storable(attempt.secrets.mask(pause.failure.what))
         unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}

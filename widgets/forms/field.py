@@ -1,10 +1,8 @@
 """The fields of forms: a label, a control, and one line of hints or problems below it."""
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from rich.cells import cell_len
 from textual import events, on
@@ -15,7 +13,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
-from app.engine.text import SafeText, safe_text
+from app.engine.text import SafeText, json_or_text, safe_text
 from storage.records.results import AgentInput
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
 from widgets.kit import after_refresh
@@ -323,20 +321,6 @@ _TYPES: Final[dict[type, str]] = {
 }
 
 
-def read_value(text: str) -> Any:
-    """Read a value: JSON if it is valid JSON, otherwise plain text."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not JSON.")
-
-    try:
-        value = json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        return text.strip()
-    # 1e999 is a valid JSON number that no float can hold.
-    return text.strip() if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def pairs_in(text: str) -> list[tuple[str, str, str]]:
     """The key, the separator and the value of each line; the separator is empty where a line has none."""
     parts = (line.partition("=") for line in text.split("\n") if line.strip())
@@ -356,5 +340,5 @@ class PairsField(ParagraphField):
 
     @on(TextArea.Changed)
     def _read(self) -> None:
-        kinds = [f"{key}: {_TYPES[type(read_value(value))]}" for key, equals, value in pairs_in(self.value) if equals]
+        kinds = [f"{key}: {_TYPES[type(json_or_text(value))]}" for key, equals, value in pairs_in(self.value) if equals]
         self.say(*((safe_text(", ".join(kinds)), "quiet") if kinds else self._resting_hint))

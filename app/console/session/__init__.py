@@ -143,8 +143,13 @@ class Session:
     async def opened(self) -> "Engine":
         """Wait until the engine is open and return it."""
         await self._opened.wait()
+        return self.open_engine
+
+    @property
+    def open_engine(self) -> "Engine":
+        """The open engine: no screen but Runs is entered before."""
         if self.engine is None:
-            raise RuntimeError("The engine could not be opened.")
+            raise RuntimeError("The engine is not open.")
         return self.engine
 
     def open(self, engine: "Engine") -> None:
