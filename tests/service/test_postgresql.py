@@ -242,6 +242,7 @@ def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment) ->
     many.settings = SETTINGS.replace("drain_s", "put_back_s = 0.5\ndrain_s")
     worker = many.begin("worker", machine="poor")
     client.ended(client.start("write before"))
+    eventually(lambda: not list((many.machine("poor") / "work").iterdir()), "it has tidied up")
     limits = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
     run_id = client.start("write")
