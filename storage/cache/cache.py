@@ -191,12 +191,9 @@ class Cache(ThreadedStore):
     async def count(self, condition: RunFilter) -> int:
         """The number of matching runs."""
         await self._prepare(condition)
-        if condition.search:
-            # Not before the first rows: for a million runs it takes as long as searching each row once. It continues
-            # if the count is no longer wanted.
-            if self._filling is None or self._filling.done():
-                self._filling = asyncio.ensure_future(self._fill())
-            await asyncio.shield(self._filling)
+        if condition.search and (self._filling is None or self._filling.done()):
+            # Not before the first rows, and nothing waits for it: for a million runs it takes a second.
+            self._filling = asyncio.ensure_future(self._fill())
         return await self.reader.run(partial(read_runs.total, condition=condition, remembered=self._remembered))
 
     async def status_counts(self, condition: RunFilter) -> dict[str, int]:
@@ -244,6 +241,7 @@ class Cache(ThreadedStore):
             await self._index(*run_sql.orders_used(condition, sort), *orders)
 
     async def _fill(self) -> None:
+        """Make the index for searches; without it the answer is the same, only slower."""
         with suppress(StorageError):
             while await self._fill_texts():
                 pass

@@ -123,4 +123,4 @@ def _missing(connection: sqlite3.Connection) -> list[int]:
 
 
 def _last(connection: sqlite3.Connection) -> int:
-    return connection.execute("SELECT ifnull(max(id), 0) FROM runs").fetchone()[0]
+    return int(connection.execute("SELECT ifnull(max(id), 0) FROM runs").fetchone()[0])

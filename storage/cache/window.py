@@ -126,11 +126,14 @@ def searched(
     """The rows of a search in the usual order, from the index of texts; None: it cannot help."""
     if not condition.search or sort != RunSort() or not remembered.reads_texts:
         return None
-    most, places = remembered.get(connection, ("newest", condition), lambda: (0, []))
+    found: tuple[int, list[texts.Place]] = remembered.get(connection, ("newest", condition), lambda: (0, []))
+    most, places = found
     if len(places) == most < offset + limit:
-        most, places = offset + limit, texts.newest(connection, condition, offset + limit)
-        if places is None:
+        most = offset + limit
+        newest = texts.newest(connection, condition, most)
+        if newest is None:
             return None
+        places = newest
         remembered.put(("newest", condition), (most, places))
     numbers = json.dumps([number for _, _, number in places[offset : offset + limit]])
     sql = f"SELECT {COLUMNS} FROM json_each(?) AS w CROSS JOIN runs AS r ON r.id = w.value ORDER BY w.key"
@@ -192,9 +195,9 @@ def first_rows(
 ) -> tuple[RunRow, ...]:
     """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
     with snapshot(connection):
-        rows = searched(connection, wanted, sort, 0, limit, remembered)
-    if rows is not None:
-        return rows
+        indexed = searched(connection, wanted, sort, 0, limit, remembered)
+    if indexed is not None:
+        return indexed
     deadline = time.monotonic() + patience_s
     condition = where(wanted)
     found: list[RunRow] = []

@@ -11,12 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from storage.cache import retention, store_runs, texts
+from storage.cache.cache import Cache
 from storage.cache.read_runs import Remembered, by_status, total
 from storage.cache.window import first_rows, rows
 from storage.database import immediate
 from storage.records import Run, RunFilter, RunSort, RunSummary
 from tests.storage.conftest import NOON, Connections, connected, make_run, store
-from tests.waiting import present
+from tests.waiting import present, until
 
 RUNS: Final = 2 * texts.BLOCK + 70
 SEARCHES: Final = (
@@ -121,3 +122,19 @@ def test_where_too_much_is_missing_every_run_is_read(
         monkeypatch.setattr(texts, "_MOST", 100)
         assert texts.by_status(database[1], RunFilter(search="agent")) is None
         check(database, runs, {})
+
+
+async def test_it_is_made_once_a_search_is_counted(cache: Cache, runs: list[Run]) -> None:
+    """Not before: who never searches pays nothing. No count waits for it."""
+
+    async def blocks() -> int:
+        return await cache.reader.run(lambda reader: int(reader.execute("SELECT count(*) FROM texts").fetchone()[0]))
+
+    await cache.store_runs(runs, NOON)
+    await cache.count(RunFilter(statuses=("failed",)))
+    assert await blocks() == 0
+
+    assert await cache.count(RunFilter(search="run_1234")) == 1
+    await until(blocks, "the texts are indexed")
+    assert await blocks() == RUNS // texts.BLOCK
+    assert await cache.count(RunFilter(search="run_1234")) == 1
