@@ -27,7 +27,7 @@ SEARCHES: Final = (
 FILTERS: Final = (
     RunFilter(statuses=("failed",)),
     RunFilter(repositories=("acme/web",)),
-    RunFilter(since=NOON - timedelta(minutes=900)),
+    RunFilter(since=NOON - timedelta(minutes=600)),
 )
 
 
@@ -37,8 +37,8 @@ def run(number: int, **changes: object) -> Run:
         number, chance.choice(["failed", "completed"]),
         branch=f"agent/{chance.choice(['größe', 'ökologie', 'plain'])}-{number % 90}",
         repository=chance.choice(["acme/web", "acme/api"]),
-        # In no order, and several at a time.
-        created_at=NOON - timedelta(minutes=chance.randrange(1000)),
+        # Roughly newest first, and several at a time.
+        created_at=NOON - timedelta(minutes=number // 4 + chance.randrange(300)),
         **changes,
     )  # fmt: skip
 
