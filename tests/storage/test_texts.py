@@ -21,8 +21,8 @@ from tests.waiting import present, until
 
 RUNS: Final = 2 * texts.BLOCK + 70
 SEARCHES: Final = (
-    "7", "run_1234", "RUN_12 größe", "GRÖSSE", "acme/web 77", "ök", "faster 9", "\x1d\x1e5", "agent/", "nowhere",
-    "claude", "%", "1 2 3", "done",
+    "7", "run_1234", "RUN_12 größe", "GRÖSSE", "acme/web 77", "acme/web -1", "ök", "faster 9", "\x1d\x1e5", "agent/",
+    "nowhere", "claude", "%", "1 2 3", "done",
 )  # fmt: skip
 FILTERS: Final = (
     RunFilter(statuses=("failed",)),
