@@ -112,6 +112,23 @@ def file_identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+def last_written(path: Path) -> list[tuple[int, int]] | None:
+    """When a database and its WAL were last written, and their sizes. None: the file system counts whole seconds.
+
+    Two writes within a tick of the system's clock, of some milliseconds, may look the same.
+    """
+    found = []
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        try:
+            entry = file.stat()
+        except OSError:
+            continue
+        if entry.st_mtime_ns % 1_000_000_000 == 0:
+            return None
+        found.append((entry.st_mtime_ns, entry.st_size))
+    return found
+
+
 def check_locks(path: Path) -> None:
     """Check that the file is, or will be, on a file system where locks hold.
 

@@ -28,6 +28,7 @@ from app.sync.schedule import Job, JobWork, Schedule
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
+from storage.private_file import last_written
 from storage.records.activity import Subject, Wait
 from storage.state import State
 
@@ -268,7 +269,9 @@ class Polling:
     async def _listen(self) -> None:
         """Ring when another process wrote, and renew the lease."""
         shared = (self.cache, self.ledger)
+        files = [each.writer.path for each in (*shared, *([self.state] if self.state else []))]
         before: tuple[list[int], int] | None = None
+        written: tuple[object, ...] = ()
         wait_s = 0.0
         while True:
             await asyncio.sleep(wait_s)
@@ -276,13 +279,21 @@ class Polling:
                 if self.is_poller:
                     await self._hold_lease()
                 has_new_file = await self.cache.reopen_if_gone()
+                wait_s = DOORBELL_S
+                # Files cost nothing to look at, unlike threads. A change is followed up once: a second write may have
+                # come within the same tick of the file system's clock.
+                latest = [last_written(file) for file in files]
+                is_quiet = written == (latest, latest) and None not in latest
+                written = (latest, *written[:1])
+                if is_quiet and not has_new_file:
+                    continue
                 versions = [await database.data_version() for database in shared]
                 now = versions, 0 if self.state is None else await self.state.data_version()
                 if has_new_file or (before is not None and now[0] != before[0]):
                     self.announce(CacheChangedElsewhere())
                 if before is not None and now[1] != before[1]:
                     self.announce(StateChangedElsewhere())
-                before, wait_s = now, DOORBELL_S
+                before = now
             except StorageError as error:
                 self.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s

@@ -81,6 +81,9 @@ def test_only_the_changed_part_of_a_line_is_written() -> None:
 
     assert text.changes(line.format("3s"), 2) == ""
     assert text.changes(line.format("4s"), 2) == "\x1b[3;5H  4s  \x1b[1;1H"
+    pieces = "\x1b[3;1Hone\x1b[3;5Htwo\x1b[3;9H{}\x1b[1;1H"
+    assert text.changes(pieces.format("three"), 2) == pieces.format("three")
+    assert text.changes(pieces.format("threw"), 2) == "\x1b[3;9Hthrew\x1b[1;1H"
     every_row = "\x1b[1;1Hone\n\x1b[2;1Htwo\x1b[1;1H"
     for _ in range(2):
         assert text.changes(every_row, 2) == every_row.replace("\n", "")
