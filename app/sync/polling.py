@@ -268,10 +268,9 @@ class Polling:
 
     async def _listen(self) -> None:
         """Ring when another process wrote, and renew the lease."""
-        shared = (self.cache, self.ledger)
-        files = [each.writer.path for each in (*shared, *([self.state] if self.state else []))]
-        before: tuple[list[int], int] | None = None
-        written: tuple[object, ...] = ()
+        files: list[Cache | Ledger | State] = [self.cache, self.ledger, *([self.state] if self.state else [])]
+        before: dict[Cache | Ledger | State, int] = {}
+        written: dict[Cache | Ledger | State, tuple[object, ...]] = {}
         wait_s = 0.0
         while True:
             await asyncio.sleep(wait_s)
@@ -279,21 +278,19 @@ class Polling:
                 if self.is_poller:
                     await self._hold_lease()
                 has_new_file = await self.cache.reopen_if_gone()
-                wait_s = DOORBELL_S
-                # Files cost nothing to look at, unlike threads. A change is followed up once: a second write may have
-                # come within the same tick of the file system's clock.
-                latest = [last_written(file) for file in files]
-                is_quiet = written == (latest, latest) and None not in latest
-                written = (latest, *written[:1])
-                if is_quiet and not has_new_file:
-                    continue
-                versions = [await database.data_version() for database in shared]
-                now = versions, 0 if self.state is None else await self.state.data_version()
-                if has_new_file or (before is not None and now[0] != before[0]):
+                now = dict(before)
+                for file in files:
+                    at = last_written(file.writer.path)
+                    # Asked once more after a change: another write may follow within a tick of the file's clock.
+                    if at is None or written.get(file) != (at, at):
+                        now[file] = await file.data_version()
+                    written[file] = (at, *written.get(file, ())[:1])
+                changed = {file for file in before if now[file] != before[file]}
+                if has_new_file or changed & {self.cache, self.ledger}:
                     self.announce(CacheChangedElsewhere())
-                if before is not None and now[1] != before[1]:
+                if self.state in changed:
                     self.announce(StateChangedElsewhere())
-                before = now
+                before, wait_s = now, DOORBELL_S
             except StorageError as error:
                 self.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s

@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -112,3 +113,16 @@ async def test_screens_at_rest_are_still(staged: Staged, board: Lab, monkeypatch
                     await scene.sync()
                 await scene.tick(seconds=1)
             assert len("".join(written)) / REST_S < MOST, (keys, written)
+
+
+async def test_ages_on_a_still_screen_go_on(staged: Staged, board: Lab) -> None:
+    """Minutes pass on it, though it is looked at less often while nothing counts seconds."""
+    now = board.now
+    board.put("only", "failed", created=now - timedelta(minutes=20), updated=now - timedelta(minutes=10))
+    async with staged((120, HEIGHT)) as scene:
+        await scene.sync()
+        before = int(re.findall(r"(\d+)m ago", scene.text)[0])
+        for _ in range(2 * 60 + 5):
+            await scene.tick(seconds=1)
+
+        assert int(re.findall(r"(\d+)m ago", scene.text)[0]) == before + 2
