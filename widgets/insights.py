@@ -21,7 +21,7 @@ from storage.records import Coverage
 from storage.records.insights import Outcomes, RepositoryFigures
 from widgets.kit.badges import STYLES, Badge, Tone, tone_css
 from widgets.kit.cells import fit
-from widgets.kit.lead_list import LeadRow
+from widgets.kit.choice_lists import LeadRow
 
 ChartStep = Literal["hour", "day"]
 COMPLETED: Final = Badge("█", "completed", "good")

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, assert_never, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,25 +21,15 @@ from app.actions.copies import UnfaithfulError
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.actions.screen_writes import form_for
-from app.api.requests import (
-    CancelRun,
-    ContinueRun,
-    CreateOrganization,
-    OnboardProject,
-    ResendInvitation,
-    SayToRun,
-    StartAgent,
-    StartRun,
-    request_of,
-)
-from app.console.base import BaseScreen
+from app.api.requests import about
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
-from app.console.sheets import MarkPicker, Picked
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
-from app.engine.text import SafeText, first_line, safe_text
+from app.engine.text import safe_text
+from app.runs.screen_pickers import MarkPicker, Picked
 from storage.errors import StorageError
 from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionState
@@ -57,8 +47,6 @@ from widgets.kit.table_and_facts import FactPane, TableAndFacts
 
 if TYPE_CHECKING:
     from textual.timer import Timer
-
-    from app.engine.engine import Engine
 
 SINCE: Final[Mapping[str, timedelta | None]] = {
     "any": None,
@@ -204,36 +192,6 @@ def is_wanted(action: Action, wanted: ActivityFilter) -> bool:
     return is_meant and not is_old and all(word in text for word in wanted.words)
 
 
-def about(action: Action) -> SafeText:
-    """The subject of a write, in a line."""
-    try:
-        request = request_of(action)
-    except (KeyError, TypeError, ValueError, IndexError):
-        # Another version of Runwarden wrote the request; the ledger still has its subject.
-        return safe_text(action.subject)
-    parts: tuple[str | None, ...]
-    match request:
-        case StartRun():
-            parts = request.repository.label, request.branch_name, first_line(request.instructions)
-        case ContinueRun():
-            parts = request.run_id, first_line(request.instructions)
-        case StartAgent():
-            parts = request.name, request.repository, request.branch_name
-        case CreateOrganization():
-            parts = request.email, request.offer_code
-        case CancelRun():
-            parts = (request.run_id,)
-        case SayToRun():
-            parts = request.run_id, first_line(request.text)
-        case ResendInvitation():
-            parts = (request.invitation_id,)
-        case OnboardProject():
-            parts = request.project_path, None if request.project_id is None else str(request.project_id)
-        case _:
-            assert_never(request)
-    return safe_text("  ".join(filter(None, parts)), limit=300)
-
-
 PAGE: Final = 300
 """Entries read at first, and again whenever the last one is reached."""
 SEARCH_PAUSE_S: Final = 0.08
@@ -250,7 +208,7 @@ class ActivityScreen(BaseScreen):
     """The search's own remarks, the longer text first."""
     FILTERS: ClassVar[tuple[str, ...]] = ("kinds", "outcomes", "since")
     NO_MATCH: ClassVar[str] = "No write matches"
-    CSS = "ActivityScreen.-tall ActivityBar { margin-bottom: 1; }"
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="activity.resolve"),
         Binding("u", "undo", "undo", tooltip="Make the outcome unknown again", id="activity.undo"),
@@ -277,10 +235,10 @@ class ActivityScreen(BaseScreen):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     """The columns of its table."""
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._engine = engine
-        self._table = LineTable[ActivityEntry](engine.clock(), self.COLUMNS)
+        self._engine = session.open_engine
+        self._table = LineTable[ActivityEntry](session.clock(), self.COLUMNS)
         self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id=self.TAB)
         self._found: Activity | None = None
         """The entries as read last; None: they were not read yet."""

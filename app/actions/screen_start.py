@@ -28,12 +28,12 @@ from app.api.errors import ApiError
 from app.api.requests import Json, StartAgent, StartRun, WriteRequest
 from app.console.sheets import ChoiceSheet
 from app.engine.engine import Engine
-from app.engine.text import closest, safe_text
+from app.engine.text import closest, json_or_text, safe_text
 from storage.errors import StorageError
 from storage.records import Repository
 from storage.records.results import AgentInput, NamedAgent
 from widgets.forms.dialog import FormButton, bindings_of
-from widgets.forms.field import ChoiceField, FormField, InputField, read_value
+from widgets.forms.field import ChoiceField, FormField, InputField
 from widgets.kit.badges import STYLES
 
 WORDS: Final = "instructions"
@@ -45,7 +45,6 @@ class NewRunForm(ActionForm):
     """POST /external/runs (spec 4.3), or for a named agent POST /external/agents/{name}/runs (spec 4.4)."""
 
     TITLE_TEXT = "New run"
-    DEFAULT_CSS = "NewRunForm #agent-inputs { height: auto; }"
     BUTTONS = (*ActionForm.BUTTONS, _AGENTS)
     BINDINGS: ClassVar = bindings_of((_AGENTS,))
     FIELDS = (
@@ -173,7 +172,7 @@ class NewRunForm(ActionForm):
         for key, one in self._declared.items():
             text = self.fields[key].value if key in self.fields else None
             if text is not None and text.strip():
-                given[one.name] = text if one.type == "text" else read_value(text)
+                given[one.name] = text if one.type == "text" else json_or_text(text.strip())
             elif text is not None:
                 given.pop(one.name, None)
         return values | {"inputs": PAIRS.written(given)}

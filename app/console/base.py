@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct
@@ -106,6 +107,8 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
 
 WIDTHS: Final = [(0, "-narrow"), (120, "-wide")]
 HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
+TABS_CSS: Final = Path(__file__).with_name("tabs.tcss")
+"""The styles of all tabs but Runs; a start does not read them."""
 ALL: Final = "all profiles"
 """The list of the runs of all profiles has no tab: it is not about the profile on show."""
 INBOX: Final = "inbox"
@@ -328,7 +331,7 @@ class BaseScreen(Screen[None]):
     @work
     async def action_batch(self, key: str) -> None:
         """Show a batch with its runs."""
-        from app.console.sheets import BatchScreen
+        from app.actions.screen_many import BatchScreen
 
         if run_id := await self.app.push_screen_wait(BatchScreen(self.session, key)):
             self.post_message(OpenRun(run_id))
@@ -368,10 +371,6 @@ class TooSmall(ModalScreen[None]):
             self.dismiss()
 
 
-NEED_ENGINE: Final = frozenset({"organizations", "insights", "activity"})
-"""Tabs whose screen is given the engine: they cannot be shown before it is open."""
-
-
 MODULES: Final = {"activity": "actions.screen", "all profiles": "profiles.screen_all_profiles"}
 """Where a tab's screen is, if not in the room of its name."""
 
@@ -385,9 +384,6 @@ def screen_type(tab: str) -> type[BaseScreen]:
 
 def make_screen(tab: str, session: Session, profile_engines: "ProfileEngines | None") -> BaseScreen:
     """Make a tab's screen, or that of all profiles."""
-    needs: Any = profile_engines if tab == ALL else session.engine
-    if tab not in {ALL, *NEED_ENGINE}:
+    if tab != ALL:
         return screen_type(tab)(session)
-    if needs is None:
-        raise RuntimeError(f"The {tab} screen cannot be made yet.")
-    return screen_type(tab)(session, needs)  # type: ignore[call-arg]  # it has one argument more than its base
+    return screen_type(tab)(session, profile_engines)  # type: ignore[call-arg]  # one argument more than its base

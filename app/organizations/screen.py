@@ -23,13 +23,12 @@ from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
 from app.organizations.screen_import import OrganizationImportScreen
 from widgets.actions.activity import ActivityEntry
-from widgets.forms.pages import reason
+from widgets.forms.dialog import reason
 from widgets.frame.notice import Notice
 from widgets.kit.table_and_facts import FactPane
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
     from storage.records.results import Invitation
     from widgets.kit.badges import Badge
 
@@ -57,10 +56,6 @@ class OrganizationsScreen(ActivityScreen):
     FILTERS = ("outcomes", "since")
     NO_MATCH = "No attempt matches"
     COLUMNS = ATTEMPT_COLUMNS
-    CSS = """
-    #organizations.-alone LineTable { display: none; }
-    OrganizationsScreen #organizations.-alone FactPane { width: 1fr; max-width: 100%; height: 1fr; border: none; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("R", "resend", "send again", tooltip="Invite again; the earlier code is void", id="org.resend"),
@@ -79,8 +74,8 @@ class OrganizationsScreen(ActivityScreen):
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
-        super().__init__(session, engine)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._invitations: tuple[Invitation, ...] | None = ()
         """The invitations that the service last reported; None: it reports none."""
         self._created = 0
@@ -194,7 +189,7 @@ class OrganizationsScreen(ActivityScreen):
 
     def action_import(self) -> None:
         """Open the import of a file."""
-        self.app.push_screen(OrganizationImportScreen(self.session, self._engine), lambda _: self._reader.ask())
+        self.app.push_screen(OrganizationImportScreen(self.session), lambda _: self._reader.ask())
 
     def action_resend(self) -> None:
         """Invite the administrator under the cursor again."""

@@ -13,7 +13,7 @@ from app.engine.text import safe_text
 from app.runs.screen_subject import RunSubject, RunVersion, SearchedPart, showing_failure, unavailable
 from storage.records.results import Finding, Review, Unavailable
 from widgets.kit import hidden
-from widgets.kit.lead_list import LeadList
+from widgets.kit.choice_lists import LeadList
 from widgets.kit.text_view import TextSearch
 from widgets.results.review import ReviewView, finding_rows, review_lines
 

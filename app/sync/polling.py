@@ -34,7 +34,7 @@ from storage.state import State
 
 POLLER: Final = "poller"
 """The lease of the process that polls."""
-DOORBELL_S: Final = 0.4
+ELSEWHERE_S: Final = 0.4
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
 """How often a process without the lease checks whether it may poll."""
@@ -153,7 +153,7 @@ class Polling:
         self._add("orphans", self._adopt_orphans)
         for name, work in self.chores.items():
             self._add(name, partial(self._alone, work))
-        self._listening = asyncio.create_task(self._listen(), name="doorbell")
+        self._listening = asyncio.create_task(self._listen(), name="listening")
 
     def poll_soon(self, subject: Subject) -> None:
         """Poll now because a user asked, but not before a wait that the service stated is over."""
@@ -196,7 +196,7 @@ class Polling:
             # A rate limit does not count as a failure of the service.
             cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
         except ApiError as error:
-            # The refresh recorded it and rang the doorbell; only the pace changes here.
+            # The refresh recorded and announced it; only the pace changes here.
             cadence.failed(time.monotonic())
             if subject == "runs" and isinstance(error, CANNOT_POLL):
                 await self._release(stand_aside_s=STAND_ASIDE_S)
@@ -290,13 +290,13 @@ class Polling:
                     self.announce(CacheChangedElsewhere())
                 if self.state in changed:
                     self.announce(StateChangedElsewhere())
-                before, wait_s = now, DOORBELL_S
+                before, wait_s = now, ELSEWHERE_S
             except StorageError as error:
                 self.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s
             except Exception:
                 # All failures are caught, as in a job: without this task the screen would freeze unnoticed.
-                log.exception("the doorbell broke")
+                log.exception("listening broke")
                 wait_s = self.runs_s
 
 
