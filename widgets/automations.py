@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -18,8 +19,8 @@ from textual.widgets import Static, TextArea
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, clock_time, span, stamp
 from storage.records.decision import Decision, Outcome
+from widgets.forms.dialog import coloured
 from widgets.forms.inputs import ParagraphInput
-from widgets.forms.pages import coloured
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import Column, fit
 from widgets.kit.clickable import ClickableLine, clickable
@@ -182,15 +183,7 @@ class Mistake(Struct, frozen=True):
 class RuleEditor(Widget):
     """The text next to its meaning."""
 
-    DEFAULT_CSS = """
-    RuleEditor {
-        layout: vertical; height: 100%;
-        TextArea { height: 1fr; border: none; padding: 0; background: $panel; }
-        TextArea:focus { border: none; }
-        VerticalScroll { height: 8; padding: 0 1; border-top: solid $panel; scrollbar-size-vertical: 1; }
-        VerticalScroll > Static { height: auto; }
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("automations.tcss").read_text("utf-8")
 
     class Changed(Message):
         """The text changed."""

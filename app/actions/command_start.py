@@ -1,6 +1,5 @@
 """`runs start`, `continue` and `say`, and `agents`: work for the service, with instructions from anywhere."""
 
-import json
 import os
 import re
 import sys
@@ -18,6 +17,7 @@ from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_ID, CommandGroup, FactCommand, async_command, completed, options_of, reading
 from app.cli.output import Column, facts
+from app.engine.text import json_or_text
 from app.runs.command_lookup import RunLookup
 from app.runs.command_wait import wait_options
 from storage.errors import StorageError
@@ -89,19 +89,6 @@ def mapping(pairs: tuple[str, ...]) -> dict[str, Json]:
             raise failed("usage", f"{key!r} is given twice.")
         found[key] = json_or_text(value)
     return found
-
-
-def json_or_text(text: str) -> Json:
-    """A value parsed as JSON, or the text itself if it is not JSON."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not JSON.")
-
-    try:
-        value: Json = json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        return text
-    return value
 
 
 def _decoded(content: bytes, origin: str) -> str:

@@ -20,9 +20,8 @@ from app.actions.asked import Asked, continuation, what_began
 from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
 from app.actions.refusals import ActionRefusedError, FieldProblem, problems
-from app.actions.screen_fields import PAIRS, TEXT, Field
+from app.actions.screen_fields import NAMES, PAIRS, PLACEHOLDERS, TEXT, Field, filled_in
 from app.actions.screen_form import ActionForm, RequestOrProblems
-from app.actions.screen_instructions import NAMES, PLACEHOLDERS, filled_in
 from app.api.errors import ApiError
 from app.api.requests import StartAgent, WriteRequest
 from app.console.messages import FollowRun
@@ -34,9 +33,8 @@ from storage.errors import StorageError
 from storage.records import CANCELLED, Action, Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
 from widgets.actions.batch import BatchLine, BatchView
-from widgets.forms.dialog import FormButton, FormPhase
+from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview, reason
 from widgets.forms.facts import FormFact
-from widgets.forms.pages import OutcomeText, OutcomeVerdict, RequestPreview, reason
 from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
 from widgets.kit.cells import shorten

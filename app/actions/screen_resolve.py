@@ -25,10 +25,9 @@ from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import WRITE_KINDS, Action
 from widgets.actions.activity import what
-from widgets.forms.dialog import FormButton, FormDialog, bindings_of
+from widgets.forms.dialog import FormButton, FormDialog, bindings_of, reason
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField
-from widgets.forms.pages import reason
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.cells import shorten
@@ -49,23 +48,7 @@ class ResolveForm(ModalScreen[Action | None]):
     """Closes with the resolved action, or with the one sent instead; None: nothing was decided."""
 
     CSS_PATH = OVER_CSS
-    # Not the default style sheet: the console's own styles screens, and forms lie over one.
-    CSS = """
-    ResolveForm {
-        align: center middle;
-        background: $background 60%;
-        FormDialog { height: 23; }
-        #found {
-            width: 1fr; height: 4; padding: 0; border: none; background: $surface;
-            text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
-        }
-        FormFact.-found { height: 4; max-height: 4; }
-    }
-    ResolveForm.-tall FormDialog { height: 28; }
-    ResolveForm.-tall #found, ResolveForm.-tall FormFact.-found { height: 8; max-height: 8; }
-    """
     VERTICAL_BREAKPOINTS = HEIGHTS
-    SCOPED_CSS = False
     BUTTONS: ClassVar[Sequence[FormButton]] = (
         FormButton("cancel", "Leave it unknown", "esc", "cancel", ("editing",)),
         FormButton("force", "Record it anyway", "^y", "force", ("editing",)),

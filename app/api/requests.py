@@ -18,15 +18,42 @@ RULE: Final = "runwarden_automation"
 """The metadata key for the rule's name in runs that an automation started."""
 
 
-class StartRun(Struct, frozen=True):
+class Write(Struct, frozen=True):
+    """A write: its address, its subject and its body."""
+
+    kind: ClassVar[ActionKind]
+    address: ClassVar[str]
+    """Its path below the base address, with `{}` for the field that is a segment of it."""
+    segment: ClassVar[str] = ""
+    """The name of that field; empty: there is none."""
+    shown: ClassVar[tuple[str, ...]]
+    """The fields that name its subject in a line."""
+
+    @property
+    def path(self) -> str:
+        """Below the base address.
+
+        Raises:
+            ValueError: A name would change the path: empty, `.`, `..`, or with control characters.
+        """
+        return self.address.format(agent_segment(getattr(self, self.segment)) if self.segment else "")
+
+    @property
+    def subject(self) -> str:
+        """While the outcome for a subject is open, a second write waits; empty: any number may be sent."""
+        return ""
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body; optional fields without a value are left out."""
+        return {}
+
+
+class StartRun(Write, frozen=True):
     """POST /external/runs (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.start"
     shown: ClassVar = ("repository", "branch_name", "instructions")
-    """The fields that say in a line what it is about."""
-    path: ClassVar[str] = "/external/runs"
-    subject: ClassVar[str] = ""
-    """Empty: any number of runs may be started."""
+    address: ClassVar = "/external/runs"
     instructions: str
     repository: Repository
     branch_name: str | None = None
@@ -40,7 +67,7 @@ class StartRun(Struct, frozen=True):
         return {"instructions": self.instructions, "repository": repository, **optional}
 
 
-class ContinueRun(Struct, frozen=True):
+class ContinueRun(Write, frozen=True):
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.continue"
@@ -61,7 +88,7 @@ class ContinueRun(Struct, frozen=True):
     @property
     def path(self) -> str:
         """Below the base address, with the query."""
-        return f"{StartRun.path}?{self.query}" if self.query else StartRun.path
+        return f"{StartRun.address}?{self.query}" if self.query else StartRun.address
 
     @property
     def subject(self) -> str:
@@ -74,39 +101,30 @@ class ContinueRun(Struct, frozen=True):
         return {**first.body(), "run_id": self.run_id}
 
 
-class StartAgent(Struct, frozen=True):
+class StartAgent(Write, frozen=True):
     """POST /external/agents/{name}/runs (spec 4.4)."""
 
     kind: ClassVar[ActionKind] = "agent.start"
     shown: ClassVar = ("name", "repository", "branch_name")
-    subject: ClassVar[str] = ""
-    """Empty: any number of executions may be started."""
+    address: ClassVar = "/external/agents/{}/runs"
+    segment: ClassVar = "name"
     name: str
     repository: str
     """One of the spec's four forms: owner/repo, group/project, a full URL, or a configured name."""
     branch_name: str | None = None
     inputs: dict[str, Json] = field(default_factory=dict)
 
-    @property
-    def path(self) -> str:
-        """Below the base address.
-
-        Raises:
-            ValueError: The name would change the path: empty, `.`, `..`, or with control characters.
-        """
-        return f"/external/agents/{agent_segment(self.name)}/runs"
-
     def body(self) -> dict[str, Json]:
         """The JSON body; optional fields without a value are left out."""
         return {"repository": self.repository, **_given(branch_name=self.branch_name, inputs=self.inputs)}
 
 
-class CreateOrganization(Struct, frozen=True):
+class CreateOrganization(Write, frozen=True):
     """POST /external/organizations (spec 4.1). Each success makes another organization."""
 
     kind: ClassVar[ActionKind] = "organization.create"
     shown: ClassVar = ("email", "offer_code")
-    path: ClassVar[str] = "/external/organizations"
+    address: ClassVar = "/external/organizations"
     email: str
     offer_code: str | None = None
     """None: the standard trial."""
@@ -121,14 +139,12 @@ class CreateOrganization(Struct, frozen=True):
         return {"email": self.email, **_given(offer_code=self.offer_code)}
 
 
-class OnboardProject(Struct, frozen=True):
-    """POST /external/gitlab/projects: named but not described by the spec (4.6)."""
+class OnboardProject(Write, frozen=True):
+    """POST /external/gitlab/projects: named but not described by the spec (4.6); idempotent."""
 
     kind: ClassVar[ActionKind] = "gitlab.onboard"
     shown: ClassVar = ("project_path", "project_id")
-    path: ClassVar[str] = "/external/gitlab/projects"
-    subject: ClassVar[str] = ""
-    """Empty: the call is idempotent."""
+    address: ClassVar = "/external/gitlab/projects"
     project_path: str | None = None
     project_id: int | None = None
     """If both are given, the service uses the id."""
@@ -139,79 +155,44 @@ class OnboardProject(Struct, frozen=True):
         return _given(project_path=self.project_path) | identity
 
 
-class CancelRun(Struct, frozen=True):
-    """POST /external/runs/{run_id}/cancel: an extension of the spec (docs/dev/api.md)."""
+class CancelRun(Write, frozen=True):
+    """POST /external/runs/{run_id}/cancel: an extension of the spec (docs/dev/api.md); idempotent."""
 
     kind: ClassVar[ActionKind] = "run.cancel"
     shown: ClassVar = ("run_id",)
-    subject: ClassVar[str] = ""
-    """Empty: the call is idempotent."""
+    address: ClassVar = "/external/runs/{}/cancel"
+    segment: ClassVar = "run_id"
     run_id: str
-
-    @property
-    def path(self) -> str:
-        """Below the base address.
-
-        Raises:
-            ValueError: The id would change the path.
-        """
-        return f"{run_path(self.run_id)}/cancel"
-
-    def body(self) -> dict[str, Json]:
-        """The JSON body: empty."""
-        return {}
 
 
 When = Literal["now", "end", "stop"]
 """When a message reaches the agent: at once, after its turn, or the turn is stopped for it."""
 
 
-class SayToRun(Struct, frozen=True):
+class SayToRun(Write, frozen=True):
     """POST /external/runs/{run_id}/messages: an extension of the spec (docs/dev/api.md)."""
 
     kind: ClassVar[ActionKind] = "run.say"
     shown: ClassVar = ("run_id", "text")
-    subject: ClassVar[str] = ""
-    """Empty: any number of messages may be sent."""
+    address: ClassVar = "/external/runs/{}/messages"
+    segment: ClassVar = "run_id"
     run_id: str
     text: str
     when: When = "now"
-
-    @property
-    def path(self) -> str:
-        """Below the base address.
-
-        Raises:
-            ValueError: The id would change the path.
-        """
-        return f"{run_path(self.run_id)}/messages"
 
     def body(self) -> dict[str, Json]:
         """The JSON body."""
         return {"text": self.text, "when": self.when}
 
 
-class ResendInvitation(Struct, frozen=True):
-    """POST /external/invitations/{invitation_id}/resend: an extension of the spec (docs/dev/api.md)."""
+class ResendInvitation(Write, frozen=True):
+    """POST /external/invitations/{invitation_id}/resend: an extension; each mail voids the one before."""
 
     kind: ClassVar[ActionKind] = "invitation.resend"
     shown: ClassVar = ("invitation_id",)
-    subject: ClassVar[str] = ""
-    """Empty: each mail makes the one before it void."""
+    address: ClassVar = "/external/invitations/{}/resend"
+    segment: ClassVar = "invitation_id"
     invitation_id: str
-
-    @property
-    def path(self) -> str:
-        """Below the base address.
-
-        Raises:
-            ValueError: The id would change the path.
-        """
-        return f"/external/invitations/{agent_segment(self.invitation_id)}/resend"
-
-    def body(self) -> dict[str, Json]:
-        """The JSON body: empty."""
-        return {}
 
 
 def run_path(run_id: str) -> str:
@@ -276,7 +257,7 @@ def request_sent(action: Action) -> WriteRequest | None:
 
 
 def about(action: Action) -> SafeText:
-    """What a write is about, in a line."""
+    """The subject of a write, in a line."""
     if (request := request_sent(action)) is None:
         return safe_text(action.subject)
     values = (getattr(request, name) for name in request.shown)

@@ -15,7 +15,7 @@ from app.automations.bot import LEASE, Bot, hand_over, process_of
 from app.automations.occurrences import is_within
 from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
 from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, Automations, ReplaySheet, RulesFile, read_automations
-from app.console.base import BaseScreen
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import OpenRun
 from app.console.session import CURE_S, Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask
@@ -30,7 +30,7 @@ from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
-from widgets.forms.pages import coloured
+from widgets.forms.dialog import coloured
 from widgets.frame.notice import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import run_badge
@@ -59,32 +59,14 @@ class AutomationsScreen(BaseScreen):
     """All rules of this profile, and the one under the cursor in full."""
 
     TAB = "automations"
-    CSS = """
-    #automations-status { height: 1; }
-    AutomationsScreen.-tall #automations-status { margin-bottom: 1; }
-    #automations { layout: vertical; }
-    AutomationsScreen.-tall RuleTable { height: auto; max-height: 50%; }
-    AutomationsScreen.-tall #automations.-empty RuleTable { height: 1fr; max-height: 100%; }
-    AutomationsScreen #automations RulePane {
-        width: 1fr; max-width: 100%; height: 1fr; border: none; border-top: solid $panel;
-    }
-    AutomationsScreen #automations RulePane:focus { border-top: solid $accent; }
-    AutomationsScreen.-short #automations RulePane { height: 11; }
-    """
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "V", "approvals", "approvals", tooltip="Approve or reject waiting requests", id="automations.approvals"
         ),
         Binding("n", "new", "new", tooltip="Create an automation from a template", id="automations.new"),
         Binding("E", "edit", "edit", tooltip="Edit its table in the configuration", id="automations.edit"),
-        Binding(
-            "ctrl+g",
-            "replay",
-            "replay",
-            key_display="^g",
-            tooltip="Replay it over the cached history",
-            id="automations.replay",
-        ),
+        Binding("ctrl+g", "replay", "replay", tooltip="Replay it over the cached history", id="automations.replay"),
         Binding("P", "pause", "pause/resume", tooltip="Events are skipped while it is paused", id="automations.pause"),
         Binding("D", "switch", "on/off", tooltip="Enable or disable it in the configuration", id="automations.switch"),
         Binding("S", "set_off", "run now", tooltip="Run it now, within its limits", id="automations.set_off"),
@@ -368,7 +350,7 @@ class AutomationsScreen(BaseScreen):
             sheet.mark = mark_of(self.session)
             if not await self.app.push_screen_wait(sheet):
                 return
-            await bot.set_off(rule, run_id)
+            await bot.trigger(rule, run_id)
         except CannotActError as error:
             self.session.notify(f"{name}: {error}.", severity="warning")
             return

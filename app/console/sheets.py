@@ -190,16 +190,6 @@ class ConfirmSheet(PickerScreen[str]):
     The facts scroll; the keys stay in view however low the terminal is.
     """
 
-    CSS = """
-    ConfirmSheet #picker { width: 84; max-height: 96%; }
-    ConfirmSheet #picker VerticalScroll {
-        height: auto; max-height: 100%; scrollbar-size-vertical: 1; scrollbar-background: $surface;
-    }
-    ConfirmSheet #picker VerticalScroll Static { margin: 0; color: $foreground; }
-    ConfirmSheet #foot { dock: bottom; height: auto; }
-    ConfirmSheet #foot Static { margin: 0; min-height: 1; }
-    ConfirmSheet .-hidden { display: none; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("enter", "go_on", "confirm", id="confirm.go_on"),
         hidden("ctrl+s", "anyway", "confirm anyway", id="confirm.anyway", priority=True),

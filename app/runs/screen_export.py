@@ -1,8 +1,11 @@
 """Exports: of runs, as a table for a spreadsheet or as JSON with everything stored about each; and the sheet of any."""
 
-from collections.abc import Awaitable, Callable
+import csv
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TextIO
 
 from msgspec import Struct
 from textual import on
@@ -11,8 +14,8 @@ from textual.binding import BindingType
 from textual.widgets import Input
 
 from app.console.sheets import PickerScreen, SheetNote, typed_path
-from app.engine.export import ENDINGS, FORMATS, exporting
-from app.engine.text import plural
+from app.engine.atomic_file import replacing
+from app.engine.text import csv_cell, json_escaped, plural
 from app.engine.times import rfc3339
 from app.runs.document import run_document
 from storage.errors import StorageError
@@ -24,6 +27,50 @@ if TYPE_CHECKING:
     from app.console.base import BaseScreen
     from app.engine.engine import Engine
     from app.runs.screen_views import TableQuery
+
+FORMATS: Final = (".csv", ".ndjson", ".json")
+ENDINGS: Final = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+
+
+class ExportFile:
+    """One file that is being written."""
+
+    def __init__(self, file: TextIO, suffix: str) -> None:
+        self._file, self._suffix = file, suffix
+        self._table = csv.writer(file, lineterminator="\n")
+        self.count = 0
+
+    def add(self, row: Sequence[object], document: Mapping[str, object]) -> None:
+        """Write one item: its row in CSV, its document in JSON."""
+        if self._suffix == ".csv":
+            self._table.writerow(map(csv_cell, row))
+        else:
+            # Escaped: control sequences stay plain letters when the file is printed.
+            text = json_escaped(json.dumps(document, allow_nan=False))
+            self._file.write(f"{text}\n" if self._suffix == ".ndjson" else f"{',' if self.count else ''}\n{text}")
+        self.count += 1
+
+
+@contextmanager
+def exporting(
+    path: Path, key: str, columns: Sequence[str], more: Mapping[str, object] | None = None
+) -> Iterator[ExportFile]:
+    """Write many items in the format of the file's name; the JSON document is `{key: items, "count": n, …more}`.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    suffix = path.suffix.lower()
+    with replacing(path) as file:
+        if suffix == ".json":
+            file.write(f'{{"{key}": [')
+        elif suffix == ".csv":
+            csv.writer(file, lineterminator="\n").writerow(columns)
+        export = ExportFile(file, suffix)
+        yield export
+        if suffix == ".json":
+            file.write(f"\n], {json.dumps({'count': export.count, **(more or {})}).removeprefix('{')}\n")
+
 
 COLUMNS: Final = (
     *("run_id", "status", "repository", "branch_name", "created_at", "updated_at", "state", "stuck"),

@@ -160,7 +160,7 @@ class Scene:
 
     async def ring(self, event: Event | None = None) -> None:
         """The engine says that something changed; by itself: all may have, in another process."""
-        self.engine.doorbell.ring(event or CacheChangedElsewhere())
+        self.engine.events.publish(event or CacheChangedElsewhere())
         await self.settle()
 
     async def ended(self, *outcomes: PollOutcome) -> None:

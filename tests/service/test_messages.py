@@ -41,10 +41,11 @@ def worked(api: Api, run_id: str, number: int) -> dict[str, Any]:
 
 
 def test_a_message_reaches_the_agent_at_work(own: Own, tmp_path: Path) -> None:
-    """Its turn goes on, and the conversation has the message."""
+    """Its turn goes on, and the conversation has the message; in the log it stands where the agent took it."""
     api, _ = own()
     add_program(api, tmp_path, "--org", api.organization["slug"])
-    run_id = api.begin("program", instructions=WAITS)
+    talks = WAITS.replace("open", "await self.say('Let me ')\nopen").replace("return", "await self.say('see.')\nreturn")
+    run_id = api.begin("program", instructions=talks)
     at_work(api, run_id)
     answer = say(api, run_id, TOLD)
     turn = api.worked(run_id)
@@ -52,7 +53,10 @@ def test_a_message_reaches_the_agent_at_work(own: Own, tmp_path: Path) -> None:
     assert (answer.status_code, answer.json()["when"], answer.json()["state"]) == (202, "now", "waiting")
     assert (turn["outcome"], turn["summary"], turn["files"]) == ("completed", "As you say.", 2), turn["log"]
     assert (states(turn), turn["messages"][0]["caller"]) == ([(TOLD, "now", "delivered")], "tests")
-    assert "tests says: DO: open('told.txt', 'w')" in turn["log"]
+    steps = api.get(f"/external/runs/{run_id}/turns/1/log", params={"form": "steps"}).json()["steps"]
+    conversation = [one["text"] for one in steps if one["kind"] == "said" or "says" in one["text"]]
+    assert conversation[1].startswith("tests says: DO: open('told.txt', 'w')")
+    assert [conversation[0], *conversation[2:]] == ["Let me see.", "As you say."]
     assert len(api.turns(run_id)) == 1
 
 
@@ -116,13 +120,15 @@ def test_a_message_that_is_none_is_refused(idle: Api, text: Any, when: str) -> N
 
 
 def test_what_is_said_to_a_waiting_turn(idle: Api) -> None:
-    """It is stopped at once; twenty messages wait at most."""
+    """It is stopped at once; twenty messages wait at most, except for one that stops the turn."""
     run_id = idle.start("go")
     answer = say(idle, run_id, "do this instead", "stop")
     first, second = idle.turns(run_id)
     said = [say(idle, run_id, str(number), "end").status_code for number in range(21)]
+    way_out = say(idle, run_id, "enough", "stop")
 
     assert (answer.json()["state"], first["outcome"]) == ("continued", "cancelled")
     assert (second["instructions"], second["caller"]) == ("do this instead", "tests")
     assert said == [202] * 20 + [409]
+    assert (way_out.json()["state"], idle.turns(run_id)[2]["instructions"][-10:]) == ("continued", "19\n\nenough")
     assert say(idle, "run_x", "hello").json()["error_code"] == "run_not_found"
