@@ -35,7 +35,7 @@ class ReviewPart(SearchedPart):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "open", key_display="enter", tooltip="The finding's file and line", id="lines.open"),
+        Binding("enter", "open", "open", tooltip="The finding's file and line", id="lines.open"),
         Binding("right_parenthesis", "finding(1)", "next finding", id="review.next_finding"),
         hidden("left_parenthesis", "finding(-1)", "previous finding", id="review.prev_finding"),
         hidden("right_curly_bracket", "turn_to(1)", "next file", id="run.next_file"),

@@ -174,9 +174,7 @@ class LeadList(Options):
     LeadList:focus > .option-list--option-highlighted { background: $block-cursor-blurred-background; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "enter", "select", "its runs", key_display="enter", tooltip="Show the runs of this row", id="leads.open"
-        )
+        Binding("enter", "select", "its runs", tooltip="Show the runs of this row", id="leads.open")
     ]
 
     def __init__(self, *, id: str) -> None:

@@ -432,7 +432,7 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
     """
     cache = engine.cache
     links = await cache.links()
-    counts, gone = await cache.status_counts(RunFilter()), await cache.gone()
+    counts = await engine.live_counts()
     today = now + await cache.run_clock_ahead() - TODAY
     runs_link = link_of(links, "runs")
     health_link = link_of(links, "health")
@@ -440,8 +440,8 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
         before,
         runs_link=runs_link,
         wait=await engine.polling.next_poll(),
-        working=counts.get("working", 0) - gone.get("working", 0),
-        queued=counts.get("queued", 0) - gone.get("queued", 0),
+        working=counts.get("working", 0),
+        queued=counts.get("queued", 0),
         failed=counts.get("failed", 0),
         failed_today=await cache.count(RunFilter(statuses=("failed",), since=today)),
         health=await cache.health(),
