@@ -68,7 +68,7 @@ async def found(cache: Cache, cursor: str, limit: int = 9, *, holds_failures: bo
 
 
 async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> None:
-    """What had ended at the first answer is history; who saw a cancelled run as failed gets the correction."""
+    """What had ended at the first answer is history; a cancelled run that was reported as failed is corrected."""
     ended = make_run(6, "failed", created_at=NOON - HOUR)
     await cache.store_runs([make_run(1), make_run(2), ended], asked_at=NOON, news_from=NOON)
     first, cursor = (await found(cache, "")).events, (await found(cache, "now")).cursor
