@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import sys
+import time
 from asyncio.subprocess import Process
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -50,7 +51,7 @@ _FAREWELL_S: Final = 1.0
 _BUFFER: Final = 32 << 20
 _LONGEST_REPORT: Final = 1 << 20
 """As long as a line that `outcome` and `steps` read."""
-_REPORTED: Final = ("agent_message_chunk", "agent_thought_chunk", "plan", "tool_call", "tool_call_update")
+_TEXTS: Final = ("agent_message_chunk", "agent_thought_chunk", "plan")
 _AUTH_REQUIRED: Final = -32000
 _OWN_VARIABLES: Final = (SERVERS, MODEL)
 
@@ -63,15 +64,6 @@ def report(kind: str, **facts: object) -> None:
         line = json.dumps({"acp": "left_out", "at": now, "characters": len(line)})
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
-
-
-class Remarks(logging.Handler):
-    """Prints the library's remarks on lines that are no messages, without the traceback of each."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a line."""
-        sys.stdout.write(f"{record.getMessage()}\n")
-        sys.stdout.flush()
 
 
 class SandboxClient:
@@ -112,6 +104,8 @@ class Turn:
         self._is_stopped = False
         self._session = ""
         """The session in which the program has a prompt to answer."""
+        self._calls: dict[object, Call] = {}
+        self._begun = time.monotonic()
 
     async def listen(self, connection: ClientSideConnection, lines: asyncio.StreamReader) -> None:
         """Read the messages, and cancel the program's answer for each."""
@@ -143,10 +137,10 @@ class Turn:
             self._session = session
             answer = await connection.prompt(session, [text_block("\n\n".join(texts))])
             self._session = ""
-            stop_reason, usage = answer.stop_reason, answer.usage
+            # opencode's own `usage` is that of its last answer alone.
+            stop_reason, usage = answer.stop_reason, (answer.field_meta or {}).get("quota")
             texts = self._messages()
-        given = None if usage is None else usage.model_dump(by_alias=True, exclude_none=True)
-        report("end", stop_reason=stop_reason, usage=given)
+        report("end", stop_reason=stop_reason, usage=usage, seconds=round(time.monotonic() - self._begun, 3))
 
     def _messages(self) -> list[str]:
         """Return the messages since the last call, which the program now gets; none once it is stopped."""
@@ -162,6 +156,9 @@ class Turn:
         has_http = can is not None and can.mcp_capabilities is not None and bool(can.mcp_capabilities.http)
         servers: list[Any] = list(_servers(has_http=has_http))
         if self._wanted and can_load:
+            # Gemini CLI names a session's file by the minute, and would begin one of this minute anew.
+            for file in Path.home().glob(f".gemini/tmp/*/chats/session-2*-{self._wanted[:8]}.jsonl"):
+                file.rename(file.with_name(f"session-kept-{file.name}"))
             with contextlib.suppress(RequestError):
                 loaded = await connection.load_session(str(Path.cwd()), self._wanted, servers)
                 self._options = loaded.config_options or ()
@@ -197,13 +194,48 @@ class Turn:
                 await connection.set_config_option(option.id, session, names[0])
 
     def printed(self, event: StreamEvent) -> None:
-        """Print a report of the program."""
+        """Print a report of the program, or hold it back."""
         message = event.message
-        if event.direction is StreamDirection.INCOMING and message.get("method") == "session/update":
-            params = message.get("params")
-            update = params.get("update") if isinstance(params, dict) else None
-            if isinstance(update, dict) and update.get("sessionUpdate") in _REPORTED and self._has_begun:
-                report("update", update=update)
+        kind = {"session/update": "update", "session/request_permission": "toolCall"}.get(str(message.get("method")))
+        params = message.get("params")
+        update = params.get(kind) if isinstance(params, dict) and self._has_begun else None
+        if event.direction is not StreamDirection.INCOMING or not isinstance(update, dict):
+            return
+        if update.get("sessionUpdate") in _TEXTS:
+            report("update", update=update)
+        elif isinstance(name := update.get("toolCallId"), str):
+            if name not in self._calls or update.get("sessionUpdate") == "tool_call":
+                self._calls[name] = Call()
+            self._calls[name].add(update)
+
+
+class Call:
+    """A call of a tool, which programs describe bit by bit: printed once when it is known, and once with its result."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+        self._begun = time.monotonic()
+        self._is_shown = False
+        self._has_ended = False
+
+    def add(self, update: dict[str, Any]) -> None:
+        """Print what is new."""
+        if self._has_ended:
+            return
+        self._known |= {key: value for key, value in update.items() if value is not None}
+        known = self._known
+        self._has_ended = known.get("status") in ("completed", "failed")
+        # What a pending call has is a part of its input. Gemini CLI says what an edit was when it is done.
+        is_input = known.get("status", "pending") != "pending" and (
+            known.get("rawInput") or known.get("kind") != "edit"
+        )
+        if not self._is_shown and (is_input or known.get("content") or self._has_ended):
+            self._is_shown = True
+            report("update", update={**known, "sessionUpdate": "tool_call"})
+        if self._has_ended:
+            result = {key: known.get(key) for key in ("toolCallId", "status", "content", "rawOutput")}
+            seconds = round(time.monotonic() - self._begun, 3)
+            report("update", update={**result, "sessionUpdate": "tool_call_update"}, seconds=seconds)
 
 
 def _servers(*, has_http: bool) -> Iterator[HttpMcpServer | McpServerStdio]:
@@ -262,7 +294,10 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(handlers=[Remarks()])
+    # The library's remarks on lines that are no messages, without the traceback of each.
+    remarks = logging.StreamHandler(sys.stdout)
+    remarks.addFilter(lambda record: setattr(record, "exc_info", None) is None)
+    logging.basicConfig(handlers=[remarks], format="%(message)s")
     status = asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_text("utf-8"), sys.argv[3:]))
     # Without the interpreter's own end, which complains of a program that had to be killed.
     os._exit(status)

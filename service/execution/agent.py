@@ -267,9 +267,13 @@ class _SupervisedAgent:
                     was_active = self._printed or self._model.waiting > 0
                     self._printed = False
                     if idle.passed(self._usage.cpu_s, is_active=was_active):
+                        # As a wrapper does that reads everything before it starts the program.
+                        more = (
+                            "" if self._stdin is None else " for the end of its input, which stays open for messages,"
+                        )
                         text = (
                             f"the agent neither printed nor computed for {options.idle_s:g} s and was stopped "
-                            "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?"
+                            f"(idle_timeout_s): does it wait for a host that it cannot reach,{more} or for an answer?"
                         )
                         raise AgentFailedError(text, "idle")
                 ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
