@@ -21,24 +21,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
+from acp import PROTOCOL_VERSION, RequestError, schema, spawn_agent_process, text_block
 from acp.client.connection import ClientSideConnection
 from acp.connection import StreamDirection, StreamEvent
-from acp.schema import (
-    AllowedOutcome,
-    DeniedOutcome,
-    EnvVariable,
-    HttpMcpServer,
-    Implementation,
-    InitializeResponse,
-    McpServerStdio,
-    PermissionOption,
-    RequestPermissionResponse,
-    SessionConfigOptionBoolean,
-    SessionConfigOptionSelect,
-    SessionConfigSelectGroup,
-    ToolCallUpdate,
-)
 
 SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
 """The variable with the MCP servers of the repository, as `servers.acp` writes it."""
@@ -53,7 +38,6 @@ _LONGEST_REPORT: Final = 1 << 20
 """As long as a line that `outcome` and `steps` read."""
 _TEXTS: Final = ("agent_message_chunk", "agent_thought_chunk", "plan")
 _AUTH_REQUIRED: Final = -32000
-_OWN_VARIABLES: Final = (SERVERS, MODEL)
 
 
 def report(kind: str, **facts: object) -> None:
@@ -66,6 +50,12 @@ def report(kind: str, **facts: object) -> None:
     sys.stdout.flush()
 
 
+def without_traceback(remark: logging.LogRecord) -> bool:
+    """Shorten a remark of the library on a line that is no message."""
+    remark.exc_info = None
+    return True
+
+
 class SandboxClient:
     """Answers the program's requests: everything is allowed, because the sandbox is what limits it.
 
@@ -76,15 +66,17 @@ class SandboxClient:
         """Do nothing: the reports are printed as they come, in `printed`."""
 
     async def request_permission(
-        self, tool_call: ToolCallUpdate, options: list[PermissionOption], **_: object
-    ) -> RequestPermissionResponse:
+        self, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: object
+    ) -> schema.RequestPermissionResponse:
         """Allow a tool call, once if that is offered."""
         kinds = ("allow_once", "allow_always")
         chosen = next((one for kind in kinds for one in options if one.kind == kind), None)
         report("permission", title=tool_call.title, allowed=chosen is not None)
         if chosen is None:
-            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen.option_id))
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        return schema.RequestPermissionResponse(
+            outcome=schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
+        )
 
 
 class Turn:
@@ -95,7 +87,7 @@ class Turn:
         self._conversation = conversation
         self._is_lost = False
         """Whether the wanted session is gone."""
-        self._options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean] = ()
+        self._options: Sequence[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = ()
         """What may be chosen for the session."""
         self._has_begun = False
         """Whether its reports are this turn's: while a session is loaded, those of earlier turns are repeated."""
@@ -125,7 +117,9 @@ class Turn:
             TimeoutError: It does not speak ACP.
             ConnectionError: It ended.
         """
-        greeting = connection.initialize(PROTOCOL_VERSION, client_info=Implementation(name="runwarden", version="1"))
+        greeting = connection.initialize(
+            PROTOCOL_VERSION, client_info=schema.Implementation(name="runwarden", version="1")
+        )
         session = await self._open(connection, await asyncio.wait_for(greeting, _GREETING_S))
         await self._choose_model(connection, session)
         self._has_begun = True
@@ -149,7 +143,7 @@ class Turn:
             report("heard", ids=[one["name"] for one in said])
         return [one["text"] for one in said]
 
-    async def _open(self, connection: ClientSideConnection, about: InitializeResponse) -> str:
+    async def _open(self, connection: ClientSideConnection, about: schema.InitializeResponse) -> str:
         """Return the id of the session: the one that was asked for, if it is there, or a new one."""
         can = about.agent_capabilities
         can_load = can is not None and bool(can.load_session)
@@ -186,9 +180,11 @@ class Turn:
         """Choose the configured model, if the program offers it by that name or as `PROVIDER/NAME`."""
         wanted = os.environ.get(MODEL)
         for option in self._options if wanted else ():
-            if option.category != "model" or not isinstance(option, SessionConfigOptionSelect):
+            if option.category != "model" or not isinstance(option, schema.SessionConfigOptionSelect):
                 continue
-            groups = [one.options if isinstance(one, SessionConfigSelectGroup) else [one] for one in option.options]
+            groups = [
+                one.options if isinstance(one, schema.SessionConfigSelectGroup) else [one] for one in option.options
+            ]
             names = [one.value for group in groups for one in group if f"/{one.value}".endswith(f"/{wanted}")]
             if names and option.current_value not in names:
                 await connection.set_config_option(option.id, session, names[0])
@@ -238,15 +234,17 @@ class Call:
             report("update", update={**result, "sessionUpdate": "tool_call_update"}, seconds=seconds)
 
 
-def _servers(*, has_http: bool) -> Iterator[HttpMcpServer | McpServerStdio]:
+def _servers(*, has_http: bool) -> Iterator[schema.HttpMcpServer | schema.McpServerStdio]:
     """Yield the repository's MCP servers; one at an address only if the program can use it."""
     for name, one in json.loads(os.environ.get(SERVERS) or "{}").items():
         if one.get("url"):
             if has_http:
-                yield HttpMcpServer(type="http", name=name, url=one["url"], headers=[])
+                yield schema.HttpMcpServer(type="http", name=name, url=one["url"], headers=[])
             continue
-        known = [EnvVariable(name=each, value=os.environ[each]) for each in one["variables"] if each in os.environ]
-        yield McpServerStdio(name=name, command=one["command"], args=one["args"], env=known)
+        known = [
+            schema.EnvVariable(name=each, value=os.environ[each]) for each in one["variables"] if each in os.environ
+        ]
+        yield schema.McpServerStdio(name=name, command=one["command"], args=one["args"], env=known)
 
 
 async def _forward(program: Process) -> None:
@@ -261,7 +259,7 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
     lines = asyncio.StreamReader(_BUFFER)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     instructions = json.loads(await lines.readline())["text"]
-    variables = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
+    variables = {name: value for name, value in os.environ.items() if name not in {SERVERS, MODEL}}
     streams = {"limit": _BUFFER, "shutdown_timeout": _FAREWELL_S}
     turn = Turn(session, conversation)
     client: Any = SandboxClient()  # without the protocol's parts that are optional
@@ -294,10 +292,8 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    # The library's remarks on lines that are no messages, without the traceback of each.
-    remarks = logging.StreamHandler(sys.stdout)
-    remarks.addFilter(lambda record: setattr(record, "exc_info", None) is None)
-    logging.basicConfig(handlers=[remarks], format="%(message)s")
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    logging.root.handlers[0].addFilter(without_traceback)
     status = asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_text("utf-8"), sys.argv[3:]))
     # Without the interpreter's own end, which complains of a program that had to be killed.
     os._exit(status)

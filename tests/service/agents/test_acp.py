@@ -222,7 +222,7 @@ PROGRAMS = {
     "opencode": (("opencode", "acp"), "anthropic", "claude-sonnet-4-5"),
     "claude": (("claude-agent-acp",), "anthropic", "claude-sonnet-4-5"),
     "codex": (("codex-acp",), "openai", "gpt-4o"),
-    "copilot": (("copilot", "--acp", "--allow-all-tools"), "openai", "gpt-4o"),
+    "copilot": (("copilot", "--acp"), "openai", "gpt-4o"),
     "qwen": (("qwen", "--acp", "--auth-type=openai", "--model={model}"), "openai", "gpt-4o"),
 }
 
