@@ -29,7 +29,7 @@ SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
 """The variable with the MCP servers of the repository, as `servers.acp` writes it."""
 MODEL: Final = "RUNWARDEN_MODEL"
 """The variable with the name of the model; empty: the program chooses."""
-_GREETING_S: Final = 60
+_GREETING_S: Final = 240
 """How long a program may take until it speaks ACP."""
 _FAREWELL_S: Final = 1.0
 """How long it may stay after its answer; it is killed after twice that time."""

@@ -124,7 +124,7 @@ def of(
     if setup is not None and setup.mcp_servers and preset.servers is not None:
         written = preset.servers(setup.mcp_servers, (*setup.variables, *agent.environment, *proxied))
     # For some programs, resuming is a subcommand, which follows the options.
-    given = (*guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
+    given = (*guard, *model.argv, *name, *agent.argv[1:], *resume)
     variables = {**preset.environment, **model.environment}
     variables |= {} if options.trust_repository else preset.untrusted_environment
     return CommandTemplate(

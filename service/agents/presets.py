@@ -62,7 +62,6 @@ class Preset:
     """Whether it reads its instructions from standard input."""
     before: tuple[str, ...] = ()
     """A command that starts the program."""
-    last: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     """Folders that must exist in its home."""
@@ -134,7 +133,8 @@ def _claude(provider: str, **variables: str) -> ModelWords:
 
 def _copilot(provider: str, version: str) -> ModelWords:
     variables = {"COPILOT_PROVIDER_TYPE": provider, "COPILOT_PROVIDER_API_KEY": "{token}", "COPILOT_MODEL": "{model}"}
-    return ModelWords({**variables, "COPILOT_PROVIDER_BASE_URL": f"{{url}}{version}"})
+    # Offline it needs no account of GitHub.
+    return ModelWords({**variables, "COPILOT_PROVIDER_BASE_URL": f"{{url}}{version}", "COPILOT_OFFLINE": "true"})
 
 
 def _over_acp(preset: Preset) -> Preset:
@@ -192,7 +192,8 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
             *("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false"),
             *("-c", "features.apps=false", "-c", "features.plugins=false"),
         ),
-        resume=("resume", "{session}"),
+        # Without a prompt it reads its input; only this command needs to be told.
+        resume=("resume", "{session}", "-"),
         models={
             "openai": ModelWords(
                 {"RUNWARDEN_MODEL_TOKEN": "{token}"},
@@ -205,7 +206,6 @@ _PRESETS: Final[Mapping[PresetName, Preset]] = {
             )
         },
         keys=("CODEX_API_KEY",),
-        last=("-",),
         environment={"CODEX_HOME": "{home}/.codex"},
         folders=(".codex",),
         servers=servers.codex,
@@ -321,29 +321,16 @@ PRESETS: Final = {name: _over_acp(one) if one.listener is outcome.acp else one f
 _HIDDEN: Final = tuple(dict.fromkeys(file for one in PRESETS.values() for file in one.hidden))
 ACP: Final = _over_acp(replace(PLAIN, small=_SMALL, hidden=_HIDDEN))
 """Any program that speaks ACP, which may have any key, or need none; argv names it."""
-_CLAUDE_ADAPTER: Final = replace(
-    _over_acp(PRESETS["claude-code"]),
-    argv=(),
-    resume=(),
-    models={provider: ModelWords(words.environment) for provider, words in PRESETS["claude-code"].models.items()},
-    untrusted=(),
-)
-_CODEX_ADAPTER: Final = replace(
-    _over_acp(PRESETS["codex"]),
-    argv=("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"'),
-    resume=(),
-    last=(),
-)
+_CLAUDE_CODE: Final = _over_acp(PRESETS["claude-code"])
+_CLAUDE_MODELS: Final = {name: ModelWords(words.environment) for name, words in _CLAUDE_CODE.models.items()}
+_CODEX_ARGV: Final = ("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"')
 _KNOWN: Final[Mapping[str, Preset]] = {
-    "claude-agent-acp": _CLAUDE_ADAPTER,
-    "claude-code-acp": _CLAUDE_ADAPTER,
-    "codex-acp": _CODEX_ADAPTER,
-    # Offline it needs no account of GitHub.
-    "copilot": replace(
-        ACP,
-        models={"openai": _copilot("openai", "/v1"), "anthropic": _copilot("anthropic", "")},
-        environment={**ACP.environment, "COPILOT_OFFLINE": "true"},
+    **dict.fromkeys(
+        ("claude-agent-acp", "claude-code-acp"),
+        replace(_CLAUDE_CODE, argv=(), resume=(), models=_CLAUDE_MODELS, untrusted=()),
     ),
+    "codex-acp": replace(_over_acp(PRESETS["codex"]), argv=_CODEX_ARGV, resume=()),
+    "copilot": replace(ACP, models={"openai": _copilot("openai", "/v1"), "anthropic": _copilot("anthropic", "")}),
     **{one.program: replace(one, argv=()) for one in PRESETS.values() if one.listener is outcome.acp},
 }
 """Programs that speak ACP and need the configuration of a preset."""

@@ -11,10 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeGuard
 
-from service.agents import outcome
 from service.agents.options import PresetName
 from service.agents.outcome import is_remark
-from service.agents.presets import PRESETS
 from service.clock import parse_rfc3339, rfc3339
 from service.shapes import items, table
 from service.store.turn_files import LogPiece
@@ -31,10 +29,6 @@ _OLD: Final = ("old_string", "oldString", "old_str", "oldText")
 _NEW: Final = ("new_string", "newString", "new_str", "content", "file_text", "new_source", "newText")
 _MOST: Final = 1e14
 """No figure is larger."""
-_OVER_ACP: Final[tuple[PresetName, ...]] = (
-    "acp",
-    *(name for name, one in PRESETS.items() if one.listener is outcome.acp),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +111,7 @@ def steps_of(preset: PresetName, data: bytes) -> list[Step]:
 def settled(preset: PresetName, data: bytes) -> int:
     """Return how many bytes of whole lines come before a message that may continue in the next line."""
     end = len(data)
-    while preset in _OVER_ACP and end:
+    while end:
         begin = data.rfind(b"\n", 0, end - 1) + 1
         if not any(step.joins for step in _of_line(preset, data[begin : end - 1])):
             break
@@ -128,11 +122,11 @@ def settled(preset: PresetName, data: bytes) -> int:
 def _of_line(preset: PresetName, line: bytes) -> list[Step]:
     if own := _OWN_LINE.fullmatch(line):
         return [Step("log", own[2].decode("utf-8", "replace"), own[1].decode())]
-    if line.startswith(b"{") and (read := _READERS.get(preset)) is not None:
+    if line.startswith(b"{") and preset != "aider":
         try:
             event = json.loads(line)
             if isinstance(event, dict):
-                return list(read(event))
+                return list(_READERS.get(preset, _acp)(event))
         except (ValueError, RecursionError):
             pass
     text = line.decode("utf-8", "replace")
@@ -243,11 +237,8 @@ def _aider(line: str) -> Step:
     )
 
 
-_READERS: Final[Mapping[PresetName, Callable[[Event], Iterator[Step]]]] = {
-    "claude-code": _claude,
-    "codex": _codex,
-    **dict.fromkeys(_OVER_ACP, _acp),
-}
+_READERS: Final[Mapping[PresetName, Callable[[Event], Iterator[Step]]]] = {"claude-code": _claude, "codex": _codex}
+"""Those of programs that do not speak ACP."""
 
 
 def _step(
