@@ -263,6 +263,7 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
     streams = {"limit": _BUFFER, "shutdown_timeout": _FAREWELL_S}
     turn = Turn(session, conversation)
     client: Any = SandboxClient()  # without the protocol's parts that are optional
+    status = 0
     try:
         async with spawn_agent_process(
             client, *command, env=variables, cwd=Path.cwd(), transport_kwargs=streams, observers=[turn.printed]
@@ -272,22 +273,29 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
             listening = asyncio.create_task(turn.listen(connection, lines))
             try:
                 await turn.run(connection, instructions)
-            except ConnectionError:
-                # It ended, and its last words say why.
-                await asyncio.wait([forwarding], timeout=_FAREWELL_S)
-                raise
-            finally:
-                forwarding.cancel()
-                listening.cancel()
-    except RequestError as error:
+            except (RequestError, OSError, ValueError) as error:
+                if isinstance(error, ConnectionError):
+                    # It ended, and its last words say why.
+                    await asyncio.wait([forwarding], timeout=_FAREWELL_S)
+                status = _report_error(error)
+            forwarding.cancel()
+            listening.cancel()
+            # A server of the program may outlive it, and hold the pipes whose end the library waits for.
+            asyncio.get_running_loop().call_later(3 * _FAREWELL_S, os._exit, status)
+    except (OSError, ValueError) as error:
+        return _report_error(error)
+    return status
+
+
+def _report_error(error: Exception) -> int:
+    """Print an error; return the exit status."""
+    words = f"the connection to the program broke: {error}"
+    if isinstance(error, RequestError):
         details = error.data if isinstance(error.data, str) else json.dumps(error.data) if error.data else ""
-        report("error", message=f"{error} {details}".strip())
-    except TimeoutError:
-        report("error", message="it does not speak ACP: does its argv lack the argument that makes it do so?")
-    except (ConnectionError, OSError, ValueError) as error:
-        report("error", message=f"the connection to the program broke: {error}")
-    else:
-        return 0
+        words = f"{error} {details}".strip()
+    elif isinstance(error, TimeoutError):
+        words = "it does not speak ACP: does its argv lack the argument that makes it do so?"
+    report("error", message=words)
     return 1
 
 

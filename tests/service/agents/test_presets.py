@@ -302,7 +302,7 @@ def test_a_server_at_an_address_is_told_in_the_program_s_own_words() -> None:
     for preset, words in (
         ("claude-code", '{"mcpServers": {"docs": {"type": "http", "url": "https://docs.test/mcp"}}}'),
         ("codex", 'mcp_servers.docs.url="https://docs.test/mcp"'),
-        ("opencode", '{"docs": {"variables": [], "url": "https://docs.test/mcp"}}'),
+        ("opencode", '"url": "https://docs.test/mcp"}}'),
     ):
         setup = RepositorySetup.model_validate({"mcp_servers": {"docs": {"url": "https://docs.test/mcp"}}})
         agent = Agent(preset, options=AgentOptions.model_validate({"preset": preset}), argv=())
