@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -79,3 +81,11 @@ def parse_duration(text: str) -> int:
     if micros > CENTURY_MICROS:
         raise ValueError(f"{text!r} is longer than 100 years; write a shorter one, such as 30d")
     return micros
+
+
+Duration = Annotated[
+    str,
+    AfterValidator(lambda text: parse_duration(text) and text),
+    Field(json_schema_extra={"pattern": r"^\s*(?!0+[smhdw])[0-9]{1,6}[smhdw]\s*$"}),
+]
+"""A setting that `parse_duration` reads; an editor finds what it refuses by the pattern."""

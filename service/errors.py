@@ -59,7 +59,7 @@ def first_fault(error: "ValidationError", document: Any = None) -> str:
 
     Of a list's entry, the key has the name that the document gives it instead of its position.
     """
-    first = error.errors(include_url=False, include_context=False)[0]
+    first = error.errors(include_url=False)[0]
     parts = []
     for part in first["loc"]:
         inside: Any = dict(enumerate(document)) if isinstance(document, list) else document
@@ -67,8 +67,13 @@ def first_fault(error: "ValidationError", document: Any = None) -> str:
         named = document if isinstance(part, int) and isinstance(document, dict) else {}
         parts.append(next((str(named[name]) for name in _NAMES if name in named), str(part)))
     key = ".".join(parts)
-    fault = _FAULTS.get(first["type"], first["msg"])
+    given, most = first["input"], first.get("ctx", {}).get("max_length")
+    fault = _FAULTS.get(first["type"], first["msg"].removeprefix("Value error, "))
+    if isinstance(given, str) and not given.strip() and first["type"].startswith("string"):
+        fault = "it is blank"
+    elif isinstance(given, str) and most is not None:
+        fault = f"it has {len(given):,} characters; at most {most:,} are allowed"
     if expected := _EXPECTED.get(first["type"]):
         # Only the kind of the value: the value itself may be a secret.
-        fault = f"{_FOUND.get(type(first['input']), 'another value')} was found where {expected} is expected"
+        fault = f"{_FOUND.get(type(given), 'another value')} was found where {expected} is expected"
     return f"{key}: {fault}" if key else fault

@@ -62,7 +62,7 @@ class PrintedKey:
                 threading.Thread(target=self._run, args=(answer,), name=self._name, daemon=True).start()
             patience_s = max(0.0, self._late_at - time.monotonic())
         if not wait([answer], patience_s).done:
-            late = f"has printed no {self._noun} within {self._patience_s:g} s; it goes on"
+            late = f"has printed no {self._noun} within {self._patience_s:g} s; it is still running"
             raise NoKeyError(f"{self._name} {self._command[0]!r} {late}")
         with self._asking:
             if self._answer is answer and answer.exception() is None:

@@ -26,7 +26,7 @@ class Platform:
     mark: str
     """Before the number of a pull request."""
     branch: str
-    """What stands before a branch in its address."""
+    """The path before a branch in its address."""
     event: str = "x-github-event"
     """The header of a delivery that names its event. Forgejo sends GitHub's headers, next to its own."""
     delivery: str = "x-github-delivery"

@@ -133,6 +133,7 @@ class RunningService:
         def stop() -> None:
             """Accept no more requests, and exit when the open ones are answered."""
             server.should_exit = True
+            server.woken.set()
             context.closing.set()
 
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -182,21 +183,23 @@ class RunningService:
 
 def _waking(worker: TurnWorker | None, database: Database) -> Callable[[], None]:
     """Return a function that wakes the worker of this process, and those of other processes if there can be any."""
-    bell = Doorbell(database)
-    if worker is None:
-        return bell.ring
-    if database.is_sqlite:
-        return worker.wake
-
-    def wake() -> None:
-        worker.wake()
-        bell.ring()
-
-    return wake
+    # On PostgreSQL the worker of this process hears the doorbell, too.
+    return worker.wake if worker is not None and database.is_sqlite else Doorbell(database).ring
 
 
 class _Server(uvicorn.Server):
     """uvicorn without its signal handling, which would kill the process with the signal and lose the exit status."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.woken = asyncio.Event()
+        """Set: `should_exit` is set."""
+
+    async def main_loop(self) -> None:
+        """Renew the Date header once a second until the end; uvicorn would wake ten times a second to look for it."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.woken.wait(), 1.0)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -96,6 +96,12 @@ class SigningSettings(_Section):
 class ExecutionSettings(_Section):
     """How turns are executed."""
 
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: schema["properties"].update(
+            organization_places=schema["properties"]["organization_slots"] | {"deprecated": True}
+        )
+    )
+
     concurrency: Annotated[int, Field(ge=1, le=64)] = 2
     """Turns executed at the same time in one process."""
     organization_slots: Annotated[int, Field(ge=1)] | None = Field(
@@ -382,7 +388,7 @@ class DataFolder:
 
     @property
     def noted_database(self) -> str | None:
-        """The database, without its password, that the last service process here used instead of the folder's own."""
+        """The database, without its password, that the last service process here used instead of the folder's."""
         return self._database_note.read_text("utf-8") if self._database_note.exists() else None
 
     def note_database(self, shown: str | None) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from service import ids
 from service.agents import check
 from service.agents.options import AgentOptions, RepositorySetup, VariableName
-from service.clock import parse_duration, rfc3339
+from service.clock import Duration, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import ALIASES, PLATFORMS, checked_path, location, without_login
 from service.store import agents, hosts, organizations, repositories, sessions, tokens, trials
@@ -47,7 +47,7 @@ class TokenEntry(_Entry):
 
     alias: Name
     scopes: tuple[tokens.Scope, ...] = ("admin",)
-    duration: str = "30d"
+    duration: Duration = "30d"
 
 
 class HostEntry(_Entry):
@@ -148,7 +148,7 @@ def apply_setup(
 ) -> dict[str, Any]:
     """Apply a document in one transaction and return the result, including the values of new tokens.
 
-    `data` is the data folder if agents run on this machine, or else None.
+    `data` is the data folder if agents run on this machine; otherwise None.
 
     Raises:
         SetupError: An entry contradicts the existing state, or lacks something.
@@ -251,24 +251,21 @@ def make_token(
     """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5).
 
     Raises:
-        SetupError: The organization lacks the entitlement, or the duration cannot be parsed.
+        SetupError: The organization lacks the entitlement.
     """
     if "ServiceAPI" not in organization.entitlements:
         raise SetupError(
             f"the organization {organization.slug} needs the entitlement ServiceAPI to have tokens; "
             f"give it with: runwarden service org grant {organization.slug} ServiceAPI"
         )
-    try:
-        life = parse_duration(entry.duration)
-    except ValueError as error:
-        raise SetupError(str(error)) from error
+    life = parse_duration(entry.duration)
     return tokens.create(connection, organization.id, scopes=entry.scopes, alias=entry.alias, now=now, life_micros=life)
 
 
 def welcome(
     connection: sa.Connection, organization: Organization, invitation: Invitation, now: int
 ) -> tuple[Member, tokens.TokenRecord, str]:
-    """Make whoever accepted an invitation a member with its role, and a token of that role with its value.
+    """Make the user who accepted an invitation a member with its role, and a token of that role with its value.
 
     Raises:
         SetupError: The organization lacks the entitlement ServiceAPI.
@@ -424,7 +421,7 @@ def check_fallbacks(connection: sa.Connection) -> None:
 
 
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> agents.Agent:
-    """Configure an agent; `data` is the data folder if it runs on this machine, or else None.
+    """Configure an agent; `data` is the data folder if it runs on this machine; otherwise None.
 
     Raises:
         SetupError: Its organization does not exist, its options contradict each other, or something is missing.

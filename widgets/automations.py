@@ -18,8 +18,8 @@ from textual.widgets import Static, TextArea
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, clock_time, span, stamp
 from storage.records.decision import Decision, Outcome
+from widgets.forms.dialog import coloured
 from widgets.forms.inputs import ParagraphInput
-from widgets.forms.pages import coloured
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import Column, fit
 from widgets.kit.clickable import ClickableLine, clickable

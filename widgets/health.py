@@ -15,7 +15,7 @@ from storage.records.activity import ANSWERED, FAILED, PollSpan
 from storage.records.error_kinds import error_kind
 from widgets.kit.badges import STYLES, Badge, StyledText, Tone, health_badge
 from widgets.kit.cells import fit, shorten
-from widgets.kit.lead_list import LeadRow
+from widgets.kit.choice_lists import LeadRow
 
 Slice = Literal["well", "impaired", "bad"] | None
 """None: unknown."""

@@ -17,8 +17,8 @@ from app.organizations.facts import full, invited_until, short
 from storage.records import Action, Organization
 from storage.records.results import Invitation
 from widgets.actions.activity import ActivityEntry
+from widgets.forms.dialog import reason
 from widgets.forms.field import LineField
-from widgets.forms.pages import reason
 from widgets.kit.badges import STYLES, Badge, Tone
 from widgets.kit.cells import Column
 from widgets.kit.line_table import TableLine, TonedText

@@ -47,9 +47,7 @@ class ProfileList(Options):
         }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "open", key_display="enter", id="profiles.open")
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "open", id="profiles.open")]
 
     def __init__(self) -> None:
         super().__init__(markup=False)

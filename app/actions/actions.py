@@ -90,7 +90,7 @@ class Sending:
     ledger: Ledger
     action: Action
     """`sending` as soon as a byte may have left; before that `prepared`, and at the end as it was recorded."""
-    ring: Callable[[Action], Action]
+    announce: Callable[[Action], Action]
     command_line: str
     """The beginning of a command on the same ledger."""
     _committing: "asyncio.Task[Action] | None" = None
@@ -100,7 +100,7 @@ class Sending:
         # The commit continues after the deadline: the ledger's content is known only once it is done.
         self._committing = asyncio.create_task(self.ledger.sending(self.action.action_id))
         self._committing.add_done_callback(lambda task: task.cancelled() or task.exception())
-        self.action = self.ring(await asyncio.shield(self._committing))
+        self.action = self.announce(await asyncio.shield(self._committing))
 
     async def record(self, verdict: Verdict) -> Action:
         """Record the verdict. If the ledger cannot take it, the returned action is unknown and says so."""
@@ -257,7 +257,7 @@ class Actions(Struct, frozen=True):
             ReadOnlyError: The ledger is unchanged.
         """
         await self._begin_resolving()
-        return self._ring(await self.ledger.resolve_created(action_id, result_id))
+        return self._changed(await self.ledger.resolve_created(action_id, result_id))
 
     async def resolve_not_created(self, action_id: str) -> Action:
         """Record that an unknown action had no effect, as the user found out.
@@ -266,7 +266,7 @@ class Actions(Struct, frozen=True):
             ReadOnlyError: The ledger is unchanged.
         """
         await self._begin_resolving()
-        return self._ring(await self.ledger.resolve_not_created(action_id))
+        return self._changed(await self.ledger.resolve_not_created(action_id))
 
     async def undo_resolution(self, action_id: str) -> Action:
         """Make the outcome unknown again after a mistaken resolution.
@@ -276,12 +276,12 @@ class Actions(Struct, frozen=True):
             LedgerRefusedError: It was not resolved, or another action has replaced it.
         """
         await self._begin_resolving()
-        return self._ring(await self.ledger.unresolve(action_id))
+        return self._changed(await self.ledger.unresolve(action_id))
 
     async def adopt_orphans(self) -> None:
         """Settle the writes of dead processes."""
         for action in await self.ledger.adopt_orphans():
-            self._ring(action)
+            self._changed(action)
 
     async def _begin_resolving(self) -> None:
         self._check_writable()
@@ -336,12 +336,12 @@ class Actions(Struct, frozen=True):
                 action = await self._held(action.action_id)
             raise AlreadyAskedError(action) from asked
         if supersedes is not None:
-            self._tell(ActionChanged(supersedes))
-        self._ring(action)
+            self._announce(ActionChanged(supersedes))
+        self._changed(action)
         return await self._send(request, action)
 
     async def _send(self, request: WriteRequest, action: Action) -> Action:
-        sending = Sending(self.ledger, action, self._ring, self.command_line)
+        sending = Sending(self.ledger, action, self._changed, self.command_line)
         try:
             with self.in_flight.sending():
                 answer = await self.client.send(request, body_json=action.body_json, before_first_byte=sending.commit)
@@ -377,15 +377,15 @@ class Actions(Struct, frozen=True):
         except asyncio.CancelledError as cancelled:
             raise SendCancelledError(settled) from cancelled
         except StorageError as error:
-            self._tell(StorageFailed(f"The run is not in the cache yet: {error}"))
+            self._announce(StorageFailed(f"The run is not in the cache yet: {error}"))
         except Exception as error:
             log.exception("a started run was not stored")
-            self._tell(StorageFailed(f"The run is not in the cache yet ({type(error).__name__})."))
+            self._announce(StorageFailed(f"The run is not in the cache yet ({type(error).__name__})."))
         return settled
 
     async def _record(self, sending: Sending, verdict: Verdict) -> Action:
         try:
-            return self._ring(await self.in_flight.to_its_end(sending.record(verdict)))
+            return self._changed(await self.in_flight.to_its_end(sending.record(verdict)))
         except asyncio.CancelledError as cancelled:
             # The outcome is recorded even so.
             raise SendCancelledError(sending.action) from cancelled
@@ -396,11 +396,11 @@ class Actions(Struct, frozen=True):
             raise NoSuchActionError(action_id)
         return action
 
-    def _ring(self, action: Action) -> Action:
-        self._tell(ActionChanged(action.action_id))
+    def _changed(self, action: Action) -> Action:
+        self._announce(ActionChanged(action.action_id))
         return action
 
-    def _tell(self, event: Event) -> None:
+    def _announce(self, event: Event) -> None:
         try:
             self.announce(event)
         except Exception:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -59,9 +58,8 @@ async def what_began(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -
     """
     run_id = detail.run.run_id
     sent = [one for one in await ledger.for_run(run_id) if one.state == "confirmed" and one.result_id == run_id]
-    own = None
-    with suppress(KeyError, TypeError, ValueError, IndexError):  # Another version wrote it in another form.
-        own = Asked(asked_of(sent[-1]))
+    last = asked_of(sent[-1]) if sent else None
+    own = Asked(last) if last is not None else None
     if own is not None and len(sent) >= detail.turns:
         return own
     try:

@@ -1,7 +1,7 @@
-"""`runs start` and `runs continue`: work for the service, with instructions from anywhere."""
+"""`runs start`, `continue` and `say`, and `agents`: work for the service, with instructions from anywhere."""
 
-import json
 import os
+import re
 import sys
 from contextlib import suppress
 from functools import partial
@@ -10,16 +10,22 @@ from typing import Any, Final, Literal, get_args
 
 import click
 
-from app.actions.command_writes import WriteCommand, WriteOptions, perform, print_waiting, write_options
+from app.actions.command_writes import WriteCommand, WriteOptions, perform, print_waiting, send, write_options
+from app.api.errors import ApiError
 from app.api.requests import ContinueRun, Json, SayToRun, StartAgent, StartRun, When
 from app.cli.context import Invocation
-from app.cli.exits import failed
-from app.cli.options import RUN_ID, async_command, completed, options_of, reading
+from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
+from app.cli.options import RUN_ID, CommandGroup, FactCommand, async_command, completed, options_of, reading
+from app.cli.output import Column, facts
+from app.engine.text import json_or_text
 from app.runs.command_lookup import RunLookup
 from app.runs.command_wait import wait_options
 from storage.errors import StorageError
 from storage.records import Repository
+from storage.records.results import AgentInput, NamedAgent
 
+_INPUT: Final = re.compile(r"[A-Za-z_][\w.-]*=", re.ASCII)
+"""How an agent's input begins among the words."""
 LONGEST: Final = 1_000_000
 """The most bytes of instructions."""
 BRANCH: Final = click.option("--branch", metavar="BRANCH", help="Work on this branch. Default: the service makes one.")
@@ -83,19 +89,6 @@ def mapping(pairs: tuple[str, ...]) -> dict[str, Json]:
             raise failed("usage", f"{key!r} is given twice.")
         found[key] = json_or_text(value)
     return found
-
-
-def json_or_text(text: str) -> Json:
-    """A value parsed as JSON, or the text itself if it is not JSON."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not JSON.")
-
-    try:
-        value: Json = json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        return text
-    return value
 
 
 def _decoded(content: bytes, origin: str) -> str:
@@ -237,3 +230,100 @@ async def say(invocation: Invocation, /, *, run_id: str, when: When, words: tupl
         run = await RunLookup(engine).to_change(run_id, invocation.output.note)
         report = await perform(invocation, engine, SayToRun(run.run_id, text, when), write)
     return report()
+
+
+@click.group(cls=CommandGroup)
+def agents() -> None:
+    """List and start named agents."""
+
+
+def _input(one: AgentInput) -> str:
+    words = "|".join(one.choices) or one.type
+    return f"{one.name}={words}" if one.is_required else f"[{one.name}={one.default or words}]"
+
+
+_COLUMNS: Final[tuple[Column[NamedAgent], ...]] = (
+    Column("agent", lambda agent: agent.name, "name"),
+    Column("inputs", lambda agent: " ".join(map(_input, agent.inputs)), "inputs"),
+    Column("description", lambda agent: agent.description, "description"),
+)
+
+
+@agents.command("list", cls=FactCommand)
+@async_command
+async def list_agents(invocation: Invocation, /) -> int:
+    """List the agents that may be started, with the inputs that they take; [INPUT] may be left out.
+
+    A service need not offer this list: the specification has none.
+    """
+    async with invocation.engine(needs_token=True) as engine:
+        try:
+            found = await engine.client.agents()
+        except ApiError as error:
+            hint = "Ask its operator for the names; start one with: runwarden agents start NAME"
+            raise CommandFailedError(of_api_error(error, hint=hint)) from error
+    documents = [
+        facts(agent, "name description")
+        | {
+            "inputs": {
+                one.name: facts(one, "type description default choices") | {"required": one.is_required}
+                for one in agent.inputs
+            }
+        }
+        for agent in found
+    ]
+    invocation.output.listing("agents", documents, _COLUMNS, found)
+    return Exit.DONE
+
+
+@agents.command("start", cls=WriteCommand, kind="agent.start")
+@click.argument("name")
+@click.argument("words", nargs=-1, metavar="[WORDS]... [KEY=VALUE]...")
+@click.option(
+    "-R",
+    "--repository",
+    required=True,
+    metavar="REPO",
+    shell_complete=completed("repositories"),
+    help="owner/repo, group/project, a URL, or a configured name.",
+)
+@BRANCH
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="KEY=VALUE ...",
+    help="Repeatable, or several after one; a VALUE that is JSON is sent as JSON.",
+)
+@wait_options
+@write_options
+@async_command
+async def start_agent(
+    invocation: Invocation,
+    /,
+    *,
+    name: str,
+    repository: str,
+    branch: str | None,
+    inputs: tuple[str, ...],
+    words: tuple[str, ...],
+    **options: Any,
+) -> int:
+    """Start the agent NAME on a repository. Instructions may follow in WORDS, sent as the input `instructions`.
+
+    The API cannot read an execution back. --wait looks for the run that has the execution's id, and
+    waits until it finishes.
+    """
+    pairs = tuple(word for word in words if _INPUT.match(word))
+    if pairs and not inputs:
+        text = f"{pairs[0]!r} looks like an input: write --input {pairs[0]}, or quote the instructions as one word"
+        raise click.UsageError(text)
+    words_given = " ".join(word for word in words if not _INPUT.match(word))
+    # The spec's forms of a repository have no `gitlab:`: it is sent without.
+    given = with_words(mapping((*inputs, *pairs)), words_given)
+    request = StartAgent(name, repository.removeprefix("gitlab:"), branch, given)
+    write = WriteOptions(**options)
+    code = await send(invocation, request, write)
+    if code == Exit.DONE and not (write.waits or write.dry_run) and not invocation.output.format.is_json:
+        invocation.output.note("Accepted. The API does not show executions; see: runwarden runs list")
+    return code

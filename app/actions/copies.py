@@ -17,7 +17,7 @@ from app.api.requests import (
     WriteRequest,
     as_json,
 )
-from app.engine.text import json_escaped, safe_text
+from app.engine.text import json_escaped, json_or_text, safe_text
 from storage.base_error import RunwardenError
 
 
@@ -85,13 +85,9 @@ def _branch(request: StartRun | ContinueRun | StartAgent) -> tuple[str, ...]:
 
 def _pairs(option: str, values: dict[str, Json]) -> Iterator[str]:
     for key, value in values.items():
-        text = json.dumps(value)
-        if isinstance(value, str):
-            try:
-                json.loads(value)  # Text that would be read as JSON stays quoted.
-            except ValueError:
-                text = value
-        yield f"--{option}={key}={text}"
+        # Text that would be read as JSON stays quoted.
+        is_plain = isinstance(value, str) and json_or_text(value) == value
+        yield f"--{option}={key}={value if is_plain else json.dumps(value)}"
 
 
 def _faithful(text: str) -> str:

@@ -1,25 +1,27 @@
 """Finds the runs that unknown actions may have made, and proposes them; the user decides."""
 
+import json
 import re
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Self
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from app.actions.candidates import ANSWER, CLOSE, EXACT, Candidate, Proposal, Send, request_sent
 from app.actions.refusals import DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError, NotOfferedError
-from app.api.requests import CancelRun, OnboardProject, ResendInvitation, SayToRun
+from app.api.requests import CancelRun, ContinueRun, OnboardProject, ResendInvitation, SayToRun, StartRun, request_sent
 from app.engine.events import ActionChanged, Announce
 from app.engine.times import span
 from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.ledger import Ledger
-from storage.records import UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunDetail, RunFilter
-from storage.records.results import Invitation
+from storage.records import UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, Run, RunClock, RunDetail, RunFilter
+from storage.records.results import Invitation, Turn
 
 LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE_KINDS.items() if kind.is_listed)})
 """Kinds of writes whose results a service may list: runs, and invitations to organizations."""
@@ -44,6 +46,220 @@ AGE_PART: Final = 10
 AGAIN: Final = timedelta(minutes=1)
 """How soon the service is asked again for the same action; later the older the action is."""
 LONGEST_PAUSE: Final = timedelta(hours=1)
+CLOSE: Final = timedelta(minutes=5)
+"""How far from the send a run may be dated, if the service's clock is known."""
+FAR: Final = timedelta(hours=26)
+"""How far from the send a run may be dated, if the service's clock is not known: zones are up to 26 hours apart."""
+EXACT: Final = timedelta(seconds=10)
+"""How exactly the service's clock is known."""
+LONGEST: Final = timedelta(minutes=10)
+"""How long after the send a service may still carry it out: a crash may be noticed days later."""
+ANSWER: Final = timedelta(minutes=2)
+"""How long before the send a list may have been requested that shows its result already."""
+
+
+class Candidate(Struct, frozen=True):
+    """A run that the action may have made, or whose conversation it may have continued."""
+
+    run: Run
+    after: timedelta | None
+    """How long after the send it was created, or continued, by the service's clock. None: its times cannot be read."""
+    is_turn: bool = False
+    """A continued conversation, not another run."""
+    is_observed: bool = False
+    """Its next turn was seen to begin around the send. False: only its last change is known."""
+    is_marked: bool = False
+    """It shows the action's own id, which nothing else was given."""
+    asked: str | None = None
+    """Its instructions; None: the service does not report them."""
+    caller: str | None = None
+    """Who gave them; None: not known."""
+    is_same: bool | None = None
+    """Whether they are the action's own; None: not known."""
+    is_ours: bool | None = None
+    """Whether our own token gave them; None: not known."""
+
+    @property
+    def evidence(self) -> str:
+        """Why the run is a candidate, in a few words."""
+        words = None if self.is_same is None else "same words" if self.is_same else "other words"
+        by = f"by {self.caller}" if self.caller else None
+        mark = "carries this action's id" if self.is_marked else None
+        return ", ".join(filter(None, (self.when, words, by, mark)))
+
+    @property
+    def when(self) -> str:
+        """Its time relative to the send, as exactly as the service's clock is known."""
+        if self.after is None:
+            return "first seen after the send"
+        verb = "" if not self.is_turn else "continued " if self.is_observed else "last changed "
+        seconds = self.after.total_seconds()
+        if -EXACT <= self.after < timedelta(0):
+            return f"{verb}at the send"
+        return f"{verb}{span(abs(seconds))} {'after' if seconds >= 0 else 'before'} the send"
+
+    def is_worse(self, best: "Candidate") -> bool:
+        """Whether it certainly fits less well than the best one: in its words, its author or its time."""
+        is_foreign = self.is_ours is False and best.is_ours is True
+        # Without a time it may be as close.
+        is_close, is_as_close = (one.after is None or abs(one.after) <= EXACT for one in (best, self))
+        return self.is_same is False or is_foreign or (best.after is not None and is_close and not is_as_close)
+
+    @property
+    def line(self) -> str:
+        """The candidate in one line: its id and the evidence."""
+        return "  ".join(filter(None, (self.run.run_id, self.evidence, self.run.status, self.run.branch_name)))
+
+
+class Proposal(Struct, frozen=True):
+    """The possible results of an unknown action; the user decides."""
+
+    candidates: tuple[Candidate, ...] = ()
+    """The candidates, the likeliest first."""
+    is_whole: bool = False
+    """The runs around the send are all known. False: there may be others."""
+    organizations: tuple[Invitation, ...] = ()
+    """The organizations whose invitation went to the address that the action was sent for, the likeliest first."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether nothing but the action can have made the first candidate."""
+        return [candidate.is_marked for candidate in self.candidates].count(True) == 1
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of all candidates, the likeliest first."""
+        return (*(one.run.run_id for one in self.candidates), *(one.organization_id for one in self.organizations))
+
+    @property
+    def likely(self) -> str:
+        """The id of the only candidate that is marked, or that fits best in all that is known; empty: there is none."""
+        if len(self.organizations) == 1:
+            return self.organizations[0].organization_id
+        if not self.candidates:
+            return ""
+        best, *others = self.candidates
+        is_best = best.is_same is True and all(one.is_worse(best) for one in others)
+        return best.run.run_id if self.is_certain or is_best else ""
+
+
+class Send(Struct, frozen=True):
+    """The time and purpose of a send, by the clock that runs' times come from."""
+
+    action: Action
+    request: StartRun | ContinueRun
+    clock: RunClock
+    sent_at: datetime
+    """When the action was sent, by our clock."""
+
+    @classmethod
+    def of(cls, action: Action, clock: RunClock) -> Self | None:
+        """The send of an action; None: nothing lists its result, or no byte of it was sent."""
+        request = request_sent(action)
+        if action.sending_at is None or not isinstance(request, StartRun | ContinueRun):
+            return None
+        return cls(action, request, clock, action.sending_at)
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that was continued; None: one was started."""
+        return self.request.run_id if isinstance(self.request, ContinueRun) else None
+
+    @property
+    def shown_at(self) -> datetime:
+        """When it was sent, in the time that runs show."""
+        return self.sent_at + self.clock.ahead
+
+    @property
+    def ended_at(self) -> datetime:
+        """The latest time, by our clock, at which the service may have carried it out."""
+        return min(self.action.settled_at or self.sent_at, self.sent_at + LONGEST)
+
+    @property
+    def margin(self) -> timedelta:
+        """How far from the send its run may be dated."""
+        return CLOSE if self.clock.is_known else FAR
+
+    def around(self) -> RunFilter:
+        """The runs created around the send."""
+        return RunFilter(since=self.shown_at - self.margin, until=self.ended_at + self.clock.ahead + self.margin)
+
+    def after(self, moment: datetime | None) -> timedelta | None:
+        """The time from the send to `moment`; None if `moment` is unknown."""
+        return None if moment is None else moment - self.shown_at
+
+    def is_place(self, run: Run, branch: str | None) -> bool:
+        """Whether the run is of the repository that the action was sent for, and on this branch. None: on any."""
+        wanted = self.request.repository
+        same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
+        return same and (branch is None or run.branch_name == branch)
+
+    def created(self, detail: RunDetail, branch: str | None) -> Candidate | None:
+        """The run as a candidate for a started one; None: it cannot be that."""
+        run = detail.run
+        if detail.first_seen_at < self.sent_at - ANSWER or not self.is_place(run, branch):
+            return None
+        if self.clock.is_known and run.created_at is not None and run.created_at < self.shown_at - EXACT:
+            return None
+        return self._marked(Candidate(run, self.after(run.created_at)))
+
+    def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
+        """The run as a candidate for a continued conversation; None: it was not continued then.
+
+        `others` are when we sent other continuations of it, by our clock: later changes are the work of the next one.
+        """
+        margin = EXACT if self.clock.is_known else FAR
+        since = self.shown_at - margin
+        until = self.ended_at + self.clock.ahead + max(margin, CLOSE)
+        following = min((at for at in others if at > self.sent_at), default=None)
+        if following is not None:
+            until = min(until, following + self.clock.ahead - EXACT)
+        finals = detail.final_statuses
+        begun = [t.at for t in detail.transitions if t.old in finals and t.new not in finals and t.at >= since]
+        if begun and begun[0] <= until:
+            return self._marked(Candidate(detail.run, self.after(begun[0]), is_turn=True, is_observed=True))
+        changed = detail.run.updated_at
+        recent = self.shown_at - (EXACT if self.clock.is_known else CLOSE)
+        if changed is None or changed < recent or begun or following is not None:
+            return None
+        return self._marked(Candidate(detail.run, self.after(changed), is_turn=True))
+
+    def _marked(self, found: Candidate) -> Candidate:
+        run, mark = found.run, self.action.action_id
+        with suppress(ValueError):
+            document = json.loads(run.raw_json)
+            shown = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
+            in_branch = not found.is_turn and mark in run.branch_name
+            return replace(found, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
+        return found
+
+    def with_turns(self, candidate: Candidate, turns: Sequence[Turn], caller: str | None) -> Candidate:
+        """The candidate with the service's report of its turns. `caller`: the service's name for us, if known."""
+        turn = turns[-1 if candidate.is_turn else 0] if turns else None
+        if turn is None or turn.instructions is None:
+            return candidate
+        is_same = turn.instructions.strip() == self.request.instructions.strip()
+        is_ours = None if caller is None or turn.caller is None else turn.caller == caller
+        return replace(candidate, asked=turn.instructions, caller=turn.caller, is_same=is_same, is_ours=is_ours)
+
+    def ranked(self, found: Sequence[tuple[Candidate, RunDetail]]) -> tuple[Candidate, ...]:
+        """The candidates, the likeliest first."""
+
+        def key(pair: tuple[Candidate, RunDetail]) -> tuple[object, ...]:
+            candidate, detail = pair
+            after = candidate.after
+            turn = 0 if candidate.is_observed or self.clock.is_known else 2
+            seen = abs(detail.first_seen_at - self.sent_at) if not self.clock.is_known else timedelta(0)
+            return (
+                not candidate.is_marked,
+                turn if candidate.is_turn else 1,
+                after is not None and self.clock.is_known and after < -EXACT,
+                seen,
+                abs(after) if after is not None else FAR,
+                candidate.run.run_id,
+            )
+
+        return tuple(candidate for candidate, _ in sorted(found, key=key))
 
 
 @dataclass(slots=True)

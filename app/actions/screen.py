@@ -2,14 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, assert_never, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.reactive import var
@@ -21,25 +21,15 @@ from app.actions.copies import UnfaithfulError
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.actions.screen_writes import form_for
-from app.api.requests import (
-    CancelRun,
-    ContinueRun,
-    CreateOrganization,
-    OnboardProject,
-    ResendInvitation,
-    SayToRun,
-    StartAgent,
-    StartRun,
-    request_of,
-)
-from app.console.base import BaseScreen
+from app.api.requests import about
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
-from app.console.sheets import MarkPicker, Picked
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
-from app.engine.text import SafeText, first_line, safe_text
+from app.engine.text import safe_text
+from app.runs.screen_pickers import MarkPicker
 from storage.errors import StorageError
 from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionState
@@ -57,8 +47,6 @@ from widgets.kit.table_and_facts import FactPane, TableAndFacts
 
 if TYPE_CHECKING:
     from textual.timer import Timer
-
-    from app.engine.engine import Engine
 
 SINCE: Final[Mapping[str, timedelta | None]] = {
     "any": None,
@@ -204,36 +192,6 @@ def is_wanted(action: Action, wanted: ActivityFilter) -> bool:
     return is_meant and not is_old and all(word in text for word in wanted.words)
 
 
-def about(action: Action) -> SafeText:
-    """The subject of a write, in a line."""
-    try:
-        request = request_of(action)
-    except (KeyError, TypeError, ValueError, IndexError):
-        # Another version of Runwarden wrote the request; the ledger still has its subject.
-        return safe_text(action.subject)
-    parts: tuple[str | None, ...]
-    match request:
-        case StartRun():
-            parts = request.repository.label, request.branch_name, first_line(request.instructions)
-        case ContinueRun():
-            parts = request.run_id, first_line(request.instructions)
-        case StartAgent():
-            parts = request.name, request.repository, request.branch_name
-        case CreateOrganization():
-            parts = request.email, request.offer_code
-        case CancelRun():
-            parts = (request.run_id,)
-        case SayToRun():
-            parts = request.run_id, first_line(request.text)
-        case ResendInvitation():
-            parts = (request.invitation_id,)
-        case OnboardProject():
-            parts = request.project_path, None if request.project_id is None else str(request.project_id)
-        case _:
-            assert_never(request)
-    return safe_text("  ".join(filter(None, parts)), limit=300)
-
-
 PAGE: Final = 300
 """Entries read at first, and again whenever the last one is reached."""
 SEARCH_PAUSE_S: Final = 0.08
@@ -250,7 +208,7 @@ class ActivityScreen(BaseScreen):
     """The search's own remarks, the longer text first."""
     FILTERS: ClassVar[tuple[str, ...]] = ("kinds", "outcomes", "since")
     NO_MATCH: ClassVar[str] = "No write matches"
-    CSS = "ActivityScreen.-tall ActivityBar { margin-bottom: 1; }"
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="activity.resolve"),
         Binding("u", "undo", "undo", tooltip="Make the outcome unknown again", id="activity.undo"),
@@ -262,9 +220,7 @@ class ActivityScreen(BaseScreen):
             id="activity.resend",
         ),
         Binding("X", "cancel_waiting", "cancel", tooltip="Do not send it when its run ends", id="activity.cancel"),
-        Binding(
-            "slash", "search", "search", key_display="/", tooltip="Requests, answers and errors", id="activity.find"
-        ),
+        Binding("slash", "search", "search", tooltip="Requests, answers and errors", id="activity.find"),
         Binding("W", "kinds", "what", tooltip="Filter by kind", id="activity.kinds"),
         Binding("s", "outcomes", "outcome", tooltip="Filter by outcome", id="activity.outcomes"),
         Binding("t", "since", "since", tooltip="Filter by time", id="activity.since"),
@@ -277,10 +233,10 @@ class ActivityScreen(BaseScreen):
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     """The columns of its table."""
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._engine = engine
-        self._table = LineTable[ActivityEntry](engine.clock(), self.COLUMNS)
+        self._engine = session.open_engine
+        self._table = LineTable[ActivityEntry](session.clock(), self.COLUMNS)
         self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id=self.TAB)
         self._found: Activity | None = None
         """The entries as read last; None: they were not read yet."""
@@ -428,24 +384,24 @@ class ActivityScreen(BaseScreen):
         names = tuple(SINCE)
         self.wanted = replace(self.wanted, since=names[(names.index(self.wanted.since) + 1) % len(names)])
 
-    def action_kinds(self) -> None:
+    @work
+    async def action_kinds(self) -> None:
         """Choose the kinds to show."""
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
-            self._pick("kinds", kinds, lambda kind: Badge("·", what(kind), "plain"))
+            sheet = MarkPicker(
+                "Filter by kind", kinds, self.wanted.kinds, badge_of=lambda kind: Badge("·", what(kind), "plain")
+            )
+            if (picked := await self.app.push_screen_wait(sheet)) is not None:
+                self.wanted = replace(self.wanted, kinds=picked[0])
 
-    def action_outcomes(self) -> None:
+    @work
+    async def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
         if self._found is not None:
-            self._pick("outcomes", self._found.outcomes, outcome_badge)
-
-    def _pick(self, part: str, counts: Mapping[str, int], badge_of: Callable[[str], Badge]) -> None:
-        def picked(names: Picked | None) -> None:
-            if names is not None:
-                self.wanted = replace(self.wanted, **{part: names[0]})
-
-        title = f"Filter by {part.removesuffix('s')}"
-        self.app.push_screen(MarkPicker(title, counts, getattr(self.wanted, part), badge_of=badge_of), picked)
+            sheet = MarkPicker("Filter by outcome", self._found.outcomes, self.wanted.outcomes, badge_of=outcome_badge)
+            if (picked := await self.app.push_screen_wait(sheet)) is not None:
+                self.wanted = replace(self.wanted, outcomes=picked[0])
 
     def action_search(self) -> None:
         """Focus the search."""

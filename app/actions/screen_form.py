@@ -19,10 +19,8 @@ from textual.widgets import Input
 from app.actions.copies import UnfaithfulError, as_command, as_curl
 from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
 from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
-from app.actions.screen_fields import Field
-from app.actions.screen_instructions import filled_in, from_editor
+from app.actions.screen_fields import Field, filled_in, from_editor
 from app.actions.screen_resolve import HEIGHTS, ResolveForm
-from app.actions.second_press import SecondPress
 from app.api.requests import WriteRequest, as_json
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
@@ -36,10 +34,18 @@ from app.engine.times import ago, span, stamp
 from storage.errors import StorageError
 from storage.records import INVITATION_LIFETIME, WRITE_KINDS, Action, ActionFailure, RunFilter
 from storage.records.error_kinds import error_kind
-from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
+from widgets.forms.dialog import (
+    FormButton,
+    FormDialog,
+    FormPhase,
+    OutcomePage,
+    OutcomeText,
+    RequestPreview,
+    bindings_of,
+    reason,
+)
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
-from widgets.forms.pages import OutcomePage, OutcomeText, RequestPreview, reason
-from widgets.kit import after_refresh, hidden
+from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import Tone, action_badge
 
 RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
@@ -54,14 +60,7 @@ class ActionForm(ModalScreen[Action | None]):
     """One write, from the first key to its outcome; closes with the action if it was confirmed or is unknown."""
 
     CSS_PATH = OVER_CSS
-    # Not the default style sheet: the console's own styles screens, and forms lie over one.
-    CSS = """
-    ActionForm { align: center middle; background: $background 60%; }
-    ActionForm.-long.-tall FormDialog { height: 30; }
-    ActionForm.-long.-tall FormField { margin-bottom: 1; }
-    """
     VERTICAL_BREAKPOINTS = HEIGHTS
-    SCOPED_CSS = False
     BUTTONS: ClassVar[tuple[FormButton, ...]] = (
         FormButton("close", "Close", "esc", "back", ("editing",)),
         FormButton("back", "Back", "esc", "back", ("preview", "refused")),
@@ -369,24 +368,22 @@ class ActionForm(ModalScreen[Action | None]):
             field.fill(text)
         field.take_focus()
 
-    def action_template(self) -> None:
+    @work
+    async def action_template(self) -> None:
         """Insert a configured text at the cursor, with its placeholders filled in."""
-
-        def insert(template: str | None) -> None:
-            if template is None or self.instructions is None:
-                return
-            text, missing = filled_in(template, self.placeholders())
-            self.instructions.insert(text)
-            if missing:
-                names = ", ".join(f"{{{name}}}" for name in missing)
-                self._note(safe_text(f"Unknown here, please fill in: {names}"), "warn")
-
         choices = []
         for each in self.engine.settings.templates:
             beginning = safe_text(" ".join(each.instructions.split()), limit=200)
             text = Content.assemble((safe_text(each.name, limit=60), "bold"), "\n   ", (beginning, "$foreground 70%"))
             choices.append((text, each.instructions))
-        self.app.push_screen(ChoiceSheet("Templates", choices), insert)
+        template = await self.app.push_screen_wait(ChoiceSheet("Templates", choices))
+        if template is None or self.instructions is None:
+            return
+        filled, missing = filled_in(template, self.placeholders())
+        self.instructions.insert(filled)
+        if missing:
+            names = ", ".join(f"{{{name}}}" for name in missing)
+            self._note(safe_text(f"Unknown here, please fill in: {names}"), "warn")
 
     def action_resolve(self) -> None:
         """Open the form that resolves the open action."""

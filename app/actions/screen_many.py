@@ -1,4 +1,4 @@
-"""The form for many runs: one confirmation, batches of `send_cap`, and a live line of progress."""
+"""The form for many runs: one confirmation, batches of `send_cap`, a live line of progress, and the list behind it."""
 
 import asyncio
 from collections import Counter
@@ -8,30 +8,37 @@ from typing import ClassVar, Final, Self
 from msgspec import Struct, field
 from msgspec.structs import replace
 from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
+from textual.widgets import OptionList
 
 from app.actions.actions import retry_key
 from app.actions.asked import Asked, continuation, what_began
 from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
 from app.actions.refusals import ActionRefusedError, FieldProblem, problems
-from app.actions.screen_fields import PAIRS, TEXT, Field
+from app.actions.screen_fields import NAMES, PAIRS, PLACEHOLDERS, TEXT, Field, filled_in
 from app.actions.screen_form import ActionForm, RequestOrProblems
-from app.actions.screen_instructions import NAMES, PLACEHOLDERS, filled_in
 from app.api.errors import ApiError
 from app.api.requests import StartAgent, WriteRequest
+from app.console.messages import FollowRun
+from app.console.session import Session
+from app.console.sheets import Sheet
 from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
 from storage.errors import StorageError
 from storage.records import CANCELLED, Action, Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
 from widgets.actions.batch import BatchLine, BatchView
-from widgets.forms.dialog import FormButton, FormPhase
+from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview, reason
 from widgets.forms.facts import FormFact
-from widgets.forms.pages import OutcomeText, OutcomeVerdict, RequestPreview, reason
+from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
 from widgets.kit.cells import shorten
+from widgets.kit.choice_lists import Options
 
 AT_ONCE: Final = 8
 """Runs that the service is asked about at the same time."""
@@ -485,3 +492,81 @@ def outcome(batch: RunBatch, cap: int, problem: SafeText | None) -> OutcomeText:
         verdict = "unknown" if view.unknown else "done"
     said = batch.task.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
     return OutcomeText(verdict, safe_text(said), facts, tuple(meaning))
+
+
+HINTS: Final = "enter open · f follow all · del drop the list · esc close"
+
+
+class BatchScreen(Sheet[str | None]):
+    """A live list over the screen; closes with the chosen run."""
+
+    LEAVE = "dismiss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss", "close", id="batch.close"),
+        Binding("f", "follow", "follow all", id="batch.follow"),
+        Binding("delete,backspace", "drop", "drop the list", id="batch.drop"),
+    ]
+
+    def __init__(self, session: Session, key: str) -> None:
+        """Prepare for the batch with this key."""
+        super().__init__()
+        self._session = session
+        self._key = key
+
+    def compose(self) -> ComposeResult:
+        """Compose the sheet."""
+        with Vertical() as sheet:
+            sheet.border_subtitle = HINTS
+            yield Options(markup=False)
+
+    def on_mount(self) -> None:
+        """Show the progress and ask the service for the runs."""
+        self._session.batches.changed.subscribe(self, lambda _: self._show())
+        self._session.poll_soon()
+        self._list.focus()
+        self._show()
+
+    def on_resize(self) -> None:
+        """Draw for the new width."""
+        after_refresh(self, self._show)
+
+    def action_follow(self) -> None:
+        """Follow the runs of the batch."""
+        if self._batch is not None:
+            made = tuple(line.opens for line in self._batch.lines if line.opens is not None)
+            self.post_message(FollowRun(made))
+
+    def action_drop(self) -> None:
+        """Drop the batch's list, and its line above the keys."""
+        self._session.batches.let_go(self._key)
+        self.dismiss(None)
+
+    def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:
+        """Open the run, if there is one."""
+        line = self._batch.lines[message.option_index] if self._batch is not None else None
+        if line is not None and line.opens is not None:
+            self.dismiss(line.opens)
+        elif line is not None:
+            self._session.notify(f"No run was created. {line.about}")
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    @property
+    def _batch(self) -> BatchView | None:
+        return self._session.batches.view(self._key)
+
+    def _show(self) -> None:
+        if (batch := self._batch) is None:
+            return
+        sheet = self.query_one(Vertical)
+        width = max(40, self._list.size.width - 4)
+        sheet.border_title = safe_text(f"{batch.title}: {batch.outcome.word} sent, {batch.progress}")
+        lines = batch.run_list(width)
+        if self._list.option_count != len(lines):
+            self._list.clear_options().add_options(lines)
+            self._list.highlighted = 0
+        for index, line in enumerate(lines):
+            if self._list.get_option_at_index(index).prompt != line:
+                self._list.replace_option_prompt_at_index(index, line)

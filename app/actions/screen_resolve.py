@@ -10,11 +10,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
-from app.actions.candidates import Candidate, Proposal, request_sent
-from app.actions.reconciliation import LISTED
+from app.actions.reconciliation import LISTED, Candidate, Proposal
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, NotOfferedError
-from app.api.requests import CancelRun, ResendInvitation, SayToRun, StartRun
+from app.api.requests import CancelRun, ResendInvitation, about, request_sent
 from app.console.guard import guarded_event
 from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
@@ -26,10 +25,9 @@ from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import WRITE_KINDS, Action
 from widgets.actions.activity import what
-from widgets.forms.dialog import FormButton, FormDialog, bindings_of
+from widgets.forms.dialog import FormButton, FormDialog, bindings_of, reason
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField
-from widgets.forms.pages import reason
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.cells import shorten
@@ -50,23 +48,7 @@ class ResolveForm(ModalScreen[Action | None]):
     """Closes with the resolved action, or with the one sent instead; None: nothing was decided."""
 
     CSS_PATH = OVER_CSS
-    # Not the default style sheet: the console's own styles screens, and forms lie over one.
-    CSS = """
-    ResolveForm {
-        align: center middle;
-        background: $background 60%;
-        FormDialog { height: 23; }
-        #found {
-            width: 1fr; height: 4; padding: 0; border: none; background: $surface;
-            text-wrap: nowrap; text-overflow: ellipsis; scrollbar-size-vertical: 1;
-        }
-        FormFact.-found { height: 4; max-height: 4; }
-    }
-    ResolveForm.-tall FormDialog { height: 28; }
-    ResolveForm.-tall #found, ResolveForm.-tall FormFact.-found { height: 8; max-height: 8; }
-    """
     VERTICAL_BREAKPOINTS = HEIGHTS
-    SCOPED_CSS = False
     BUTTONS: ClassVar[Sequence[FormButton]] = (
         FormButton("cancel", "Leave it unknown", "esc", "cancel", ("editing",)),
         FormButton("force", "Record it anyway", "^y", "force", ("editing",)),
@@ -101,14 +83,8 @@ class ResolveForm(ModalScreen[Action | None]):
         """Compose the action, the three choices and their fields."""
         action, now = self._action, self._engine.clock()
         request = request_sent(action)
-        about = action.subject or action.path
-        if isinstance(request, StartRun):
-            about = "  ".join(filter(None, (request.repository.label, request.branch_name)))
-        elif isinstance(request, CancelRun):
-            about = request.run_id
+        if isinstance(request, CancelRun):
             self._best = request.run_id
-        elif isinstance(request, SayToRun):
-            about = request.run_id
         elif isinstance(request, ResendInvitation):
             self._best = request.invitation_id
         if action.kind in LISTED:
@@ -118,7 +94,7 @@ class ResolveForm(ModalScreen[Action | None]):
         found.add_class("-found")
         rows = (
             FormFact("what", safe_text(f"{what(action.kind)}, {ago(action.created_at, now)}")),
-            FormFact("about", safe_text(about)),
+            FormFact("about", about(action)),
             FormFact("reason", safe_text(reason(action.error) if action.error else "-")),
             FormFact("action", safe_text(action.action_id)),
             found,

@@ -28,12 +28,12 @@ from app.api.errors import ApiError
 from app.api.requests import Json, StartAgent, StartRun, WriteRequest
 from app.console.sheets import ChoiceSheet
 from app.engine.engine import Engine
-from app.engine.text import closest, safe_text
+from app.engine.text import closest, json_or_text, safe_text
 from storage.errors import StorageError
 from storage.records import Repository
 from storage.records.results import AgentInput, NamedAgent
 from widgets.forms.dialog import FormButton, bindings_of
-from widgets.forms.field import ChoiceField, FormField, InputField, read_value
+from widgets.forms.field import ChoiceField, FormField, InputField
 from widgets.kit.badges import STYLES
 
 WORDS: Final = "instructions"
@@ -45,7 +45,6 @@ class NewRunForm(ActionForm):
     """POST /external/runs (spec 4.3), or for a named agent POST /external/agents/{name}/runs (spec 4.4)."""
 
     TITLE_TEXT = "New run"
-    DEFAULT_CSS = "NewRunForm #agent-inputs { height: auto; }"
     BUTTONS = (*ActionForm.BUTTONS, _AGENTS)
     BINDINGS: ClassVar = bindings_of((_AGENTS,))
     FIELDS = (
@@ -139,27 +138,18 @@ class NewRunForm(ActionForm):
             field.offer(names, {name: agent.description for name, agent in self._agents.items()})
         self._name_changed()
 
-    def action_pick_agent(self) -> None:
+    @work
+    async def action_pick_agent(self) -> None:
         """Choose from the service's agents, with their purposes."""
-
-        def picked(name: str | None) -> None:
-            if name is not None:
-                self.fields["name"].fill(name)
-
-        choices = [
-            (
-                Content.assemble(
-                    (safe_text(name, limit=60), "bold"), "  ", (safe_text(agent.description), STYLES["quiet"])
-                ),
-                name,
-            )
-            for name, agent in self._agents.items()
-            if faithful(name)
-        ]
-        if choices:
-            self.app.push_screen(ChoiceSheet("Agents", choices), picked)
-        else:
+        choices = list[tuple[Content, str]]()
+        for name, agent in self._agents.items():
+            if faithful(name):
+                purpose = safe_text(agent.description), STYLES["quiet"]
+                choices.append((Content.assemble((safe_text(name, limit=60), "bold"), "  ", purpose), name))
+        if not choices:
             self._note(safe_text("The service lists no agents."))
+        elif (picked := await self.app.push_screen_wait(ChoiceSheet("Agents", choices))) is not None:
+            self.fields["name"].fill(picked)
 
     # The inputs of one
 
@@ -173,7 +163,7 @@ class NewRunForm(ActionForm):
         for key, one in self._declared.items():
             text = self.fields[key].value if key in self.fields else None
             if text is not None and text.strip():
-                given[one.name] = text if one.type == "text" else read_value(text)
+                given[one.name] = text if one.type == "text" else json_or_text(text.strip())
             elif text is not None:
                 given.pop(one.name, None)
         return values | {"inputs": PAIRS.written(given)}

@@ -1,7 +1,6 @@
 """The forms of all writes: their fields, their texts, and a sent request shown in its form again."""
 
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -47,6 +46,14 @@ _WAYS: Final = (
     FormButton("stop", "Stop", "x", "say_stop", ("preview",)),
 )
 """How a message reaches the agent of an active run."""
+_MESSAGES: Final[Mapping[str, When]] = {"now": "now", "stop": "stop"}
+"""The ways of sending that are messages; the others continue the run: empty at once, `end` when it has ended."""
+_EFFECTS: Final = {
+    "": "Continues {} with its context.",
+    "now": "Reaches the agent of {} at work; if its program takes no messages, starts the next turn.",
+    "end": "Kept on this machine, and sent when {} ends; a console or bot must be running then.",
+    "stop": "Stops the turn of {}, and starts the next one with this.",
+}
 
 
 class ContinueRunForm(ActionForm):
@@ -73,8 +80,11 @@ class ContinueRunForm(ActionForm):
         answer that was sent closes the form. `may_wait`: whether this process sends what waits for the run's end.
         """
         self._run, self._has_ended = run, run.status in final_statuses
-        self._may_wait = may_wait and not self._has_ended
+        self._may_wait, self._hears = may_wait and not self._has_ended, not self._has_ended
         self._sent = sent
+        self._default = "now" if self._hears and sent is None else ""
+        self._way = self._default
+        """How it is sent, a key of `_EFFECTS`."""
         self._conversation = Conversation()
         self._told: RunTurns | Unavailable = Unavailable(ASKING)
         self._previous = ""
@@ -129,6 +139,10 @@ class ContinueRunForm(ActionForm):
             self._told = await self.engine.extension.turns(self._run.run_id)
         except ApiError as error:
             self._told = Unavailable(f"The service could not be asked: {error.message}")
+        if self._hears and isinstance(self._told, Unavailable):
+            self._hears, self._default = False, ""
+            if self._way in _MESSAGES:
+                self._choose("")
         self._read_conversation()
 
     def placeholders(self) -> dict[str, str]:
@@ -137,49 +151,66 @@ class ContinueRunForm(ActionForm):
         known = {"repository": run.repository.label, "branch": run.branch_name}
         return known | {"previous_instructions": self._previous}
 
+    @property
+    def values(self) -> Values:
+        """The values, with the way of sending if it was chosen: a draft keeps that too."""
+        return super().values | ({} if self._way == self._default else {"when": self._way})
+
+    def _fill(self, values: Values) -> None:
+        super()._fill(values)
+        self._way = self._default if self._has_ended else values.get("when", self._default)
+
     def build(self, values: Values) -> RequestOrProblems:
         """The request as typed."""
-        if self._sent is not None:
-            return replace(self._sent, instructions=values["instructions"])
-        return continuation(self._run, values["instructions"])
+        words = values["instructions"]
+        if (when := _MESSAGES.get(values.get("when", self._default))) is not None:
+            return SayToRun(self._run.run_id, words, when)
+        return continuation(self._run, words) if self._sent is None else replace(self._sent, instructions=words)
+
+    def problems(self) -> tuple[FieldProblem, ...]:
+        """The problems, all of the one field."""
+        return tuple(replace(one, field="instructions") for one in super().problems())
 
     def consequence(self, request: WriteRequest) -> str:
         """The effect of sending."""
         del request
-        later = " w sends it when the run ends," if self._may_wait else ""
-        ways = f"n says it to the agent at work,{later} x stops the turn for it; ^s may be refused."
-        active = "" if self._has_ended else f" It is still active: {ways}"
-        return f"Continues {self._run.run_id} with its context.{active}"
+        is_early = not (self._has_ended or self._way)
+        early = " It is still active, so that the service may refuse." if is_early else ""
+        return _EFFECTS[self._way].format(self._run.run_id) + early
 
     def is_possible(self, action: str) -> bool:
-        """Sending can wait for the end of an active run."""
-        if action == "send_later":
-            return self._may_wait and not self.engine.actions.read_only
-        if action in {"say_now", "say_stop"}:
-            return not (self._has_ended or self.engine.actions.read_only)
+        """What is sent to an active run may wait for its end, or be a message."""
+        match action:
+            case "send_later":
+                return self._may_wait and self._way != "end"
+            case "say_now" | "say_stop":
+                return self._hears and self._way != action.removeprefix("say_")
         return super().is_possible(action)
 
     def action_say_now(self) -> None:
         """Say it to the agent at work."""
-        self._say("now")
-
-    def action_say_stop(self) -> None:
-        """Stop the turn, and go on with this."""
-        self._say("stop")
-
-    def _say(self, when: When) -> None:
-        if isinstance(self.request, ContinueRun) and self.may_send():
-            self.enter("sending")
-            message = SayToRun(self._run.run_id, self.request.instructions, when)
-            self.run_worker(self._send(message), group="send")
+        self._choose("now")
 
     def action_send_later(self) -> None:
         """Leave it to be sent when the run ends."""
-        if isinstance(self.request, ContinueRun) and self.may_send():
-            self.enter("sending")
-            self.run_worker(self._send_later(self.request), group="send")
+        self._choose("end")
 
-    async def _send_later(self, request: ContinueRun) -> None:
+    def action_say_stop(self) -> None:
+        """Stop the turn, and go on with this."""
+        self._choose("stop")
+
+    def _choose(self, way: str) -> None:
+        """Preview what is sent in this way."""
+        self._way = way
+        self.form_draft.typed(self.values)
+        if self.phase == "preview":
+            self.enter("editing")
+            self.action_forward()
+
+    async def _send(self, request: WriteRequest) -> None:
+        if self._way != "end" or not isinstance(request, ContinueRun):
+            await super()._send(request)
+            return
         try:
             await self.engine.follow_ups.wait(request)
         except (ActionRefusedError, StorageError) as error:
@@ -195,7 +226,6 @@ class OnboardForm(ActionForm):
     """POST /external/gitlab/projects (spec 4.6 names it; its shape is our decision)."""
 
     TITLE_TEXT = "Onboard a GitLab project"
-    DEFAULT_CSS = "OnboardForm FormDialog { height: 20; }"
     REQUEST = OnboardProject
     FIELDS = (
         Field("project_path", "project", "Its path with all groups.", OPTIONAL, "group/project"),
@@ -230,7 +260,6 @@ class OrganizationForm(ActionForm):
     TITLE_TEXT = "New organization"
     BUTTONS = (*ActionForm.BUTTONS, _ANOTHER)
     BINDINGS: ClassVar = bindings_of((_ANOTHER,))
-    DEFAULT_CSS = "OrganizationForm FormDialog { height: 20; }"
     REQUEST = CreateOrganization
     FIELDS = (
         Field("email", "email", _EMAIL_HINT, LINE, "admin@customer.example"),
@@ -339,10 +368,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
         UnfaithfulError: No form shows the request exactly as it was sent.
         StorageError: The cache cannot be read.
     """
-    request: WriteRequest | None = None
-    with suppress(KeyError, TypeError, ValueError, IndexError):
-        request = asked_of(action)
-    if request is None:
+    if (request := asked_of(action)) is None:
         raise UnfaithfulError("Another version of Runwarden wrote it; send it again from the command line.")
     form: ActionForm
     if isinstance(request, ContinueRun):

@@ -133,7 +133,7 @@ class Client:
         """
         body = as_json(request) if body_json is None else body_json
         try:
-            path, query = (StartRun.path, request.query) if isinstance(request, ContinueRun) else (request.path, "")
+            path, query = (StartRun.address, request.query) if isinstance(request, ContinueRun) else (request.path, "")
             call = Call("POST", path, parse_qsl(query), body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error

@@ -8,6 +8,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from app.engine.text import SafeText, first_line, safe_text
 from storage.records import Action, ActionKind, Repository, Run
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
@@ -17,13 +18,42 @@ RULE: Final = "runwarden_automation"
 """The metadata key for the rule's name in runs that an automation started."""
 
 
-class StartRun(Struct, frozen=True):
+class Write(Struct, frozen=True):
+    """A write: its address, its subject and its body."""
+
+    kind: ClassVar[ActionKind]
+    address: ClassVar[str]
+    """Its path below the base address, with `{}` for the field that is a segment of it."""
+    segment: ClassVar[str] = ""
+    """The name of that field; empty: there is none."""
+    shown: ClassVar[tuple[str, ...]]
+    """The fields that name its subject in a line."""
+
+    @property
+    def path(self) -> str:
+        """Below the base address.
+
+        Raises:
+            ValueError: A name would change the path: empty, `.`, `..`, or with control characters.
+        """
+        return self.address.format(agent_segment(getattr(self, self.segment)) if self.segment else "")
+
+    @property
+    def subject(self) -> str:
+        """While the outcome for a subject is open, a second write waits; empty: any number may be sent."""
+        return ""
+
+    def body(self) -> dict[str, Json]:
+        """The JSON body; optional fields without a value are left out."""
+        return {}
+
+
+class StartRun(Write, frozen=True):
     """POST /external/runs (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.start"
-    path: ClassVar[str] = "/external/runs"
-    subject: ClassVar[str] = ""
-    """Empty: any number of runs may be started."""
+    shown: ClassVar = ("repository", "branch_name", "instructions")
+    address: ClassVar = "/external/runs"
     instructions: str
     repository: Repository
     branch_name: str | None = None
@@ -37,10 +67,11 @@ class StartRun(Struct, frozen=True):
         return {"instructions": self.instructions, "repository": repository, **optional}
 
 
-class ContinueRun(Struct, frozen=True):
+class ContinueRun(Write, frozen=True):
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
     kind: ClassVar[ActionKind] = "run.continue"
+    shown: ClassVar = ("run_id", "instructions")
     run_id: str
     instructions: str
     repository: Repository
@@ -57,7 +88,7 @@ class ContinueRun(Struct, frozen=True):
     @property
     def path(self) -> str:
         """Below the base address, with the query."""
-        return f"{StartRun.path}?{self.query}" if self.query else StartRun.path
+        return f"{StartRun.address}?{self.query}" if self.query else StartRun.address
 
     @property
     def subject(self) -> str:
@@ -70,37 +101,30 @@ class ContinueRun(Struct, frozen=True):
         return {**first.body(), "run_id": self.run_id}
 
 
-class StartAgent(Struct, frozen=True):
+class StartAgent(Write, frozen=True):
     """POST /external/agents/{name}/runs (spec 4.4)."""
 
     kind: ClassVar[ActionKind] = "agent.start"
-    subject: ClassVar[str] = ""
-    """Empty: any number of executions may be started."""
+    shown: ClassVar = ("name", "repository", "branch_name")
+    address: ClassVar = "/external/agents/{}/runs"
+    segment: ClassVar = "name"
     name: str
     repository: str
     """One of the spec's four forms: owner/repo, group/project, a full URL, or a configured name."""
     branch_name: str | None = None
     inputs: dict[str, Json] = field(default_factory=dict)
 
-    @property
-    def path(self) -> str:
-        """Below the base address.
-
-        Raises:
-            ValueError: The name would change the path: empty, `.`, `..`, or with control characters.
-        """
-        return f"/external/agents/{agent_segment(self.name)}/runs"
-
     def body(self) -> dict[str, Json]:
         """The JSON body; optional fields without a value are left out."""
         return {"repository": self.repository, **_given(branch_name=self.branch_name, inputs=self.inputs)}
 
 
-class CreateOrganization(Struct, frozen=True):
+class CreateOrganization(Write, frozen=True):
     """POST /external/organizations (spec 4.1). Each success makes another organization."""
 
     kind: ClassVar[ActionKind] = "organization.create"
-    path: ClassVar[str] = "/external/organizations"
+    shown: ClassVar = ("email", "offer_code")
+    address: ClassVar = "/external/organizations"
     email: str
     offer_code: str | None = None
     """None: the standard trial."""
@@ -115,13 +139,12 @@ class CreateOrganization(Struct, frozen=True):
         return {"email": self.email, **_given(offer_code=self.offer_code)}
 
 
-class OnboardProject(Struct, frozen=True):
-    """POST /external/gitlab/projects: named but not described by the spec (4.6)."""
+class OnboardProject(Write, frozen=True):
+    """POST /external/gitlab/projects: named but not described by the spec (4.6); idempotent."""
 
     kind: ClassVar[ActionKind] = "gitlab.onboard"
-    path: ClassVar[str] = "/external/gitlab/projects"
-    subject: ClassVar[str] = ""
-    """Empty: the call is idempotent."""
+    shown: ClassVar = ("project_path", "project_id")
+    address: ClassVar = "/external/gitlab/projects"
     project_path: str | None = None
     project_id: int | None = None
     """If both are given, the service uses the id."""
@@ -132,76 +155,44 @@ class OnboardProject(Struct, frozen=True):
         return _given(project_path=self.project_path) | identity
 
 
-class CancelRun(Struct, frozen=True):
-    """POST /external/runs/{run_id}/cancel: an extension of the spec (docs/dev/api.md)."""
+class CancelRun(Write, frozen=True):
+    """POST /external/runs/{run_id}/cancel: an extension of the spec (docs/dev/api.md); idempotent."""
 
     kind: ClassVar[ActionKind] = "run.cancel"
-    subject: ClassVar[str] = ""
-    """Empty: the call is idempotent."""
+    shown: ClassVar = ("run_id",)
+    address: ClassVar = "/external/runs/{}/cancel"
+    segment: ClassVar = "run_id"
     run_id: str
-
-    @property
-    def path(self) -> str:
-        """Below the base address.
-
-        Raises:
-            ValueError: The id would change the path.
-        """
-        return f"{run_path(self.run_id)}/cancel"
-
-    def body(self) -> dict[str, Json]:
-        """The JSON body: empty."""
-        return {}
 
 
 When = Literal["now", "end", "stop"]
 """When a message reaches the agent: at once, after its turn, or the turn is stopped for it."""
 
 
-class SayToRun(Struct, frozen=True):
+class SayToRun(Write, frozen=True):
     """POST /external/runs/{run_id}/messages: an extension of the spec (docs/dev/api.md)."""
 
     kind: ClassVar[ActionKind] = "run.say"
-    subject: ClassVar[str] = ""
-    """Empty: any number of messages may be sent."""
+    shown: ClassVar = ("run_id", "text")
+    address: ClassVar = "/external/runs/{}/messages"
+    segment: ClassVar = "run_id"
     run_id: str
     text: str
     when: When = "now"
-
-    @property
-    def path(self) -> str:
-        """Below the base address.
-
-        Raises:
-            ValueError: The id would change the path.
-        """
-        return f"{run_path(self.run_id)}/messages"
 
     def body(self) -> dict[str, Json]:
         """The JSON body."""
         return {"text": self.text, "when": self.when}
 
 
-class ResendInvitation(Struct, frozen=True):
-    """POST /external/invitations/{invitation_id}/resend: an extension of the spec (docs/dev/api.md)."""
+class ResendInvitation(Write, frozen=True):
+    """POST /external/invitations/{invitation_id}/resend: an extension; each mail voids the one before."""
 
     kind: ClassVar[ActionKind] = "invitation.resend"
-    subject: ClassVar[str] = ""
-    """Empty: each mail makes the one before it void."""
+    shown: ClassVar = ("invitation_id",)
+    address: ClassVar = "/external/invitations/{}/resend"
+    segment: ClassVar = "invitation_id"
     invitation_id: str
-
-    @property
-    def path(self) -> str:
-        """Below the base address.
-
-        Raises:
-            ValueError: The id would change the path.
-        """
-        return f"/external/invitations/{agent_segment(self.invitation_id)}/resend"
-
-    def body(self) -> dict[str, Json]:
-        """The JSON body: empty."""
-        return {}
 
 
 def run_path(run_id: str) -> str:
@@ -257,6 +248,23 @@ def request_of(action: Action) -> WriteRequest:
     return request_from(action.kind, action.path, json.loads(action.body_json))
 
 
+def request_sent(action: Action) -> WriteRequest | None:
+    """The request that the action sent; None: another version of the program wrote it."""
+    try:
+        return request_of(action)
+    except (KeyError, TypeError, ValueError, IndexError):
+        return None
+
+
+def about(action: Action) -> SafeText:
+    """The subject of a write, in a line."""
+    if (request := request_sent(action)) is None:
+        return safe_text(action.subject)
+    values = (getattr(request, name) for name in request.shown)
+    texts = (value.label if isinstance(value, Repository) else first_line(str(value)) for value in values if value)
+    return safe_text("  ".join(texts), limit=300)
+
+
 def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequest:
     """The request with this path and body, as `path` and `body()` of a request of that kind gave them."""
     match kind:
@@ -285,9 +293,13 @@ def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequ
             return ResendInvitation(unquote(path.split("/")[-2]))
 
 
-def asked_of(action: Action) -> WriteRequest:
-    """Rebuild the request with a placeholder for the action's id, so that a new action is marked with its own."""
-    return _with(request_of(action), action.action_id, MARK)
+def asked_of(action: Action) -> WriteRequest | None:
+    """Rebuild the request with a placeholder for the action's id, so that a new action is marked with its own.
+
+    None: another version of the program wrote it.
+    """
+    request = request_sent(action)
+    return request and _with(request, action.action_id, MARK)
 
 
 class Answer(Struct, frozen=True):

@@ -73,7 +73,7 @@ class ResponseRunner(Struct, frozen=True):
     read_turns: ReadTurns
     """Asks the service for a run's turns."""
 
-    async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
+    async def execute(self, rule: Rule, decision: Decision) -> ActingResult:
         """Carry out the rule's action at most once for this decision. Failures are returned, not raised."""
         facts = facts_of(rule, decision, self.profile)
         match rule.do:

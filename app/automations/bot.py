@@ -19,7 +19,7 @@ from msgspec import Struct
 from app.api.network import Network
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts, Snapshot, snapshot
-from app.automations.occurrences import Observer, RunFacts, asked_for
+from app.automations.occurrences import Observer, RunFacts, manual_occurrence
 from app.automations.rule import (
     DoCommand,
     DoNotify,
@@ -85,9 +85,9 @@ class Bot:
     _dispatcher: Dispatcher = field(init=False)
     _work: OpenWork = field(default_factory=OpenWork)
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
-    _made: asyncio.Event = field(default_factory=asyncio.Event)
+    _has_messages: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there are messages to deliver."""
-    _rang: asyncio.Event = field(default_factory=asyncio.Event)
+    _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _is_working: bool = False
     """Whether this process holds the lease."""
     _failures: dict[str, str] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Bot:
         Raises:
             CannotActError: It cannot act; the message says why.
         """
-        occurrence = await self._asked_for(rule, run_id)
+        occurrence = await self._manual_occurrence(rule, run_id)
         decision = Decision(0, rule.name, occurrence, self.engine.clock(), "acting", "")
         facts = facts_of(rule, decision, self.profile.name)
         match rule.do:
@@ -166,29 +166,27 @@ class Bot:
             case DoCommand(argv):
                 return Preview("RUN", shlex.join(filled_argument(argument, facts) for argument in argv), "")
         request = await self._runner.responses.request(rule, decision)
-        if request is None:
-            raise CannotActError("it sends nothing to the service")
         return Preview("POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False))
 
-    async def set_off(self, rule: Rule, run_id: str | None) -> None:
+    async def trigger(self, rule: Rule, run_id: str | None) -> None:
         """Trigger a rule manually within its limits, on this run if it needs one.
 
         Raises:
             CannotActError: It needs a run, and this one is not cached.
         """
-        await self._runner.set_off(rule, await self._asked_for(rule, run_id))
+        await self._runner.trigger(rule, await self._manual_occurrence(rule, run_id))
         if isinstance(rule.do, DoNotify):
             # If no bot is running, nothing else would deliver the message.
             await self._dispatcher.look()
             await self._dispatcher.deliver()
 
-    async def _asked_for(self, rule: Rule, run_id: str | None) -> Occurrence:
+    async def _manual_occurrence(self, rule: Rule, run_id: str | None) -> Occurrence:
         detail = None if run_id is None else await self.engine.cache.detail(run_id)
         if run_id is not None and detail is None:
             raise CannotActError(f"run {run_id} is not in the cache: runwarden runs view {run_id} fetches it")
         if detail is None and isinstance(rule.on, OnRun | OnStuck):
             raise CannotActError("it needs a run: name one with --run")
-        return asked_for(self.engine.clock(), None if detail is None else detail.run)
+        return manual_occurrence(self.engine.clock(), None if detail is None else detail.run)
 
     async def snapshot(self, heartbeats: Mapping[str, int]) -> Snapshot:
         """The current metrics."""
@@ -230,7 +228,7 @@ class Bot:
             journal=self._journal,
             clock=engine.clock,
             work=self._work,
-            ended=self._rang.set,
+            program_ended=self._woken.set,
         )
         files = (self.state, engine.cache, engine.ledger)
         self._dispatcher = Dispatcher(
@@ -241,13 +239,13 @@ class Bot:
             host_routes=host_routes(self._runner.rules),
             network=Network.of(self.profile),
         )
-        self._rang.set()
+        self._woken.set()
 
     async def _look(self) -> None:
         engine = self.engine
         forgot_at = engine.clock()
         while True:
-            self._rang.clear()
+            self._woken.clear()
             wait_s = STANDBY_S
             runner, dispatcher = self._runner, self._dispatcher
             with self._reporting("automations"):
@@ -267,10 +265,10 @@ class Bot:
             # Even if the rules fail: this reports it.
             with self._reporting("notifications"):
                 if self._is_working and await dispatcher.look():
-                    self._made.set()
+                    self._has_messages.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.05, wait_s)):
-                    await self._rang.wait()
+                    await self._woken.wait()
 
     async def _keep_lease(self) -> None:
         # A separate task renews the lease, so that no other bot takes it while a look takes long.
@@ -283,13 +281,13 @@ class Bot:
     async def _deliver(self) -> None:
         # A separate task delivers messages, so that no rule waits for an unresponsive server.
         while True:
-            self._made.clear()
+            self._has_messages.clear()
             with self._reporting("deliveries"):
                 if self._is_working:
                     await self._dispatcher.deliver()
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_EVERY_S):
-                    await self._made.wait()
+                    await self._has_messages.wait()
 
     @contextmanager
     def _reporting(self, job: str) -> Iterator[None]:
@@ -326,7 +324,7 @@ class Bot:
                 self.say("link_failing", profile=self.profile.name, subject=state.subject, message=state.error_message)
         elif isinstance(event, StorageFailed):
             self.say("storage_failed", profile=self.profile.name, message=event.message)
-        self._rang.set()
+        self._woken.set()
 
     def _journal(self, decision: Decision) -> None:
         self.say("decision", profile=self.profile.name, **document(decision))

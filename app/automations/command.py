@@ -274,7 +274,7 @@ async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> in
     seen = list[Decision]()
     bot = await Bot.open(settings, invocation.profile(settings), lambda *_, **__: None, seen.append)
     try:
-        await bot.set_off(rule, run_id)
+        await bot.trigger(rule, run_id)
     except CannotActError as error:
         raise failed("usage", f"{rule.name}: {error}.") from error
     finally:

@@ -132,7 +132,7 @@ def reason_of(received: dict[str, object]) -> str:
 
 @dataclass(slots=True)
 class Observer:
-    """Reads one profile's cache and ledger; of the changes of status, those since the `passed` watermark."""
+    """Reads one profile's cache and ledger; of the changes of status, those since the acknowledged watermark."""
 
     run_facts: RunFacts
     incidents: IncidentReader
@@ -174,7 +174,7 @@ class Observer:
             return None
         return await cache.following.newest_creation() or EPOCH
 
-    def passed(self, seen: Seen) -> None:
+    def acknowledge(self, seen: Seen) -> None:
         """Start the next look after these changes, all of which have been decided."""
         self._watermark = seen.watermark
 
@@ -260,7 +260,7 @@ def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
     return ""
 
 
-def asked_for(now: datetime, run: Run | None) -> Occurrence:
+def manual_occurrence(now: datetime, run: Run | None) -> Occurrence:
     """The occurrence for a manual trigger, on this run if there is one."""
     identity = f"asked:{rfc3339(now)}"
     if run is None:

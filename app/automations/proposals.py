@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from app.api.requests import CancelRun, WriteRequest
 from app.automations.acting import CannotActError, shown
-from app.automations.occurrences import asked_for
-from app.automations.policy import decide
-from app.automations.rule import DoSend, Limit, OnProposal, Rule
+from app.automations.occurrences import manual_occurrence
+from app.automations.rule import DoSend, Limit, OnProposal, Rule, decide
 from app.engine.engine import Engine
 from storage.records import ActionKind, Run
 from storage.records.decision import Decision
@@ -45,7 +44,7 @@ async def propose(
         StorageError: The state cannot be used.
     """
     state, now, rule = engine.usable_state(), engine.clock(), PROPOSALS[request.kind]
-    asked = asked_for(now, run)
+    asked = manual_occurrence(now, run)
     facts = {**asked.facts, "key": key}
     if isinstance(request, CancelRun):
         del facts["run.status"]

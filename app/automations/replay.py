@@ -14,10 +14,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.automations.acting import ActingResult
+from app.api.requests import WriteRequest
+from app.automations.acting import ActingResult, CannotActError
 from app.automations.occurrences import EPOCH, RunFacts, Seen, occurrences, upcoming
-from app.automations.policy import lasts
-from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule
+from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, lasts
 from app.automations.runner import Runner
 from app.engine.engine import Engine
 from app.engine.times import local_moment
@@ -42,15 +42,16 @@ _AFTERWARDS: Final = timedelta(seconds=1)
 """How long after quiet hours the rule is checked."""
 
 
-class NothingDone:
+class NoEffects:
     """Pretends to carry out every decision."""
 
-    async def carry_out(self, _rule: Rule, _decision: Decision) -> ActingResult:
+    async def execute(self, _rule: Rule, _decision: Decision) -> ActingResult:
         """Report success."""
         return ActingResult("done")
 
-    async def request(self, rule: Rule, decision: Decision) -> None:
-        """Return no request to approve."""
+    async def request(self, _rule: Rule, _decision: Decision) -> WriteRequest:
+        """Refuse: nothing is approved in a replay."""
+        raise CannotActError("it sends nothing in a replay")
 
 
 class Replayed(Struct, frozen=True):
@@ -98,7 +99,7 @@ async def replay(
                 await state.make_fleeting()
                 playback = Playback(history, rule, facts)
                 journal = tallies[rule.name].add
-                runners.append(Runner((rule,), state, engine.cache, NothingDone(), playback, journal, clock))
+                runners.append(Runner((rule,), state, engine.cache, NoEffects(), playback, journal, clock))
                 await runners[-1].look()
             for at, number in merge(*(zip(history.moments(rule), repeat(n)) for n, rule in enumerate(rules))):
                 reached_at = at
@@ -246,7 +247,7 @@ class Playback:
     _shown: int = 0
 
     async def observe(self, now: datetime) -> Seen:
-        """The changes since the observation last confirmed by `passed`, and the state at that time."""
+        """The changes since the observation last confirmed by `acknowledge`, and the state at that time."""
         changes, until = self.history.changes, self._shown
         while until < len(changes) and changes[until].happened(self.history.ahead) <= now:
             until += 1
@@ -257,6 +258,6 @@ class Playback:
         """Everything in the period is news."""
         return EPOCH
 
-    def passed(self, seen: Seen) -> None:
+    def acknowledge(self, seen: Seen) -> None:
         """Start the next observation after `seen`, all of which has been decided."""
         self._shown = seen.watermark.transition

@@ -14,7 +14,6 @@ from app.api.errors import ApiError
 from app.api.requests import WriteRequest
 from app.automations.acting import ActingResult, CannotActError, result_of, shown
 from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences, upcoming
-from app.automations.policy import decide, is_quiet, lasts
 from app.automations.proposals import PROPOSALS
 from app.automations.rule import (
     DoCommand,
@@ -24,7 +23,10 @@ from app.automations.rule import (
     OnSchedule,
     OnStuck,
     Rule,
+    decide,
     fingerprint,
+    is_quiet,
+    lasts,
     mentions,
 )
 from app.engine.text import plural
@@ -44,7 +46,7 @@ LONGEST_WAIT: Final = timedelta(seconds=10)
 """How often queued, waiting and failed decisions are checked."""
 
 
-class Observing(Protocol):
+class TriggerSource(Protocol):
     """Shows a runner the possible triggers of its rules, now or in the past."""
 
     run_facts: RunFacts
@@ -55,7 +57,7 @@ class Observing(Protocol):
     async def news_from(self, rule: Rule, state: RuleState, /) -> datetime | None:
         """The time since which matches are news to the rule; None: it cannot look yet."""
 
-    def passed(self, seen: Seen) -> None:
+    def acknowledge(self, seen: Seen) -> None:
         """Begin the next observation after these changes."""
 
 
@@ -70,11 +72,15 @@ def is_timed(rule: Rule) -> bool:
 class Responses(Protocol):
     """Carries out decisions."""
 
-    async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
+    async def execute(self, rule: Rule, decision: Decision) -> ActingResult:
         """Carry out the rule's action."""
 
-    async def request(self, rule: Rule, decision: Decision) -> WriteRequest | None:
-        """Return the rule's request."""
+    async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
+        """Return the rule's request.
+
+        Raises:
+            CannotActError: It has none.
+        """
 
 
 @dataclass(slots=True)
@@ -113,12 +119,12 @@ class Runner:
     state: State
     cache: Cache
     responses: Responses
-    observer: Observing
+    observer: TriggerSource
     journal: Journal
     clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)
     work: OpenWork = field(default_factory=OpenWork)
-    ended: Callable[[], None] = lambda: None
+    program_ended: Callable[[], None] = lambda: None
     """Called when a program has exited: the rule's next one may be waiting for it."""
     _next: dict[str, datetime] = field(default_factory=dict)
     """By rule: the next time of its schedule or interval."""
@@ -145,32 +151,32 @@ class Runner:
             self._next.clear()  # The clock was set back.
         self._looked_at = now
         await self.begin()
-        await self._learn(now)
+        await self._settle_unknown(now)
         # Read this before observing, so that a rule's first look includes every answer until then.
         states = self._states
         news_from = {rule.name: await self.observer.news_from(rule, states[rule.name]) for rule in self._enabled()}
         seen = await self.observer.observe(now)
-        await self._carry_on(now, seen)
+        await self._continue_open(now, seen)
         self._is_behind = False
         for rule in self._enabled():
-            await self._look(rule, seen, news_from[rule.name])
+            await self._evaluate(rule, seen, news_from[rule.name])
         # A rule that has not looked yet must see these changes again, as history.
         is_new = any(isinstance(rule.on, OnRun) and news_from[rule.name] is None for rule in self._enabled())
         if not is_new and not self._is_behind:
-            self.observer.passed(seen)
+            self.observer.acknowledge(seen)
         if waits:
             while self.work.programs:
-                await self._program_ends()
-                await self._carry_on(self.clock(), seen)
+                await self._wait_for_program()
+                await self._continue_open(self.clock(), seen)
 
     async def begin(self) -> None:
         """Register new and edited rules; everything that happened before is history to them."""
         if not self._has_retired:
             await self.state.retire_rules(tuple(rule.name for rule in self.rules))
             self._has_retired = True
-        await self._begin(self.clock())
+        await self._register_rules(self.clock())
 
-    async def _program_ends(self) -> None:
+    async def _wait_for_program(self) -> None:
         name, program = next(iter(self.work.programs.items()))
         # If this wait is cancelled, the program continues, and `stop` waits for it.
         await asyncio.wait({program.task})
@@ -189,12 +195,12 @@ class Runner:
         """Wait for running programs, each of which has a deadline."""
         await asyncio.gather(*(each.task for each in self.work.programs.values()), return_exceptions=True)
 
-    async def set_off(self, rule: Rule, occurrence: Occurrence) -> None:
+    async def trigger(self, rule: Rule, occurrence: Occurrence) -> None:
         """Decide on a manual trigger, and act."""
-        await self._begin(self.clock())
+        await self._register_rules(self.clock())
         await self._decide(rule, occurrence)
         while self.work.programs:
-            await self._program_ends()
+            await self._wait_for_program()
 
     async def next_look(self) -> datetime:
         """The time of the next look if no event comes first."""
@@ -205,22 +211,22 @@ class Runner:
     def _enabled(self) -> Iterable[Rule]:
         return (rule for rule in self.rules if rule.is_on and rule.name in self._states)
 
-    async def _begin(self, now: datetime) -> None:
+    async def _register_rules(self, now: datetime) -> None:
         for rule in self.rules:
             state = self._states.get(rule.name)
             if state is None or state.since > now + SKEW:
                 self._states[rule.name] = await self.state.begin_rule(rule.name, fingerprint(rule), now)
 
-    async def _look(self, rule: Rule, seen: Seen, news_from: datetime | None) -> None:
+    async def _evaluate(self, rule: Rule, seen: Seen, news_from: datetime | None) -> None:
         state = self._states[rule.name]
         # Quiet hours do not matter for a new rule: everything it finds is history.
         if lasts(rule) and is_quiet(rule, seen.now) and not state.is_new:
             return
         if is_timed(rule) and seen.now >= self._next.get(rule.name, seen.now):
             last = await self.state.last_due(rule.name, seen.now)
-            if come := due(rule, state.since, last, seen.now):
+            if times := due(rule, state.since, last, seen.now):
                 # One decision catches up on all missed times.
-                await self._decide(rule, Occurrence(f"at:{rfc3339(come[-1])}", come[-1]), len(come) - 1)
+                await self._decide(rule, Occurrence(f"at:{rfc3339(times[-1])}", times[-1]), len(times) - 1)
             self._next[rule.name] = next(upcoming(rule, state.since, seen.now), datetime.max.replace(tzinfo=UTC))
         if news_from is None:
             return
@@ -275,7 +281,7 @@ class Runner:
             return
         self.journal(decision)
         if decision.outcome == "waiting":
-            await self._keep_request(rule, decision)
+            await self._store_request(rule, decision)
         if decision.outcome == "acting":
             await self._act(rule, decision)
 
@@ -292,18 +298,18 @@ class Runner:
         if isinstance(rule.do, DoCommand):
             self._running(rule.name)
             # In the background, so that other rules need not wait.
-            task = asyncio.create_task(self._carry_out(rule, decision))
-            task.add_done_callback(lambda _: self.ended())
+            task = asyncio.create_task(self._execute(rule, decision))
+            task.add_done_callback(lambda _: self.program_ended())
             self.work.programs[rule.name] = _Program(decision.decision_id, task)
         else:
-            await self._carry_out(rule, decision)
+            await self._execute(rule, decision)
 
-    async def _carry_out(self, rule: Rule, decision: Decision) -> None:
+    async def _execute(self, rule: Rule, decision: Decision) -> None:
         now = self.clock()
         attempt = self.work.attempts.setdefault(decision.decision_id, _Attempt(decision.decided_at, now))
         attempt.tried_at = now
         try:
-            result = await self.responses.carry_out(rule, decision)
+            result = await self.responses.execute(rule, decision)
         except StorageError as error:
             # Only this rule's write failed: the other rules continue.
             result = ActingResult("failed", str(error), may_repeat=True)
@@ -333,7 +339,7 @@ class Runner:
             if await self.state.pause(rule.name, why):
                 log.warning("%s is paused: %s", rule.name, why)
 
-    async def _learn(self, now: datetime) -> None:
+    async def _settle_unknown(self, now: datetime) -> None:
         """Store the outcomes of writes that were unknown until now."""
         facts = self.observer.run_facts
         version = await facts.ledger.data_version()
@@ -350,7 +356,7 @@ class Runner:
             self.journal(await self.state.settle(known))
         self._ledger_version = version
 
-    async def _carry_on(self, now: datetime, seen: Seen) -> None:
+    async def _continue_open(self, now: datetime, seen: Seen) -> None:
         """Continue open decisions: queued, waiting, approved, or left by a dead process."""
         by_name = {rule.name: rule for rule in (*PROPOSALS.values(), *self._enabled())}
         for decision in await self.state.open_decisions():
@@ -372,9 +378,9 @@ class Runner:
             elif why := self._why_expired(rule, decision, now):
                 await self._close(decision, "expired", why)
             elif decision.outcome == "approved":
-                await self._take_approved(rule, decision, seen)
+                await self._send_approved(rule, decision, seen)
             elif decision.outcome == "queued":
-                await self._take_queued(rule, decision, now)
+                await self._decide_queued(rule, decision, now)
 
     async def _close(self, decision: Decision, outcome: Outcome, why: str) -> None:
         self.journal(await self.state.settle(replace(decision, outcome=outcome, reason=why)))
@@ -389,7 +395,7 @@ class Runner:
             return "not approved in time"
         return "approved, but not sent in time" if decision.outcome == "approved" and over > SKEW else ""
 
-    async def _take_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
+    async def _send_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
         """Send an approved request, unless there is no more reason for it."""
         detail = await self.cache.detail(decision.occurrence.facts.get("run.id", ""))
         changed = changed_since(decision.occurrence, seen, None if detail is None else detail.run)
@@ -402,9 +408,9 @@ class Runner:
             return Verdict("expired", changed) if changed else decide(asked, occurrence, past, now)
 
         active_run = await self._active_run(rule, occurrence.conversation)
-        await self._act_if(rule, await self.state.decide_again(decision, verdict, active_run=active_run))
+        await self._act_on(rule, await self.state.decide_again(decision, verdict, active_run=active_run))
 
-    async def _take_queued(self, rule: Rule, decision: Decision, now: datetime) -> None:
+    async def _decide_queued(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Decide again on a queued decision once nothing holds it back: limits and catch-up count at that moment."""
         conversation = decision.occurrence.conversation
         active_run = await self._active_run(rule, conversation)
@@ -423,9 +429,9 @@ class Runner:
             found = decide(rule, occurrence, past, now)
             return Verdict("acting", decision.reason) if found.outcome == "acting" else found
 
-        await self._act_if(rule, await self.state.decide_again(decision, verdict))
+        await self._act_on(rule, await self.state.decide_again(decision, verdict))
 
-    async def _act_if(self, rule: Rule, taken: Decision | None) -> None:
+    async def _act_on(self, rule: Rule, taken: Decision | None) -> None:
         """Act on a repeated decision, if it still holds; None: another process was faster."""
         if taken is None:
             return
@@ -436,14 +442,13 @@ class Runner:
             return
         self.journal(taken)
         if taken.outcome == "waiting":
-            await self._keep_request(rule, taken)
+            await self._store_request(rule, taken)
 
-    async def _keep_request(self, rule: Rule, decision: Decision) -> None:
+    async def _store_request(self, rule: Rule, decision: Decision) -> None:
         """Store the exact request, for its approver."""
         with suppress(CannotActError, ApiError):
             request = await self.responses.request(rule, decision)
-            if request is not None:
-                await self.state.keep_request(decision.decision_id, shown(request))
+            await self.state.keep_request(decision.decision_id, shown(request))
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that was not sent for certain; never repeat a program that may have run."""

@@ -15,13 +15,12 @@ from app.automations.bot import LEASE, Bot, hand_over, process_of
 from app.automations.occurrences import is_within
 from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
 from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, Automations, ReplaySheet, RulesFile, read_automations
-from app.console.base import BaseScreen
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import OpenRun
 from app.console.session import CURE_S, Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE, storage_notice
 from app.console.sheets import ChoiceSheet, ConfirmSheet
-from app.engine.engine import Engine
 from app.engine.events import Event, StateChangedElsewhere
 from app.engine.text import safe_block, safe_text
 from app.engine.times import ago, started
@@ -31,7 +30,7 @@ from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
-from widgets.forms.pages import coloured
+from widgets.forms.dialog import coloured
 from widgets.frame.notice import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import run_badge
@@ -60,32 +59,14 @@ class AutomationsScreen(BaseScreen):
     """All rules of this profile, and the one under the cursor in full."""
 
     TAB = "automations"
-    CSS = """
-    #automations-status { height: 1; }
-    AutomationsScreen.-tall #automations-status { margin-bottom: 1; }
-    #automations { layout: vertical; }
-    AutomationsScreen.-tall RuleTable { height: auto; max-height: 50%; }
-    AutomationsScreen.-tall #automations.-empty RuleTable { height: 1fr; max-height: 100%; }
-    AutomationsScreen #automations RulePane {
-        width: 1fr; max-width: 100%; height: 1fr; border: none; border-top: solid $panel;
-    }
-    AutomationsScreen #automations RulePane:focus { border-top: solid $accent; }
-    AutomationsScreen.-short #automations RulePane { height: 11; }
-    """
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "V", "approvals", "approvals", tooltip="Approve or reject waiting requests", id="automations.approvals"
         ),
         Binding("n", "new", "new", tooltip="Create an automation from a template", id="automations.new"),
         Binding("E", "edit", "edit", tooltip="Edit its table in the configuration", id="automations.edit"),
-        Binding(
-            "ctrl+g",
-            "replay",
-            "replay",
-            key_display="^g",
-            tooltip="Replay it over the cached history",
-            id="automations.replay",
-        ),
+        Binding("ctrl+g", "replay", "replay", tooltip="Replay it over the cached history", id="automations.replay"),
         Binding("P", "pause", "pause/resume", tooltip="Events are skipped while it is paused", id="automations.pause"),
         Binding("D", "switch", "on/off", tooltip="Enable or disable it in the configuration", id="automations.switch"),
         Binding("S", "set_off", "run now", tooltip="Run it now, within its limits", id="automations.set_off"),
@@ -94,6 +75,7 @@ class AutomationsScreen(BaseScreen):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
+        self._engine = session.open_engine
         self._table = RuleTable(session.clock())
         self._list = TableAndFacts(self._table, RulePane(), id="automations")
         self._file = RulesFile(session.settings)
@@ -122,12 +104,6 @@ class AutomationsScreen(BaseScreen):
         """The rule under the cursor."""
         name, automations = self.bookmark, self._automations
         return next((rule for rule in automations.rules if rule.name == name), None) if automations else None
-
-    @property
-    def _engine(self) -> Engine:
-        if self.session.engine is None:
-            raise RuntimeError("No screen but Runs is entered before the engine is open.")
-        return self.session.engine
 
     @property
     def _state(self) -> State:
@@ -200,7 +176,6 @@ class AutomationsScreen(BaseScreen):
 
     async def _read(self) -> None:
         session = self.session
-        engine = await session.opened()
         self._read_at = session.clock()
         settings = await asyncio.to_thread(self._file.read)
         trouble, automations = None, None
@@ -208,8 +183,7 @@ class AutomationsScreen(BaseScreen):
             lines = (safe_text(str(self._file.problem)), "The previous rules are shown.")
             trouble = Notice("✗", "The configuration has a mistake", lines, "bad")
         try:
-            state = engine.usable_state()
-            automations = await read_automations(state, settings, session.profile.name, session.clock())
+            automations = await read_automations(self._state, settings, session.profile.name, session.clock())
         except StorageError as error:
             # Only this tab is affected: runs and hosts can still be stored.
             trouble = storage_notice(str(error))
@@ -232,7 +206,7 @@ class AutomationsScreen(BaseScreen):
     @work(exclusive=True, group="more")
     async def _read_more(self) -> None:
         """Load the rule's journal and its TOML."""
-        if (view := self._view) is None or self.session.engine is None:
+        if (view := self._view) is None:
             return
         journal = await self._state.journal(view.key, limit=JOURNAL)
         written = await asyncio.to_thread(self._file.written, view.key)
@@ -376,7 +350,7 @@ class AutomationsScreen(BaseScreen):
             sheet.mark = mark_of(self.session)
             if not await self.app.push_screen_wait(sheet):
                 return
-            await bot.set_off(rule, run_id)
+            await bot.trigger(rule, run_id)
         except CannotActError as error:
             self.session.notify(f"{name}: {error}.", severity="warning")
             return

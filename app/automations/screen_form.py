@@ -14,8 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from app.actions.drafts import FormDraft, named
-from app.actions.screen_instructions import from_editor
-from app.actions.second_press import SecondPress
+from app.actions.screen_fields import from_editor
 from app.automations.rule import Rule
 from app.automations.screen_sheets import ReplaySheet, RulesFile, view_of
 from app.automations.sentence import sentence
@@ -29,9 +28,8 @@ from app.engine.text import safe_block, safe_text
 from app.engine.times import ago
 from app.profiles import ConfigError, Settings
 from widgets.automations import Mistake, RuleEditor
-from widgets.forms.dialog import FormButton, FormDialog, FormPhase, bindings_of
-from widgets.forms.pages import RequestPreview
-from widgets.kit import after_refresh
+from widgets.forms.dialog import FormButton, FormDialog, FormPhase, RequestPreview, bindings_of
+from widgets.kit import SecondPress, after_refresh
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
 DRAFT_AFTER_S: Final = 0.5
@@ -59,13 +57,6 @@ class AutomationForm(ModalScreen[str | None]):
     """Closes with the rule's name once it is saved."""
 
     CSS_PATH = OVER_CSS
-    CSS = """
-    AutomationForm { align: center middle; background: $background 60%; }
-    AutomationForm FormDialog { width: 96%; max-width: 140; height: 100%; max-height: 36; }
-    AutomationForm.-wide RuleEditor { layout: horizontal; }
-    AutomationForm.-wide RuleEditor TextArea { width: 3fr; height: 100%; }
-    AutomationForm.-wide RuleEditor VerticalScroll { width: 2fr; height: 100%; border-top: none; padding: 0 1 0 2; }
-    """
     HORIZONTAL_BREAKPOINTS = _WIDTHS
     VERBS: ClassVar[tuple[FormButton, ...]] = (
         FormButton("close", "Close", "esc", "back", ("editing",)),

@@ -16,7 +16,6 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from app.actions.second_press import SecondPress
 from app.automations.acting import in_words
 from app.automations.bot import LEASE, process_of, rules_of
 from app.automations.occurrences import upcoming
@@ -36,11 +35,11 @@ from app.profiles.load import parse
 from storage.records.decision import Decision, RuleState
 from storage.state import AT_WORK, State
 from widgets.automations import OUTCOMES, STRIP, RuleView, Status, journal_lines, request_of, set_off_by, until
-from widgets.forms.pages import RequestPreview
-from widgets.kit import after_refresh, hidden
+from widgets.forms.dialog import RequestPreview
+from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
-from widgets.kit.lead_list import LeadList, LeadRow
+from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import LinePane
 
 JOURNAL: Final = 100
@@ -218,51 +217,18 @@ def _stamp(file: Path | None) -> tuple[int, int] | None:
     return None if status is None else (status.st_mtime_ns, status.st_size)
 
 
-BOX = """
-    {name} {{ align: center middle; background: $background 60%; }}
-    {name} > Vertical {{
-        width: 92; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
-        border: round $warning; border-title-color: $warning; border-subtitle-color: $foreground 70%;
-        background: $surface;
-    }}
-    {name} .keys {{ height: 1; margin-bottom: 1; }}
-    {name} RequestPreview {{
-        height: auto; max-height: 100%; padding: 0; scrollbar-size-vertical: 1; scrollbar-background: $surface;
-    }}
-"""
-
-
 class ApprovalsSheet(Sheet[None]):
     """The pending approvals, oldest first. An answer applies to the marked ones, or to the one under the cursor."""
 
     LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "ctrl+s",
-            "answer(True)",
-            "approve",
-            key_display="^s",
-            tooltip="Let the bot send it as shown",
-            id="approvals.approve",
-        ),
+        Binding("ctrl+s", "answer(True)", "approve", tooltip="Let the bot send it as shown", id="approvals.approve"),
         Binding("ctrl+k", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
         Binding("space", "mark", "mark", tooltip="Mark several to answer at once", id="approvals.mark"),
-        hidden("asterisk", "mark_all", "mark all", key_display="*", id="approvals.mark_all"),
+        hidden("asterisk", "mark_all", "mark all", id="approvals.mark_all"),
         Binding("enter", "request", "request", tooltip="Show the exact request, or the list", id="approvals.request"),
         Binding("escape,q", "leave", "close", key_display="esc", id="approvals.close"),
     ]
-    CSS = f"""
-    {BOX.format(name="ApprovalsSheet")}
-    ApprovalsSheet #answered {{ height: auto; }}
-    ApprovalsSheet LeadList, ApprovalsSheet LeadList:focus {{
-        height: auto; max-height: 70vh; padding: 0;
-        background: $surface; scrollbar-background: $surface; scrollbar-size-horizontal: 0;
-    }}
-    ApprovalsSheet RequestPreview {{ display: none; }}
-    ApprovalsSheet .-open {{ height: 96%; }}
-    ApprovalsSheet .-open LeadList {{ max-height: 30vh; margin-bottom: 1; }}
-    ApprovalsSheet .-open RequestPreview {{ display: block; height: 1fr; }}
-    """
 
     def __init__(self, session: Session, file: RulesFile, rule: str = "") -> None:
         """Prepare; the requests of this rule are marked."""
@@ -451,9 +417,6 @@ class ReplaySheet(Sheet[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss(None)", "close", key_display="esc", id="replay.close")
     ]
-    CSS = BOX.format(name="ReplaySheet") + (
-        "ReplaySheet LinePane { height: auto; max-height: 100%; scrollbar-background: $surface; }"
-    )
 
     def __init__(self, engine: Engine, rule: Rule) -> None:
         super().__init__()

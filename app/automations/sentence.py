@@ -10,7 +10,6 @@ from typing import Final
 from cronsim import CronSim
 
 from app.automations.fire_times import fire_times
-from app.automations.policy import is_quiet, lasts
 from app.automations.rule import (
     DoAgent,
     DoCancel,
@@ -28,6 +27,8 @@ from app.automations.rule import (
     Overlap,
     Rule,
     Scope,
+    is_quiet,
+    lasts,
 )
 from app.engine.times import span
 from storage.records import FINAL_STATUSES, STATUS_BY_NAME, STATUS_ORDER

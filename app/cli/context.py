@@ -230,6 +230,6 @@ class Invocation:
             CommandFailedError: Its file cannot be written.
         """
         if self.verbose or self.log_file is not None:
-            from app.cli.logs import begin
+            from app.cli.running import write_log
 
-            begin(verbose=self.verbose, file=self.log_file)
+            write_log(verbose=self.verbose, file=self.log_file)

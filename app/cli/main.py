@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "serve": ("app.cli.command_service:serve", "Run the self-hosted service."),
     "service": ("app.cli.command_service:service", "Administer a self-hosted service's data folder."),
     "runs": ("app.runs.command:runs", "List, start, continue, retry and wait for runs; show and apply their results."),
-    "agents": ("app.actions.command_agents:agents", "List and start named agents."),
+    "agents": ("app.actions.command_start:agents", "List and start named agents."),
     "health": ("app.health.command:health", "Check the code hosts, as a monitoring plugin."),
     "orgs": ("app.organizations.command:orgs", "Create, import and list partner organizations."),
     "gitlab": ("app.organizations.command:gitlab", "Onboard GitLab projects."),

@@ -1,11 +1,19 @@
-"""A command's work on an event loop: a signal cancels it, so that it can finish a write in flight."""
+"""A command's work on an event loop, which a signal cancels so that it can finish a write in flight; and its log."""
 
 import asyncio
 import gc
+import logging
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
+
+from app.cli.exits import failed
+from app.engine.text import safe_text
+from app.engine.times import rfc3339
 
 T = TypeVar("T")
 
@@ -82,3 +90,39 @@ def _listen(invocation: Stoppable) -> None:
 
     for number in STOPPING:
         loop.add_signal_handler(number, stop, number)
+
+
+OURS: Final = ("app", "storage")
+"""The loggers that are written: the lines of libraries may hold headers, and with them the token."""
+_LONGEST: Final = 4_000
+
+
+class _Line(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, part of the program, message: one printable line, and a traceback below it."""
+        at = rfc3339(datetime.fromtimestamp(record.created, UTC))
+        text = super().format(record).splitlines()
+        first, *more = [str(safe_text(line, limit=_LONGEST)) for line in text] or [""]
+        return "\n".join([f"{at} {record.levelname.lower()} {record.name}: {first}", *more])
+
+
+def write_log(*, verbose: bool, file: Path | None) -> None:
+    """Write the log to stderr, or into a file (0600) that is appended to.
+
+    Raises:
+        CommandFailedError: The file cannot be written.
+    """
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        try:
+            file.touch(mode=0o600)
+            handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            raise failed("usage", f"{file} cannot be written: {error.strerror}.") from error
+    handler.setFormatter(_Line("%(message)s"))
+    for name in OURS:
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+        logger.handlers = [handler]

@@ -1,8 +1,9 @@
 """The base of every screen: header, tabs, banner and keys; the notice on small terminals; and the tabs' screens."""
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
 from widgets.kit import NO_KEY, hidden
+from widgets.runs.columns import RESTS
 from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
@@ -105,6 +107,8 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
 
 WIDTHS: Final = [(0, "-narrow"), (120, "-wide")]
 HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
+TABS_CSS: Final = Path(__file__).with_name("tabs.tcss")
+"""The styles of all tabs but Runs; a start does not read them."""
 ALL: Final = "all profiles"
 """The list of the runs of all profiles has no tab: it is not about the profile on show."""
 INBOX: Final = "inbox"
@@ -124,6 +128,8 @@ TICK_S = 1.0
 """How often ages are checked; they are painted only when their text changes."""
 TICKS_BEHIND = 5
 """Behind a sheet, ages are checked only at every fifth tick."""
+STILL: Final = timedelta(seconds=3)
+"""A screen that was not repainted for so long counts no seconds."""
 LEAST: Final = Size(50, 12)
 """The smallest terminal in which each screen shows a row, and each form a field with its buttons."""
 
@@ -143,6 +149,8 @@ class BaseScreen(Screen[None]):
         super().__init__()
         self.session = session
         self._ticks_behind = 0
+        self._changed_at = self._ticked_at = session.clock()
+        """When a widget was last repainted, and the ages last updated."""
         self._has_unknown = False
         """Whether there are unknown outcomes; their key is offered only then."""
         self._has_notice = False
@@ -180,6 +188,10 @@ class BaseScreen(Screen[None]):
         self.set_interval(TICK_S, self.beat)
         self._show_vitals(session.vitals.now)
 
+    def on_update(self) -> None:
+        """Note that a widget is to be repainted."""
+        self._changed_at = self.session.clock()
+
     def on_screen_resume(self) -> None:
         """Offer the keys again."""
         self._show_keys(self)
@@ -199,7 +211,7 @@ class BaseScreen(Screen[None]):
         """Hook: read again what this event may have changed."""
 
     def tick(self, now: datetime) -> None:
-        """Hook: update the ages; called once a second."""
+        """Hook: update the ages; called once a second, or less often while none of them counts seconds."""
 
     def go_to(self, target: str) -> None:
         """Hook: move the cursor to the row with this key, once it is read."""
@@ -286,7 +298,7 @@ class BaseScreen(Screen[None]):
         return all(screen.styles.background.a < 1 for screen in above)
 
     def beat(self) -> None:
-        """Update the ages on this screen; called once a second."""
+        """Update the ages on this screen that may have changed; called once a second."""
         is_behind = self.app.screen is not self
         self._ticks_behind = self._ticks_behind + 1 if is_behind else 0
         # Each change below a sheet repaints the whole sheet.
@@ -295,11 +307,15 @@ class BaseScreen(Screen[None]):
         if self._has_notice != self.session.has_notice:
             self._has_notice = not self._has_notice
             self.refresh_bindings()
+        now = self.session.clock()
         self.query_one(HeaderBar).tick()
-        self.session.vitals.tick(self.session.clock())
-        self.session.inbox.tick(self.session.clock())
-        self.show_trouble()
-        self.tick(self.session.clock())
+        self.session.vitals.tick(now)
+        self.session.inbox.tick(now)
+        # What counts seconds changes with each tick. Where nothing does, ages count minutes and may be a little late.
+        if self._ticked_at - self._changed_at < STILL or not timedelta(0) <= now - self._ticked_at < RESTS:
+            self._ticked_at = now
+            self.show_trouble()
+            self.tick(now)
 
     def _show_vitals(self, vitals: Vitals) -> None:
         if bool(vitals.unknown) != self._has_unknown:
@@ -315,7 +331,7 @@ class BaseScreen(Screen[None]):
     @work
     async def action_batch(self, key: str) -> None:
         """Show a batch with its runs."""
-        from app.console.sheets import BatchScreen
+        from app.actions.screen_many import BatchScreen
 
         if run_id := await self.app.push_screen_wait(BatchScreen(self.session, key)):
             self.post_message(OpenRun(run_id))
@@ -355,10 +371,6 @@ class TooSmall(ModalScreen[None]):
             self.dismiss()
 
 
-NEED_ENGINE: Final = frozenset({"organizations", "insights", "activity"})
-"""Tabs whose screen is given the engine: they cannot be shown before it is open."""
-
-
 MODULES: Final = {"activity": "actions.screen", "all profiles": "profiles.screen_all_profiles"}
 """Where a tab's screen is, if not in the room of its name."""
 
@@ -372,9 +384,6 @@ def screen_type(tab: str) -> type[BaseScreen]:
 
 def make_screen(tab: str, session: Session, profile_engines: "ProfileEngines | None") -> BaseScreen:
     """Make a tab's screen, or that of all profiles."""
-    needs: Any = profile_engines if tab == ALL else session.engine
-    if tab not in {ALL, *NEED_ENGINE}:
+    if tab != ALL:
         return screen_type(tab)(session)
-    if needs is None:
-        raise RuntimeError(f"The {tab} screen cannot be made yet.")
-    return screen_type(tab)(session, needs)  # type: ignore[call-arg]  # it has one argument more than its base
+    return screen_type(tab)(session, profile_engines)  # type: ignore[call-arg]  # one argument more than its base

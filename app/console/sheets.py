@@ -1,64 +1,26 @@
-"""Sheets: boxes over a screen, closed by escape or a click outside, often with a choice; and how names are found."""
+"""Sheets: boxes over a screen, closed by escape or a click outside, often with a choice."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from math import prod
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
-from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.fuzzy import FuzzySearch
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from app.actions.second_press import SecondPress
 from app.console.guard import guarded_event
-from app.console.messages import FollowRun
-from app.console.session import Session
-from app.engine.export import ENDINGS, FORMATS
 from app.engine.text import safe_text
 from storage.base_error import RunwardenError
-from storage.errors import StorageError
-from widgets.actions.batch import BatchView
 from widgets.forms.inputs import LineInput
-from widgets.kit import after_refresh, hidden
-from widgets.kit.badges import NO_MARK, STYLES, Badge, ProfileMark, Tone, run_badge
-from widgets.kit.cells import fit
+from widgets.kit import SecondPress, after_refresh, hidden
+from widgets.kit.badges import NO_MARK, STYLES, ProfileMark, Tone
 from widgets.kit.choice_lists import Options
 from widgets.kit.clickable import clickable
-
-_MOST_WAYS: Final = 500
-"""Textual tries every way to place the letters: 500 take 10 ms, those of six among a hundred equal ones minutes."""
-
-
-def fuzzy(query: str, name: str) -> tuple[float, Sequence[int]] | None:
-    """Return a name's score (higher is better) and the places of the letters in it; None: no match."""
-    if not query:
-        return 0.0, ()
-    letters, text = query.lower(), name.lower()
-    may_be_many = letters not in text and prod(map(text.count, letters)) > _MOST_WAYS
-    if may_be_many and _ways(letters, text) > _MOST_WAYS:
-        return None
-    # Where lower case changes the length, the places would be wrong: the case is compared as it is.
-    score, positions = FuzzySearch(case_sensitive=len(text) != len(name), cache_size=1).match(query, name)
-    # Of two names with equal scores the shorter one is better.
-    return (score - len(name) / 1_000, positions) if score else None
-
-
-def _ways(letters: str, text: str) -> int:
-    """Count the ways to place the letters, or the first few of them, in the text in order."""
-    ways = [1, *(0 for _ in letters)]
-    for letter in text:
-        for at in range(len(letters), 0, -1):
-            if letters[at - 1] == letter:
-                ways[at] += ways[at - 1]
-    return sum(ways) - 1
-
 
 AnswerT = TypeVar("AnswerT")
 ChoiceT = TypeVar("ChoiceT")
@@ -228,16 +190,6 @@ class ConfirmSheet(PickerScreen[str]):
     The facts scroll; the keys stay in view however low the terminal is.
     """
 
-    CSS = """
-    ConfirmSheet #picker { width: 84; max-height: 96%; }
-    ConfirmSheet #picker VerticalScroll {
-        height: auto; max-height: 100%; scrollbar-size-vertical: 1; scrollbar-background: $surface;
-    }
-    ConfirmSheet #picker VerticalScroll Static { margin: 0; color: $foreground; }
-    ConfirmSheet #foot { dock: bottom; height: auto; }
-    ConfirmSheet #foot Static { margin: 0; min-height: 1; }
-    ConfirmSheet .-hidden { display: none; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("enter", "go_on", "confirm", id="confirm.go_on"),
         hidden("ctrl+s", "anyway", "confirm anyway", id="confirm.anyway", priority=True),
@@ -355,71 +307,6 @@ class ConfirmSheet(PickerScreen[str]):
             self.begin(work, group="take over")
 
 
-class ExportScreen(PickerScreen[str]):
-    """Writes the file and closes with the result as text."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("ctrl+s", "replace", "replace the file", id="export.replace", priority=True)
-    ]
-
-    def __init__(self, title: str, suggested: Path, write: Callable[[Path], Awaitable[str]]) -> None:
-        """Prepare; `write` writes the file completely or not at all, and may raise OSError and StorageError."""
-        super().__init__()
-        self.TITLE_TEXT = title
-        self.HINT = f"{ENDINGS}, by its ending · enter save"
-        self._suggested = suggested
-        self._write_file = write
-        self._replacing: Path | None = None
-        """The existing file that the user was warned of."""
-
-    def compose_choice(self) -> ComposeResult:
-        """Compose the field."""
-        yield LineInput(str(self._suggested), compact=True, select_on_focus=False)
-        yield SheetNote()
-
-    def on_mount(self) -> None:
-        """Put the cursor behind the path."""
-        self.query_one(LineInput).focus()
-
-    @on(Input.Changed)
-    def _on_typed(self) -> None:
-        self._replacing = None
-        self.query_one(SheetNote).say("", "quiet")
-
-    @on(Input.Submitted)
-    def _on_entered(self, message: Input.Submitted) -> None:
-        path = typed_path(message.value)
-        if (why := export_problem(path)) is not None:
-            self.query_one(SheetNote).say(why, "bad")
-        elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):
-            self.query_one(SheetNote).say("This file is being written: wait, or name another.", "warn")
-        elif path.exists():
-            self._replacing = path
-            self.query_one(SheetNote).say("The file exists: ctrl+s replaces it, esc keeps it.", "warn")
-        else:
-            self._start(path)
-
-    def action_replace(self) -> None:
-        """Replace the file that the user was warned of."""
-        if self._replacing is not None:
-            self._start(self._replacing)
-
-    def _start(self, path: Path) -> None:
-        async def write() -> None:
-            try:
-                result = await self._write_file(path)
-            except OSError as error:
-                self.failed(f"{path} cannot be written: {error.strerror or error}.")
-            except StorageError as error:
-                self.failed(str(error))
-            else:
-                self.done(result)
-
-        self._replacing = None
-        self.query_one(SheetNote).say("Writing…", "busy")
-        self.begin(write, name=str(path.absolute()), group="export")
-
-
 def typed_path(text: str) -> Path:
     """The path that was typed, with `~` expanded where that user exists."""
     path = Path(text.strip())
@@ -428,190 +315,3 @@ def typed_path(text: str) -> Path:
     except RuntimeError:
         # No user has that name: the path is kept as typed, and reported as any missing folder.
         return path
-
-
-def export_problem(path: Path) -> str | None:
-    """The reason why a file cannot have this name; None: none is known before writing."""
-    if path.suffix.lower() not in FORMATS:
-        return f"End the name in {ENDINGS}: it chooses the format."
-    try:
-        if path.is_dir():
-            return f"{path} is a folder: name a file."
-        if not path.parent.is_dir():
-            return f"There is no folder {path.parent}."
-    except OSError as error:
-        return f"Not a possible file name: {error.strerror or error}. Name another."
-    return None
-
-
-Picked = tuple[tuple[str, ...], tuple[str, ...]]
-"""The values to show and the values to exclude."""
-
-
-WORD: Final = 20
-COUNT: Final = 12
-"""Cells of a value and of its count."""
-
-
-class MarkPicker(PickerScreen[Picked]):
-    """Closes with the values to show and to exclude; both empty: all values. Without a mark, the one at the cursor."""
-
-    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter apply": "apply", "0 any": "nothing"}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("q", "leave", "cancel"),
-        hidden("space", "mark", "mark", id="statuses.mark"),
-        hidden("minus", "exclude", "exclude", id="statuses.exclude"),
-        hidden("enter", "apply", "apply", id="statuses.apply", priority=True),
-        Binding("backspace,0", "nothing", "any status", id="picker.any"),
-    ]
-
-    def __init__(
-        self,
-        title: str,
-        counts: Mapping[str, int],
-        wanted: tuple[str, ...],
-        excluded: tuple[str, ...] | None = None,
-        *,
-        badge_of: Callable[[str], Badge] = run_badge,
-    ) -> None:
-        """Prepare; without `excluded` values cannot be excluded."""
-        super().__init__()
-        self.TITLE_TEXT = title
-        self.HINT = f"space mark{'' if excluded is None else ' · - exclude'} · enter apply · 0 any"
-        self._counts = {name: counts.get(name, 0) for name in (*counts, *wanted, *(excluded or ()))}
-        self._marked, self._excluded = set(wanted), set(excluded or ())
-        self._can_exclude = excluded is not None
-        self._badge_of = badge_of
-
-    def compose_choice(self) -> ComposeResult:
-        """Compose the values with their counts."""
-        yield Options(*(Option(self._prompt(value), value) for value in self._counts), markup=False)
-
-    def on_mount(self) -> None:
-        """Put the cursor on the first marked value."""
-        first = next((at for at, value in enumerate(self._counts) if value in self._marked), 0)
-        self.query_one(Options).highlighted = first
-
-    @property
-    def _here(self) -> set[str]:
-        option = self.query_one(Options).highlighted_option
-        return {option.id} if option is not None and option.id is not None else set()
-
-    @on(OptionList.OptionSelected)
-    def action_mark(self) -> None:
-        """Mark or unmark the value, with a click as well."""
-        self._marked ^= self._here
-        self._excluded -= self._here
-        self._redraw()
-
-    def action_exclude(self) -> None:
-        """Exclude the value, or include it again."""
-        if self._can_exclude:
-            self._excluded ^= self._here
-            self._marked -= self._here
-            self._redraw()
-
-    async def on_click(self, event: events.Click) -> None:
-        """Choose with a double click, which must not unmark what its first click has marked."""
-        if event.chain > 1 and isinstance(event.widget, Options):
-            self._marked |= self._here
-            self.action_apply()
-
-    def action_apply(self) -> None:
-        """Close with the choice."""
-        chosen = self._marked if self._marked or self._excluded else self._here
-        excluded = tuple(value for value in self._counts if value in self._excluded)
-        self.dismiss((tuple(value for value in self._counts if value in chosen), excluded))
-
-    def action_nothing(self) -> None:
-        """Close with all values."""
-        self.dismiss(((), ()))
-
-    def _redraw(self) -> None:
-        for value in self._here:
-            self.query_one(Options).replace_option_prompt(value, self._prompt(value))
-
-    def _prompt(self, value: str) -> Content:
-        badge = self._badge_of(value)
-        box = "⊘" if value in self._excluded else "■" if value in self._marked else "□"
-        cells = max([WORD, *(cell_len(self._badge_of(each).text) + 1 for each in self._counts)])
-        count = (f"{self._counts[value]:>{COUNT},} ", STYLES["quiet"])
-        return Content.assemble((f"  {box} ", "$foreground"), (fit(badge.text, cells), badge.style), count)
-
-
-HINTS: Final = "enter open · f follow all · del drop the list · esc close"
-
-
-class BatchScreen(Sheet[str | None]):
-    """A live list over the screen; closes with the chosen run."""
-
-    LEAVE = "dismiss"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "dismiss", "close", id="batch.close"),
-        Binding("f", "follow", "follow all", id="batch.follow"),
-        Binding("delete,backspace", "drop", "drop the list", id="batch.drop"),
-    ]
-
-    def __init__(self, session: Session, key: str) -> None:
-        """Prepare for the batch with this key."""
-        super().__init__()
-        self._session = session
-        self._key = key
-
-    def compose(self) -> ComposeResult:
-        """Compose the sheet."""
-        with Vertical() as sheet:
-            sheet.border_subtitle = HINTS
-            yield Options(markup=False)
-
-    def on_mount(self) -> None:
-        """Show the progress and ask the service for the runs."""
-        self._session.batches.changed.subscribe(self, lambda _: self._show())
-        self._session.poll_soon()
-        self._list.focus()
-        self._show()
-
-    def on_resize(self) -> None:
-        """Draw for the new width."""
-        after_refresh(self, self._show)
-
-    def action_follow(self) -> None:
-        """Follow the runs of the batch."""
-        if self._batch is not None:
-            made = tuple(line.opens for line in self._batch.lines if line.opens is not None)
-            self.post_message(FollowRun(made))
-
-    def action_drop(self) -> None:
-        """Drop the batch's list, and its line above the keys."""
-        self._session.batches.let_go(self._key)
-        self.dismiss(None)
-
-    def on_option_list_option_selected(self, message: OptionList.OptionSelected) -> None:
-        """Open the run, if there is one."""
-        line = self._batch.lines[message.option_index] if self._batch is not None else None
-        if line is not None and line.opens is not None:
-            self.dismiss(line.opens)
-        elif line is not None:
-            self._session.notify(f"No run was created. {line.about}")
-
-    @property
-    def _list(self) -> OptionList:
-        return self.query_one(OptionList)
-
-    @property
-    def _batch(self) -> BatchView | None:
-        return self._session.batches.view(self._key)
-
-    def _show(self) -> None:
-        if (batch := self._batch) is None:
-            return
-        sheet = self.query_one(Vertical)
-        width = max(40, self._list.size.width - 4)
-        sheet.border_title = safe_text(f"{batch.title}: {batch.outcome.word} sent, {batch.progress}")
-        lines = batch.run_list(width)
-        if self._list.option_count != len(lines):
-            self._list.clear_options().add_options(lines)
-            self._list.highlighted = 0
-        for index, line in enumerate(lines):
-            if self._list.get_option_at_index(index).prompt != line:
-                self._list.replace_option_prompt_at_index(index, line)

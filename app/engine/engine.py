@@ -22,7 +22,7 @@ from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.api.network import Network
-from app.engine.events import Announce, Doorbell, StorageFailed
+from app.engine.events import Announce, EventBus, StorageFailed
 from app.engine.files import ProfileFiles, login
 from app.profiles import STATE_FILE, Profile, Settings, data_folder
 from app.profiles.token import Token, TokenError
@@ -37,6 +37,7 @@ from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
+from storage.records import RunFilter
 from storage.state import State
 from storage.values import utc_now
 
@@ -61,7 +62,7 @@ class Engine(Struct, frozen=True):
     follow_ups: FollowUps
     reconciliation: Reconciliation
     polling: Polling
-    doorbell: Doorbell
+    events: EventBus
     clock: Callable[[], datetime]
     extension: ServiceExtension
     """The results of runs, if the service offers them."""
@@ -97,8 +98,8 @@ class Engine(Struct, frozen=True):
             await client.budget.load()
             stack.pop_all()
         cache, ledger = files.cache, files.ledger
-        doorbell = Doorbell(*([announce] if announce else []))
-        poll, ring, leases = profile.poll, doorbell.ring, state if isinstance(state, State) else None
+        events = EventBus(*([announce] if announce else []))
+        poll, publish, leases = profile.poll, events.publish, state if isinstance(state, State) else None
         others_poll = partial(is_polled_elsewhere, leases, cache, clock)
         # A user waits for a command's requests; a console and a bot poll in the background.
         for_runs, for_health = (
@@ -112,7 +113,7 @@ class Engine(Struct, frozen=True):
         runs = RunSync(
             for_runs,
             cache,
-            ring,
+            publish,
             clock=clock,
             page_size=poll.page_size,
             first_runs=poll.first_runs,
@@ -120,15 +121,15 @@ class Engine(Struct, frozen=True):
             turns=polled_extension.turns,
             failure_facts=polled_extension.failure_facts,
         )
-        health = HealthSync(for_health, cache, ring, clock=clock, others_poll=others_poll)
-        backfill = Backfill(runs, client, ring, settings.history)
+        health = HealthSync(for_health, cache, publish, clock=clock, others_poll=others_poll)
+        backfill = Backfill(runs, client, publish, settings.history)
         listing = Listing(runs)
-        reconciliation = Reconciliation(runs, listing, ledger, ring, extension)
+        reconciliation = Reconciliation(runs, listing, ledger, publish, extension)
         by = f"{actor}:{login()}"
-        actions = Actions(client, ledger, runs.store, ring, clock, by, profile.read_only, settings.command_line)
-        follow_ups = FollowUps(actions, cache, partial(_usable, state), ring)
+        actions = Actions(client, ledger, runs.store, publish, clock, by, profile.read_only, settings.command_line)
+        follow_ups = FollowUps(actions, cache, partial(_usable, state), publish)
         chores = {
-            "retention": Retention(cache, ledger, ring, settings.history, clock).work,
+            "retention": Retention(cache, ledger, publish, settings.history, clock).work,
             "backfill": backfill.work,
             "reconciliation": reconciliation.work,
             "cancellations": Cancellations(actions).work,
@@ -149,8 +150,8 @@ class Engine(Struct, frozen=True):
             reconciliation=reconciliation,
             actions=actions,
             follow_ups=follow_ups,
-            polling=Polling(runs, health, cache, ledger, ring, *pace, chores, leases),
-            doorbell=doorbell,
+            polling=Polling(runs, health, cache, ledger, publish, *pace, chores, leases),
+            events=events,
             clock=clock,
             extension=extension,
             summaries=RunSummaries(cache, ledger, patient_extension, clock, timedelta(seconds=poll.runs_s)),
@@ -174,12 +175,12 @@ class Engine(Struct, frozen=True):
 
     def subscribe(self, listener: Announce) -> Callable[[], None]:
         """Listen to events until the returned function is called."""
-        return self.doorbell.subscribe(listener)
+        return self.events.subscribe(listener)
 
     def start_polling(self) -> None:
         """Keep the cache in step with the service from now on."""
         if isinstance(self.state, StorageError):
-            self.doorbell.ring(StorageFailed(f"Automations do not work here: {self.state}"))
+            self.events.publish(StorageFailed(f"Automations do not work here: {self.state}"))
         self.polling.start()
 
     def usable_state(self) -> State:
@@ -189,6 +190,11 @@ class Engine(Struct, frozen=True):
             StorageError: It cannot be used; the message says how to fix it.
         """
         return _usable(self.state)
+
+    async def live_counts(self) -> dict[str, int]:
+        """The number of runs by status, without those that the service no longer lists."""
+        counts, gone = await self.cache.status_counts(RunFilter()), await self.cache.gone()
+        return {status: count - gone.get(status, 0) for status, count in counts.items()}
 
     async def refresh(self) -> ApiError | None:
         """Poll runs and health once, now; return the first error, if any, after both."""

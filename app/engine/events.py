@@ -1,4 +1,4 @@
-"""The doorbell: it rings with a description of the change, never with rows; listeners read those from the cache."""
+"""Events: each describes a change, without rows; listeners read those from the cache."""
 
 from collections.abc import Callable
 
@@ -76,13 +76,13 @@ Event = (
 Announce = Callable[[Event], None]
 
 
-class Doorbell:
+class EventBus:
     """Passes each event to every listener."""
 
     def __init__(self, *listeners: Announce) -> None:
         self._listeners = list(listeners)
 
-    def ring(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """Pass the event on, in the order of subscription."""
         for listener in tuple(self._listeners):
             listener(event)

@@ -1,8 +1,9 @@
 """Makes foreign text printable: the result cannot move a cursor or hide. All foreign text passes through here."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 from unicodedata import category
 
 _UNPRINTABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -65,6 +66,21 @@ def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[S
     if len(parts) > lines:
         parts = [*parts[: lines - 1], _ELLIPSIS]
     return tuple(safe_text(part.expandtabs(_TAB_WIDTH), limit=limit * _TAB_WIDTH) for part in parts)
+
+
+def json_or_text(text: str) -> Any:
+    """Read a value: as JSON if it is valid JSON and no number is too large for it, otherwise as the text itself."""
+    import json  # help needs none
+
+    def refuse(name: str) -> None:
+        raise ValueError(f"{name} is not JSON.")
+
+    try:
+        value = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return text
+    # 1e999 is a valid JSON number that no float can hold.
+    return text if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def first_line(text: str) -> str:

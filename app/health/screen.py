@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-from app.console.base import BaseScreen
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import GoToTab
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
@@ -36,7 +36,7 @@ from widgets.frame.header_bar import PollTiming, freshness, next_poll
 from widgets.frame.notice import NoticePage
 from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
-from widgets.kit.lead_list import LeadList, LeadRow
+from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import SteadyText
 
 if TYPE_CHECKING:
@@ -343,20 +343,11 @@ class HealthScreen(BaseScreen):
     """A row for each code host, for our link and for the token, then the incidents and the polls."""
 
     TAB = "health"
-    CSS = """
-    #health-summary { height: 1; padding: 0 1; }
-    #health-nothing, HealthScreen.-unreadable #health { display: none; }
-    HealthScreen.-unreadable #health-nothing { display: block; }
-    """
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("T", "retry", "retry failed", tooltip="Retry the failed runs of this row", id="health.retry"),
         Binding(
-            "exclamation_mark",
-            "incident",
-            "next incident",
-            key_display="!",
-            tooltip="Go to the next incident",
-            id="health.incident",
+            "exclamation_mark", "incident", "next incident", tooltip="Go to the next incident", id="health.incident"
         ),
     ]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from app.actions.command_retry import retry_options, retry_runs
+from app.actions.command_many import retry_options, retry_runs
 from app.api.network import Network
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from app.console.base import INBOX, BaseScreen
+from app.console.base import INBOX, TABS_CSS, BaseScreen
 from app.console.messages import FIRST_UNKNOWN, GoToTab, OpenRun
 from app.console.session import Session, mark_of
 from app.console.session.troubles import UNREADABLE
@@ -54,10 +54,7 @@ class InboxScreen(BaseScreen):
     """The items by severity and age."""
 
     TAB = INBOX
-    CSS = """
-    #inbox-summary { height: 1; padding: 0 2; color: $foreground 70%; }
-    InboxScreen.-tall #inbox-summary { margin-bottom: 1; }
-    """
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "answer", "answer", tooltip="Answer the agent's question", id="run.continue"),
         Binding("T", "retry", "retry failed", tooltip="Retry all failed runs of the item", id="inbox.retry"),
@@ -66,7 +63,7 @@ class InboxScreen(BaseScreen):
         Binding("m", "mute", "mute", tooltip="Hide permanently", id="inbox.mute"),
         Binding("u", "undo", "undo", tooltip="Undo the last change; press again for earlier ones", id="inbox.undo"),
         Binding("space", "mark", "mark", tooltip="Mark for an action on several", id="inbox.mark"),
-        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all, or none", id="inbox.mark_all"),
+        hidden("asterisk", "mark_all", "mark all", tooltip="Mark all, or none", id="inbox.mark_all"),
         hidden("escape", "clear", "clear marks", id="inbox.clear"),
         *PARTS_OF_A_RUN,
     ]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 from textual import on, work
@@ -15,15 +15,14 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-from app.console.base import BaseScreen
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
-from app.console.sheets import ExportScreen
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
-from app.engine.export import exporting
 from app.engine.text import safe_text
 from app.engine.times import local_moment, rfc3339
+from app.runs.screen_export import ExportScreen, exporting
 from app.runs.screen_views import runs_lead
 from storage.records import RunFilter
 from storage.records.insights import Outcomes
@@ -41,12 +40,9 @@ from widgets.insights import (
 )
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
+from widgets.kit.choice_lists import LeadList
 from widgets.kit.clickable import Chip, ChipBar
-from widgets.kit.lead_list import LeadList
 from widgets.kit.line_text import SteadyText
-
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
 
 
 class InsightSpan(Struct, frozen=True):
@@ -153,27 +149,7 @@ class InsightsScreen(BaseScreen):
     """Charts of a period, or the same numbers as tables."""
 
     TAB = "insights"
-    CSS = """
-    #insight-bar { height: 1; padding: 0 1; }
-    #insight-extent { width: 1fr; height: 1; text-align: right; text-wrap: nowrap; text-overflow: ellipsis; }
-    InsightsScreen.-tall #insight-bar { margin-bottom: 1; }
-    #insights, #insight-charts, #insight-tables { height: 1fr; }
-    #insight-charts { padding: 0 1; }
-    #insight-tables { display: none; padding: 0 1; }
-    #insights.-tables #insight-charts, #insights.-nothing #insight-charts { display: none; }
-    #insights.-tables #insight-tables { display: block; }
-    #insights.-nothing #insight-tables, #insight-nothing { display: none; }
-    #insights.-nothing #insight-nothing { display: block; }
-    .insight-panel {
-        width: 1fr; height: 1fr; border: round $panel; padding: 0 1; background: $surface;
-        border-title-color: $foreground; border-title-style: bold; border-subtitle-color: $foreground 70%;
-    }
-    .insight-panel:focus-within { border: round $primary 60%; }
-    #insight-outcomes { min-height: 8; }
-    .insight-panel > Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
-    .insight-panel.-all { height: auto; max-height: 50%; }
-    #insight-repositories-list { padding: 0; height: auto; max-height: 100%; background: $surface; }
-    """
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "bar(-1)", "a day", key_display="← →", tooltip="Choose an hour or a day", id="insights.bar"),
         hidden("right", "bar(1)", "later", id="insights.bar_later"),
@@ -183,9 +159,9 @@ class InsightsScreen(BaseScreen):
         Binding("x", "export", "export", tooltip="Write these numbers to a CSV or JSON file", id="insights.export"),
     ]
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._engine = engine
+        self._engine = session.open_engine
         self._span = FIRST
         self._view: InsightsView | None = None
         self._notice: Notice | None = None

@@ -15,7 +15,7 @@ import click
 from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, validate_call
 
-from app.actions import command_retry
+from app.actions import command_many
 from app.actions.command_writes import sent_once
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
 from app.automations.proposals import PROPOSALS, propose
@@ -234,7 +234,7 @@ class Tools:
                     request, key = request_of(run), ""
                 else:
                     # The request that retries the run, and the key that limits this failure to one retry.
-                    plan = await command_retry.plan(engine, run.run_id)
+                    plan = await command_many.plan_retry(engine, run.run_id)
                     result = plan.result
                     if plan.request is None or result.outcome != "to_send":
                         kind = {"blocked": "blocked", "sent_before": "already_asked"}.get(result.outcome, "wrong_state")

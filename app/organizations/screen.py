@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
+from textual import work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
@@ -23,13 +24,12 @@ from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
 from app.organizations.screen_import import OrganizationImportScreen
 from widgets.actions.activity import ActivityEntry
-from widgets.forms.pages import reason
+from widgets.forms.dialog import reason
 from widgets.frame.notice import Notice
 from widgets.kit.table_and_facts import FactPane
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
 if TYPE_CHECKING:
-    from app.engine.engine import Engine
     from storage.records.results import Invitation
     from widgets.kit.badges import Badge
 
@@ -57,30 +57,19 @@ class OrganizationsScreen(ActivityScreen):
     FILTERS = ("outcomes", "since")
     NO_MATCH = "No attempt matches"
     COLUMNS = ATTEMPT_COLUMNS
-    CSS = """
-    #organizations.-alone LineTable { display: none; }
-    OrganizationsScreen #organizations.-alone FactPane { width: 1fr; max-width: 100%; height: 1fr; border: none; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("R", "resend", "send again", tooltip="Invite again; the earlier code is void", id="org.resend"),
         Binding("E", "edit", "edit and resend", tooltip="Edit an ineffective request, and send it", id="org.edit"),
-        Binding(
-            "enter",
-            "its_action",
-            "its action",
-            key_display="enter",
-            tooltip="Show its action in Activity",
-            id="org.action",
-        ),
-        Binding("escape", "clear", "show all", key_display="esc", id="org.clear"),
+        Binding("enter", "its_action", "its action", tooltip="Show its action in Activity", id="org.action"),
+        Binding("escape", "clear", "show all", id="org.clear"),
         Binding("escape,backspace", "close", "back to the list", key_display="esc", id="org.close"),
         Binding("I", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
-        super().__init__(session, engine)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
         self._invitations: tuple[Invitation, ...] | None = ()
         """The invitations that the service last reported; None: it reports none."""
         self._created = 0
@@ -194,9 +183,10 @@ class OrganizationsScreen(ActivityScreen):
 
     def action_import(self) -> None:
         """Open the import of a file."""
-        self.app.push_screen(OrganizationImportScreen(self.session, self._engine), lambda _: self._reader.ask())
+        self.app.push_screen(OrganizationImportScreen(self.session), lambda _: self._reader.ask())
 
-    def action_resend(self) -> None:
+    @work
+    async def action_resend(self) -> None:
         """Invite the administrator under the cursor again."""
         item = self._table.item
         if not isinstance(item, OrganizationEntry) or (invitation := item.invitation) is None:
@@ -218,13 +208,9 @@ class OrganizationsScreen(ActivityScreen):
             leaving="Keep the earlier one",
             is_final=True,
         )
-
-        def closed(result: str | None) -> None:
-            if result is not None:
-                self.session.notify(result)
-                self._ask_service()
-
-        self.app.push_screen(sheet, closed)
+        if (result := await self.app.push_screen_wait(sheet)) is not None:
+            self.session.notify(result)
+            self._ask_service()
 
     async def open_entry(self, entry: ActivityEntry) -> None:
         """Show only the facts."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
+from typing import ClassVar, Final, Literal, cast
 
 from msgspec.structs import replace
 from textual import on, work
@@ -16,8 +16,7 @@ from app.actions.batch import BatchSender
 from app.actions.drafts import FormDraft
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
-from app.actions.second_press import SecondPress
-from app.console.base import BaseScreen
+from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import CURE_S, Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import PickerScreen, SheetNote, typed_path
@@ -26,17 +25,14 @@ from app.engine.text import SafeText, plural, safe_text
 from app.organizations.imports import ImportFileError, ImportRow, changed, planned, read_rows
 from storage.errors import StorageError
 from storage.records import Action
+from widgets.forms.dialog import reason
 from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
-from widgets.forms.pages import reason
 from widgets.frame.notice import Notice
-from widgets.kit import after_refresh
+from widgets.kit import SecondPress, after_refresh
 from widgets.kit.badges import Tone
 from widgets.kit.line_table import LineTable
 from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState
-
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
 
 Phase = Literal["idle", "asked", "sending", "stopping"]
 """`asked`: the next press sends; `stopping`: the row on its way is the last."""
@@ -59,24 +55,22 @@ class OrganizationImportScreen(BaseScreen):
     """An import: the file, its rows, and their outcomes."""
 
     TAB = "organizations"
-    CSS = """
-    OrganizationImportScreen.-tall ImportBar { padding-bottom: 1; }
-    """
+    CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         # With priority over the field's own keys, which have no hint in the footer to click.
-        Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
-        Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
+        Binding("enter", "read", "read the file", priority=True, id="import.read"),
+        Binding("ctrl+s", "go", "create them", priority=True, id="import.go"),
         Binding("X", "stop", "stop", tooltip="Stop after the current row", id="import.stop"),
         Binding("E", "edit", "fix the line", tooltip="Change a line that is wrong, or remove it", id="import.edit"),
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="import.resolve"),
         Binding("n", "file", "new file", tooltip="Another file", id="import.file"),
-        Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
+        Binding("escape", "back", "back", priority=True, id="import.back"),
     ]
 
-    def __init__(self, session: Session, engine: "Engine") -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._engine = engine
-        self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](engine.clock(), IMPORT_COLUMNS)
+        self._engine = session.open_engine
+        self._bar, self._table = ImportBar(MOST), LineTable[ImportLine](session.clock(), IMPORT_COLUMNS)
         self._rows: dict[int, ImportRow] = {}
         """The key is the line in the file."""
         self._sending = 0
@@ -91,7 +85,7 @@ class OrganizationImportScreen(BaseScreen):
         """The line of unknown outcome that ended it; 0: none did."""
         warn = partial(session.notify, severity="warning", timeout=CURE_S)
         fresh = {"path": "", "most": str(MOST)}
-        self._form_draft = FormDraft(engine, "organization.import", fresh, warn)
+        self._form_draft = FormDraft(self._engine, "organization.import", fresh, warn)
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -201,19 +195,18 @@ class OrganizationImportScreen(BaseScreen):
         """Focus the file's name."""
         self._bar.file.take_focus()
 
-    def action_edit(self) -> None:
+    @work
+    async def action_edit(self) -> None:
         """Change a line that is wrong or was rejected, and check all again."""
         if (row := self._to_fix) is not None:
             self._withdraw()
             self._table.seek(str(row.line))
             here = line(row)
             problem = here.problem or (reason(here.action.error) if here.action and here.action.error else "")
-            self.app.push_screen(LineSheet(tuple(self._rows.values()), row, problem), self._fixed)
-
-    def _fixed(self, rows: tuple[ImportRow, ...] | None) -> None:
-        if rows is not None:
-            self._rows = {row.line: row for row in rows}
-            self._planner.ask()
+            rows = await self.app.push_screen_wait(LineSheet(tuple(self._rows.values()), row, problem))
+            if rows is not None:
+                self._rows = {row.line: row for row in rows}
+                self._planner.ask()
 
     def action_resolve(self) -> None:
         """Open the form that resolves an unknown outcome."""

@@ -22,6 +22,10 @@ FILE: Final = "config.schema.json"
 """The name of the schema next to a configuration whose first line names it."""
 _TYPES: Final[Mapping[object, str]] = {bool: "boolean", int: "integer", float: "number"}
 _TEXT: Final = {"type": "string"}
+_PATTERNS: Final[Mapping[object, str]] = {
+    timedelta: r"^\s*([0-9]+(\.[0-9]+)?[smhdwSMHDW])+\s*$",
+    QuietHours: r"^\s*([0-9]{1,2}:[0-9]{2}\s*-\s*[0-9]{1,2}:[0-9]{2}\s*)?$",
+}
 
 
 def write_schema(file: Path, text: str) -> None:
@@ -97,8 +101,10 @@ def _classes(module: str) -> dict[str, ast.ClassDef]:
 def _of(kind: object) -> dict[str, Any]:
     """A value, of a type as fields have them; `app.profiles.table.Table.get` reads it."""
     kind, marks = unwrapped(kind)
-    if any(map(callable, marks)) or kind in {timedelta, QuietHours, Path}:
+    if any(map(callable, marks)) or kind is Path:
         return _TEXT
+    if kind in _PATTERNS:
+        return _TEXT | {"pattern": _PATTERNS[kind]}
     if is_struct(kind):
         return _object(kind)
     if get_origin(kind) is Literal:

@@ -81,9 +81,7 @@ class NotifyRoute(Struct, frozen=True):
 class NotifyRule(Struct, frozen=True):
     """A row of the routing table: matching alerts go over its routes; the first match counts."""
 
-    route: OneOrMore = ()
-    routes: tuple[str, ...] = ()
-    """The same as `route`; only one of the two is given."""
+    routes: OneOrMore = field(name="route")
     severity: Level = "information"
     """The lowest severity that matches."""
     kind: Annotated[tuple[AlertKind, ...], ONE_OR_MORE] = ()
@@ -92,11 +90,6 @@ class NotifyRule(Struct, frozen=True):
     """Globs of repositories. Empty: all, and alerts that belong to no repository."""
     hours: QuietHours | None = None
     """The hours of the local day in which the rule holds. None: always."""
-
-    def __post_init__(self) -> None:
-        if bool(self.route) == bool(self.routes):
-            raise MistakeError("route", "a rule needs a route.", 'Write route = "…" or routes = ["…"].')
-        force_setattr(self, "routes", self.routes or self.route)
 
 
 NOTIFY_SUBJECTS: Final = frozenset({"pinned", "stuck", "health", "link", "automations"})

@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
-from app.actions.screen_instructions import EditorError, editor_command
+from app.actions.screen_fields import EditorError, editor_command
 from app.console.session import CURE_S
 from app.console.sheets import ConfirmSheet, NotSureError
 from app.engine.text import SafeText, plural, safe_text

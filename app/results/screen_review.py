@@ -13,7 +13,7 @@ from app.engine.text import safe_text
 from app.runs.screen_subject import RunSubject, RunVersion, SearchedPart, showing_failure, unavailable
 from storage.records.results import Finding, Review, Unavailable
 from widgets.kit import hidden
-from widgets.kit.lead_list import LeadList
+from widgets.kit.choice_lists import LeadList
 from widgets.kit.text_view import TextSearch
 from widgets.results.review import ReviewView, finding_rows, review_lines
 
@@ -35,7 +35,7 @@ class ReviewPart(SearchedPart):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "open", key_display="enter", tooltip="The finding's file and line", id="lines.open"),
+        Binding("enter", "open", "open", tooltip="The finding's file and line", id="lines.open"),
         Binding("right_parenthesis", "finding(1)", "next finding", id="review.next_finding"),
         hidden("left_parenthesis", "finding(-1)", "previous finding", id="review.prev_finding"),
         hidden("right_curly_bracket", "turn_to(1)", "next file", id="run.next_file"),

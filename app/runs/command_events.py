@@ -62,30 +62,37 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 engine.subscribe(listen)
                 engine.start_polling()
             held_since: float | None = None
-            while True:
-                changed.clear()
-                holds = follow and (held_since is None or time.monotonic() < held_since + HOLD_S)
-                page = await engine.cache.following.events(since, PAGE, holds_failures=holds)
-                if page is None:
-                    why = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
-                    cure = "Leave out --since to print what is kept, and compare with: runwarden runs list"
-                    raise failed("not_found", f"{why} {cure}", cursor=since)
-                rows.add(
-                    facts(one, "cursor run_id repository branch_name")
-                    | {"from": one.old, "to": one.new}
-                    | facts(one, "at")
-                    for one in page.events
-                )
-                rows.output.flush()
-                held_since = (held_since or time.monotonic()) if page.is_held else None
-                if since != page.cursor:
-                    since = page.cursor
-                    continue
-                if not follow:
-                    break
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(HOLD_S if page.is_held else None):
-                        await changed.wait()
+            try:
+                while True:
+                    changed.clear()
+                    holds = follow and (held_since is None or time.monotonic() < held_since + HOLD_S)
+                    page = await engine.cache.following.events(since, PAGE, holds_failures=holds)
+                    if page is None:
+                        why = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
+                        cure = "Leave out --since to print what is kept, and compare with: runwarden runs list"
+                        raise failed("not_found", f"{why} {cure}", cursor=since)
+                    rows.add(
+                        facts(one, "cursor run_id repository branch_name")
+                        | {"from": one.old, "to": one.new}
+                        | facts(one, "at")
+                        for one in page.events
+                    )
+                    rows.output.flush()
+                    held_since = (held_since or time.monotonic()) if page.is_held else None
+                    if since != page.cursor:
+                        since = page.cursor
+                        continue
+                    if not follow:
+                        break
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(HOLD_S if page.is_held else None):
+                            await changed.wait()
+            except asyncio.CancelledError:
+                if not follow or not since:
+                    raise
+                # The usual end is no error; the exit code is the signal's.
+                output.note(f"Stopped. Go on with: {invocation.command_line} runs events --follow --since {since}")
+                return Exit.DONE
             if unread is not None:
                 raise unread
             rows.end({"cursor": since})

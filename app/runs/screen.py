@@ -452,7 +452,7 @@ class RunsScreen(RunActions):
     @using_engine("pick")
     async def action_pick_statuses(self, engine: "Engine") -> None:
         """Choose the statuses to show."""
-        from app.console.sheets import MarkPicker
+        from app.runs.screen_pickers import MarkPicker
 
         condition = self._condition
         by_status = await engine.cache.status_counts(condition)

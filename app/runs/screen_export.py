@@ -1,21 +1,76 @@
-"""Exporting runs: as a table for a spreadsheet, or as JSON with everything stored about each."""
+"""Exports: of runs, as a table for a spreadsheet or as JSON with everything stored about each; and the sheet of any."""
 
+import csv
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TextIO
 
 from msgspec import Struct
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.widgets import Input
 
-from app.console.sheets import ExportScreen
-from app.engine.export import exporting
-from app.engine.text import plural
+from app.console.sheets import PickerScreen, SheetNote, typed_path
+from app.engine.atomic_file import replacing
+from app.engine.text import csv_cell, json_escaped, plural
 from app.engine.times import rfc3339
 from app.runs.document import run_document
+from storage.errors import StorageError
 from storage.records import RunFilter, RunSort
+from widgets.forms.inputs import LineInput
+from widgets.kit import hidden
 
 if TYPE_CHECKING:
     from app.console.base import BaseScreen
     from app.engine.engine import Engine
     from app.runs.screen_views import TableQuery
+
+FORMATS: Final = (".csv", ".ndjson", ".json")
+ENDINGS: Final = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+
+
+class ExportFile:
+    """One file that is being written."""
+
+    def __init__(self, file: TextIO, suffix: str) -> None:
+        self._file, self._suffix = file, suffix
+        self._table = csv.writer(file, lineterminator="\n")
+        self.count = 0
+
+    def add(self, row: Sequence[object], document: Mapping[str, object]) -> None:
+        """Write one item: its row in CSV, its document in JSON."""
+        if self._suffix == ".csv":
+            self._table.writerow(map(csv_cell, row))
+        else:
+            # Escaped: control sequences stay plain letters when the file is printed.
+            text = json_escaped(json.dumps(document, allow_nan=False))
+            self._file.write(f"{text}\n" if self._suffix == ".ndjson" else f"{',' if self.count else ''}\n{text}")
+        self.count += 1
+
+
+@contextmanager
+def exporting(
+    path: Path, key: str, columns: Sequence[str], more: Mapping[str, object] | None = None
+) -> Iterator[ExportFile]:
+    """Write many items in the format of the file's name; the JSON document is `{key: items, "count": n, …more}`.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    suffix = path.suffix.lower()
+    with replacing(path) as file:
+        if suffix == ".json":
+            file.write(f'{{"{key}": [')
+        elif suffix == ".csv":
+            csv.writer(file, lineterminator="\n").writerow(columns)
+        export = ExportFile(file, suffix)
+        yield export
+        if suffix == ".json":
+            file.write(f"\n], {json.dumps({'count': export.count, **(more or {})}).removeprefix('{')}\n")
+
 
 COLUMNS: Final = (
     *("run_id", "status", "repository", "branch_name", "created_at", "updated_at", "state", "stuck"),
@@ -78,3 +133,82 @@ async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery
     suggested = Path(f"runs-{session.clock().astimezone():%Y%m%d-%H%M}.csv")
     if outcome := await screen.app.push_screen_wait(ExportScreen(title, suggested, written)):
         session.notify(outcome)
+
+
+class ExportScreen(PickerScreen[str]):
+    """Writes the file and closes with the result as text."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden("ctrl+s", "replace", "replace the file", id="export.replace", priority=True)
+    ]
+
+    def __init__(self, title: str, suggested: Path, write: Callable[[Path], Awaitable[str]]) -> None:
+        """Prepare; `write` writes the file completely or not at all, and may raise OSError and StorageError."""
+        super().__init__()
+        self.TITLE_TEXT = title
+        self.HINT = f"{ENDINGS}, by its ending · enter save"
+        self._suggested = suggested
+        self._write_file = write
+        self._replacing: Path | None = None
+        """The existing file that the user was warned of."""
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the field."""
+        yield LineInput(str(self._suggested), compact=True, select_on_focus=False)
+        yield SheetNote()
+
+    def on_mount(self) -> None:
+        """Put the cursor behind the path."""
+        self.query_one(LineInput).focus()
+
+    @on(Input.Changed)
+    def _on_typed(self) -> None:
+        self._replacing = None
+        self.query_one(SheetNote).say("", "quiet")
+
+    @on(Input.Submitted)
+    def _on_entered(self, message: Input.Submitted) -> None:
+        path = typed_path(message.value)
+        if (why := export_problem(path)) is not None:
+            self.query_one(SheetNote).say(why, "bad")
+        elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):
+            self.query_one(SheetNote).say("This file is being written: wait, or name another.", "warn")
+        elif path.exists():
+            self._replacing = path
+            self.query_one(SheetNote).say("The file exists: ctrl+s replaces it, esc keeps it.", "warn")
+        else:
+            self._start(path)
+
+    def action_replace(self) -> None:
+        """Replace the file that the user was warned of."""
+        if self._replacing is not None:
+            self._start(self._replacing)
+
+    def _start(self, path: Path) -> None:
+        async def write() -> None:
+            try:
+                result = await self._write_file(path)
+            except OSError as error:
+                self.failed(f"{path} cannot be written: {error.strerror or error}.")
+            except StorageError as error:
+                self.failed(str(error))
+            else:
+                self.done(result)
+
+        self._replacing = None
+        self.query_one(SheetNote).say("Writing…", "busy")
+        self.begin(write, name=str(path.absolute()), group="export")
+
+
+def export_problem(path: Path) -> str | None:
+    """The reason why a file cannot have this name; None: none is known before writing."""
+    if path.suffix.lower() not in FORMATS:
+        return f"End the name in {ENDINGS}: it chooses the format."
+    try:
+        if path.is_dir():
+            return f"{path} is a folder: name a file."
+        if not path.parent.is_dir():
+            return f"There is no folder {path.parent}."
+    except OSError as error:
+        return f"Not a possible file name: {error.strerror or error}. Name another."
+    return None

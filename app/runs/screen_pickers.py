@@ -1,17 +1,18 @@
 """The sheets that choose the rows of the table: a view, names, a stretch of time, the order, the columns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import ClassVar, Final
 
-from textual import on
+from rich.cells import cell_len
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from app.console.sheets import ChoiceSheet, Picked, PickerScreen, SheetNote, fuzzy
+from app.console.sheets import ChoiceSheet, PickerScreen, SheetNote
 from app.engine.text import safe_text
 from app.engine.times import INSTANT, local_moment, stamp
 from app.profiles import ViewSettings
@@ -20,8 +21,9 @@ from app.runs.screen_views import TableQuery, View, chosen_order
 from storage.records import SORTABLE, RunSort
 from widgets.forms.inputs import LineInput
 from widgets.kit import hidden
-from widgets.kit.badges import STYLES
-from widgets.kit.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList
+from widgets.kit.badges import STYLES, Badge, run_badge
+from widgets.kit.cells import fit
+from widgets.kit.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList, fuzzy
 from widgets.runs.columns import FROZEN, SPARED, ColumnChoice
 from widgets.runs.table import RunTable
 
@@ -49,6 +51,10 @@ def limits_of(day: date) -> Limits:
     if begin.time() == end.time() == time.min:
         return f"{begin:%Y-%m-%d}", f"{begin:%Y-%m-%d}"
     return begin.astimezone().isoformat(timespec="minutes"), (end - INSTANT).astimezone().isoformat()
+
+
+Picked = tuple[tuple[str, ...], tuple[str, ...]]
+"""The values to show and the values to exclude."""
 
 
 class ValuePicker(PickerScreen[Picked]):
@@ -386,3 +392,94 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
             notes = f"{f'{width} wide' if width else 'automatic':<18}{where}"
             entries.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
         return entries
+
+
+WORD: Final = 20
+COUNT: Final = 12
+"""Cells of a value and of its count."""
+
+
+class MarkPicker(PickerScreen[Picked]):
+    """Closes with the values to show and to exclude; both empty: all values. Without a mark, the one at the cursor."""
+
+    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter apply": "apply", "0 any": "nothing"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden("q", "leave", "cancel"),
+        hidden("space", "mark", "mark", id="statuses.mark"),
+        hidden("minus", "exclude", "exclude", id="statuses.exclude"),
+        hidden("enter", "apply", "apply", id="statuses.apply", priority=True),
+        Binding("backspace,0", "nothing", "any status", id="picker.any"),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        counts: Mapping[str, int],
+        wanted: tuple[str, ...],
+        excluded: tuple[str, ...] | None = None,
+        *,
+        badge_of: Callable[[str], Badge] = run_badge,
+    ) -> None:
+        """Prepare; without `excluded` values cannot be excluded."""
+        super().__init__()
+        self.TITLE_TEXT = title
+        self.HINT = f"space mark{'' if excluded is None else ' · - exclude'} · enter apply · 0 any"
+        self._counts = {name: counts.get(name, 0) for name in (*counts, *wanted, *(excluded or ()))}
+        self._marked, self._excluded = set(wanted), set(excluded or ())
+        self._can_exclude = excluded is not None
+        self._badge_of = badge_of
+
+    def compose_choice(self) -> ComposeResult:
+        """Compose the values with their counts."""
+        yield Options(*(Option(self._prompt(value), value) for value in self._counts), markup=False)
+
+    def on_mount(self) -> None:
+        """Put the cursor on the first marked value."""
+        first = next((at for at, value in enumerate(self._counts) if value in self._marked), 0)
+        self.query_one(Options).highlighted = first
+
+    @property
+    def _here(self) -> set[str]:
+        option = self.query_one(Options).highlighted_option
+        return {option.id} if option is not None and option.id is not None else set()
+
+    @on(OptionList.OptionSelected)
+    def action_mark(self) -> None:
+        """Mark or unmark the value, with a click as well."""
+        self._marked ^= self._here
+        self._excluded -= self._here
+        self._redraw()
+
+    def action_exclude(self) -> None:
+        """Exclude the value, or include it again."""
+        if self._can_exclude:
+            self._excluded ^= self._here
+            self._marked -= self._here
+            self._redraw()
+
+    async def on_click(self, event: events.Click) -> None:
+        """Choose with a double click, which must not unmark what its first click has marked."""
+        if event.chain > 1 and isinstance(event.widget, Options):
+            self._marked |= self._here
+            self.action_apply()
+
+    def action_apply(self) -> None:
+        """Close with the choice."""
+        chosen = self._marked if self._marked or self._excluded else self._here
+        excluded = tuple(value for value in self._counts if value in self._excluded)
+        self.dismiss((tuple(value for value in self._counts if value in chosen), excluded))
+
+    def action_nothing(self) -> None:
+        """Close with all values."""
+        self.dismiss(((), ()))
+
+    def _redraw(self) -> None:
+        for value in self._here:
+            self.query_one(Options).replace_option_prompt(value, self._prompt(value))
+
+    def _prompt(self, value: str) -> Content:
+        badge = self._badge_of(value)
+        box = "⊘" if value in self._excluded else "■" if value in self._marked else "□"
+        cells = max([WORD, *(cell_len(self._badge_of(each).text) + 1 for each in self._counts)])
+        count = (f"{self._counts[value]:>{COUNT},} ", STYLES["quiet"])
+        return Content.assemble((f"  {box} ", "$foreground"), (fit(badge.text, cells), badge.style), count)

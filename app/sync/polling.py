@@ -28,12 +28,13 @@ from app.sync.schedule import Job, JobWork, Schedule
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
+from storage.private_file import last_written
 from storage.records.activity import Subject, Wait
 from storage.state import State
 
 POLLER: Final = "poller"
 """The lease of the process that polls."""
-DOORBELL_S: Final = 0.4
+ELSEWHERE_S: Final = 0.4
 """How soon another process's write is noticed."""
 STANDBY_S: Final = 3.0
 """How often a process without the lease checks whether it may poll."""
@@ -152,7 +153,7 @@ class Polling:
         self._add("orphans", self._adopt_orphans)
         for name, work in self.chores.items():
             self._add(name, partial(self._alone, work))
-        self._listening = asyncio.create_task(self._listen(), name="doorbell")
+        self._listening = asyncio.create_task(self._listen(), name="listening")
 
     def poll_soon(self, subject: Subject) -> None:
         """Poll now because a user asked, but not before a wait that the service stated is over."""
@@ -195,7 +196,7 @@ class Polling:
             # A rate limit does not count as a failure of the service.
             cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
         except ApiError as error:
-            # The refresh recorded it and rang the doorbell; only the pace changes here.
+            # The refresh recorded and announced it; only the pace changes here.
             cadence.failed(time.monotonic())
             if subject == "runs" and isinstance(error, CANNOT_POLL):
                 await self._release(stand_aside_s=STAND_ASIDE_S)
@@ -267,8 +268,9 @@ class Polling:
 
     async def _listen(self) -> None:
         """Ring when another process wrote, and renew the lease."""
-        shared = (self.cache, self.ledger)
-        before: tuple[list[int], int] | None = None
+        files: list[Cache | Ledger | State] = [self.cache, self.ledger, *([self.state] if self.state else [])]
+        before: dict[Cache | Ledger | State, int] = {}
+        written: dict[Cache | Ledger | State, tuple[object, ...]] = {}
         wait_s = 0.0
         while True:
             await asyncio.sleep(wait_s)
@@ -276,19 +278,25 @@ class Polling:
                 if self.is_poller:
                     await self._hold_lease()
                 has_new_file = await self.cache.reopen_if_gone()
-                versions = [await database.data_version() for database in shared]
-                now = versions, 0 if self.state is None else await self.state.data_version()
-                if has_new_file or (before is not None and now[0] != before[0]):
+                now = dict(before)
+                for file in files:
+                    at = last_written(file.writer.path)
+                    # Asked once more after a change: another write may follow within a tick of the file's clock.
+                    if at is None or written.get(file) != (at, at):
+                        now[file] = await file.data_version()
+                    written[file] = (at, *written.get(file, ())[:1])
+                changed = {file for file in before if now[file] != before[file]}
+                if has_new_file or changed & {self.cache, self.ledger}:
                     self.announce(CacheChangedElsewhere())
-                if before is not None and now[1] != before[1]:
+                if self.state in changed:
                     self.announce(StateChangedElsewhere())
-                before, wait_s = now, DOORBELL_S
+                before, wait_s = now, ELSEWHERE_S
             except StorageError as error:
                 self.announce(StorageFailed(str(error)))
                 wait_s = self.runs_s
             except Exception:
                 # All failures are caught, as in a job: without this task the screen would freeze unnoticed.
-                log.exception("the doorbell broke")
+                log.exception("listening broke")
                 wait_s = self.runs_s
 
 

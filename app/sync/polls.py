@@ -41,7 +41,7 @@ async def no_others_poll() -> bool:
 
 
 class PollRecord(Struct, frozen=True):
-    """Records the polls of one subject, and rings the doorbell."""
+    """Records the polls of one subject, and announces it."""
 
     subject: Subject
     cache: Cache
@@ -93,6 +93,6 @@ class HealthSync(Struct, frozen=True):
         return changes
 
     async def record(self, error: ApiError | None) -> None:
-        """Record a poll of health, and ring the doorbell."""
+        """Record a poll of health, and announce it."""
         polls = PollRecord("health", self.cache, self.announce, self.others_poll)
         await polls.record(self.clock(), error, in_lab=self.client.in_lab)

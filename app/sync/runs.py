@@ -120,7 +120,7 @@ class RunSync:
         return answers.combined()
 
     async def record(self, error: ApiError | None, *, dropped: int = 0) -> None:
-        """Record a poll of runs, and ring the doorbell."""
+        """Record a poll of runs, and announce it."""
         polls = PollRecord("runs", self.cache, self.announce, self.others_poll)
         await polls.record(self.clock(), error, in_lab=self.client.in_lab, dropped=dropped)
 
@@ -129,7 +129,7 @@ class RunSync:
         return await self.reader.store(runs, cancelled=cancelled, is_of_write=True)
 
     async def judge_stuck(self) -> None:
-        """Flag the active runs that take far too long, and ring the doorbell if the flags changed."""
+        """Flag the active runs that take far too long, and announce it if the flags changed."""
         changed = await self.cache.judge_stuck()
         if changed:
             self.announce(RunsChanged(RunChanges(updated=tuple(sorted(changed)))))

@@ -66,7 +66,7 @@ class RunReader(Struct, frozen=True):
         is_of_write: bool = False,
         news_from: datetime | None = None,
     ) -> RunChanges:
-        """Store runs from any answer, and ring the doorbell if they changed anything.
+        """Store runs from any answer, and announce what they changed.
 
         `asked_at` is when the request began, by our clock. None: just now. `cancelled`: those of which that is known.
         `news_from`: if this is the first answer, runs created until then, by the service's clock, are history. None:

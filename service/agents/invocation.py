@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from service.agents.options import ModelAccess, RepositorySetup
@@ -103,11 +103,18 @@ def reads_document(agent: Agent) -> bool:
 
 
 def of(
-    agent: Agent, home: str, guidance: str, session: str | None, setup: RepositorySetup | None = None
+    agent: Agent,
+    home: str,
+    guidance: str,
+    session: str | None,
+    setup: RepositorySetup | None = None,
+    *,
+    is_wrapped: bool = False,
 ) -> CommandTemplate:
     """Return the agent's invocation; `session` names the session of an earlier turn of the run, if there is one.
 
     `guidance` is the path of the repository's text for the model, or of an empty file; `setup` is the repository's.
+    A program that is wrapped in the operator's script gets its instructions as text, and no messages.
     """
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
@@ -118,6 +125,7 @@ def of(
         stdin: Final = "task" if reads_document(agent) else "nothing"
         return CommandTemplate(agent.argv[0], agent.argv[1:], stdin, environment)
     name = model.name if options.model is not None and options.model.name else ()
+    is_text = is_wrapped and bool(preset.hears_argv)
     guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
     written = ServerWords()
@@ -131,6 +139,7 @@ def of(
         program=agent.argv[0] if agent.argv else preset.program,
         words=(
             *(_replace(word, values) for word in preset.argv),
+            *(() if is_text else preset.hears_argv),
             *written.argv,
             *(_replace(word, values) for word in given),
         ),
@@ -140,7 +149,7 @@ def of(
         settings=_extended(preset.settings, written),
         hidden=() if options.trust_repository else preset.hidden,
         reader=preset.reader(),
-        preset=preset,
+        preset=replace(preset, hears=None) if is_text else preset,
     )
 
 

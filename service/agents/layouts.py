@@ -30,6 +30,11 @@ class Program:
     search: tuple[Path, ...]
     """The folders of the interpreters that it finds by name."""
 
+    @property
+    def is_wrapper(self) -> bool:
+        """Whether it is a script of the operator's, not one that npm installed: it may read its input to the end."""
+        return _NODE_MODULES not in self.path.parts and bool(_shebang(self.path))
+
 
 def find(name: str) -> Program:
     """Find a program, named by an absolute path or on the service's PATH.
@@ -79,14 +84,7 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
 
 def _interpreter(script: Path, search: list[Path]) -> Path | None:
     """Return the program that executes a script; None: it is not a script, or its interpreter is missing."""
-    try:
-        with script.open("rb") as file:
-            line = file.read(_LONGEST_SHEBANG).partition(b"\n")[0]
-    except OSError:
-        return None
-    if not line.startswith(b"#!"):
-        return None
-    words = os.fsdecode(line[2:]).split()
+    words = _shebang(script)
     if words and Path(words[0]).name == "env":
         named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
         found = shutil.which(named)
@@ -95,3 +93,13 @@ def _interpreter(script: Path, search: list[Path]) -> Path | None:
         search.append(Path(found).parent)
         return Path(found)
     return Path(words[0]) if words else None
+
+
+def _shebang(file: Path) -> list[str]:
+    """Return the words of a script's first line, its interpreter first; empty: it is no script, or not readable."""
+    try:
+        with file.open("rb") as opened:
+            line = opened.read(_LONGEST_SHEBANG).partition(b"\n")[0]
+    except OSError:
+        return []
+    return os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []

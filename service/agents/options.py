@@ -2,14 +2,15 @@
 
 import re
 from datetime import date
+from math import inf
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from service.agents.inputs import AgentInput, InputName
 from service.agents.prices import Price, price_of
-from service.clock import parse_duration
+from service.clock import SECOND_MICROS, Duration, parse_duration
 from service.egress.allowlist import Entry
 from service.findings.document import Severity
 from service.network import Host
@@ -258,7 +259,7 @@ class AgentOptions(_Options):
     """Whether a turn is one commit, or the commits that the agent made stay."""
     fallback: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = ()
     """The agents that continue a turn while its own agent's model is unavailable, each tried once, in this order."""
-    fallback_after: Annotated[str, AfterValidator(lambda text: parse_duration(text) and text)] = "15m"
+    fallback_after: Duration = "15m"
     """How long a limit, or an outage before the turn began, is waited for instead."""
 
     @property
@@ -267,9 +268,9 @@ class AgentOptions(_Options):
         return self.preset is not None if self.session is None else self.session
 
     @property
-    def waits_micros(self) -> int:
+    def waits_s(self) -> float:
         """How long a limit or an outage is waited for before a fallback goes on."""
-        return parse_duration(self.fallback_after)
+        return parse_duration(self.fallback_after) / SECOND_MICROS if self.fallback else inf
 
     @property
     def idle_s(self) -> float | None:

@@ -84,6 +84,8 @@ class Preset:
     hears: Speech | None = None
     """Makes the documents, one a line of standard input, that instruct it before and while it works; None: it takes no
     messages while it works."""
+    hears_argv: tuple[str, ...] = ()
+    """Its arguments if it is given these documents, and not the text of its instructions."""
     listener: Listener | None = None
     of_line: Callable[[str, AgentReport], None] | None = None
     """Reads its output where that is not JSON."""
@@ -146,6 +148,7 @@ def _over_acp(preset: Preset) -> Preset:
         environment={**preset.environment, servers.SERVERS: "{}", servers.MODEL: "{model}"},
         servers=servers.acp,
         hears=lambda text, name: {"text": text, "name": name},
+        hears_argv=(),
         listener=outcome.acp,
         reports_endings=False,
     )
@@ -154,10 +157,8 @@ def _over_acp(preset: Preset) -> Preset:
 _PRESETS: Final[Mapping[PresetName, Preset]] = {
     "claude-code": Preset(
         program="claude",
-        argv=(
-            *("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
-            *("--input-format", "stream-json", "--replay-user-messages"),
-        ),
+        argv=("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
+        hears_argv=("--input-format", "stream-json", "--replay-user-messages"),
         resume=("--resume", "{session}"),
         models={
             "anthropic": replace(GENERIC["anthropic"], name=("--model", "{model}")),

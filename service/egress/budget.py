@@ -51,8 +51,8 @@ class UsageMeter(Protocol):
         """Store the use of one request, made at a time (seconds since 1970; 0: not known): the provider answers."""
         ...
 
-    def is_away_for_all(self) -> bool:
-        """Store that the provider gave no answer; return whether that is so for all agents."""
+    def away_s(self) -> float | None:
+        """Store that the provider gave no answer; return since how long it gave nobody one, None if it did."""
         ...
 
 
@@ -71,9 +71,8 @@ class MemoryMeter:
         """Store one request's use."""
         self.used.append((model, usage, usage.micro_usd(price)))
 
-    def is_away_for_all(self) -> bool:
-        """Return that it is not: there is no other agent here, and no turn that could wait."""
-        return False
+    def away_s(self) -> None:
+        """Return that it is not known: there is no other agent here, and no turn that could wait."""
 
 
 class BudgetSpentError(ServiceError):

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from service.agents.outcome import Ending, TurnFailure
 from service.egress.refusals import Refusal
@@ -15,6 +16,8 @@ class Patience:
 
     total_s: float = 600
     """For one request while its provider is down."""
+    outage_s: float = inf
+    """For the end of an outage or limit, also one that is known already: longer ones are for a fallback."""
     pause_s: float = 30
     """The longest pause before a request is repeated: the first lasts a second, and each is twice as long."""
     silent_s: float = 600
@@ -33,14 +36,16 @@ class Pause:
 
 
 class Outages:
-    """Decides how long requests are held; `is_away_for_all` stores that the provider gave no answer (see the meter)."""
+    """Decides how long requests are held; `away_s` stores that the provider gave no answer (see the meter)."""
 
-    def __init__(self, patience: Patience, is_away_for_all: Callable[[], bool]) -> None:
+    def __init__(self, patience: Patience, away_s: Callable[[], float | None]) -> None:
         self.patience = patience
-        self._is_away_for_all = is_away_for_all
+        self._away_s = away_s
         self._since: float | None = None
         """When the first unanswered request was made (monotonic seconds); None: all were answered."""
         self._pause: Pause | None = None
+        self._until = inf
+        """Until when requests may be held for the present outage or limit."""
         self._lock = threading.Lock()
 
     @property
@@ -55,13 +60,14 @@ class Outages:
 
     def refused(self, asked_at: float, refusal: Refusal) -> None:
         """Record that a request got no answer that could be passed on."""
-        is_limit = refusal.wait_s is not None and refusal.wait_s > self.patience.total_s
-        is_for_all = self._is_away_for_all()
+        is_limit = (refusal.wait_s or 0) > min(self.patience.total_s, self.patience.outage_s)
+        away_s = self._away_s()
         with self._lock:
             self._since = self._since or asked_at
-            self._pause = None
-            if is_limit or is_for_all:
+            self._pause, self._until = None, inf
+            if is_limit or away_s is not None:
                 self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
+                self._until = time.monotonic() - (away_s or 0) + self.patience.outage_s
 
     def broke_off(self) -> bool:
         """Record that an answer broke off; return whether answers have been breaking off for longer than `patience`."""
@@ -72,7 +78,7 @@ class Outages:
 
     def allows(self, begun: float, until: float) -> bool:
         """Whether a request that was begun may be held until an instant (monotonic seconds)."""
-        return until <= min(begun, self._since or begun) + self.patience.total_s
+        return until <= min(self._until, min(begun, self._since or begun) + self.patience.total_s)
 
 
 class ModelState:

@@ -30,7 +30,7 @@ class TurnProxies(contextlib.ExitStack):
         patience: Patience,
     ) -> None:
         super().__init__()
-        self.model = ModelState(Outages(patience, meter.is_away_for_all))
+        self.model = ModelState(Outages(patience, meter.away_s))
         if folder is None:
             return
         folder.mkdir(mode=0o700)

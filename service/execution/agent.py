@@ -6,8 +6,6 @@ import os
 import selectors
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +16,7 @@ from service.agents.outcome import OutcomeReader
 from service.clock import now_micros, rfc3339
 from service.egress.outages import ModelState, Patience
 from service.egress.proxies import TurnProxies
-from service.execution import processes, supervisor
+from service.execution import processes
 from service.execution.cgroup import limits_of
 from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
 from service.execution.disk import shortage
@@ -75,7 +73,8 @@ def run(
     reader = command.invocation.reader or OutcomeReader()
     groups = command.sandbox.groups
     silent_s = limits.model_silent_s, limits.model_stream_silent_s
-    patience = Patience(limits.model_patience_s, limits.model_pause_s, *silent_s)
+    waits_s = command.agent.options.waits_s
+    patience = Patience(limits.model_patience_s, waits_s, limits.model_pause_s, *silent_s)
     with (
         TurnProxies(command.sockets, command.agent.options, report_line, command.meter, patience) as proxies,
         contextlib.nullcontext()
@@ -85,13 +84,17 @@ def run(
     ):
         output = MaskedStream(secrets, agent_log.write)
         model = proxies.model
-        agent = _SupervisedAgent(command, limits, model, reader, output.write, "" if group is None else group.folder)
+
+        def heard(message: Message) -> None:
+            words = " ".join(message.text.split())[:_LONGEST_WORDS]
+            report_line(f"{rfc3339(now_micros())} {message.caller or 'a caller'} says: {words}")
+
+        folder = "" if group is None else group.folder
+        agent = _SupervisedAgent(command, limits, model, reader, output.write, heard, folder)
 
         def pass_on() -> None:
             for message in said():
-                if agent.tell(message):
-                    words = " ".join(message.text.split())[:_LONGEST_WORDS]
-                    report_line(f"{rfc3339(now_micros())} {message.caller or 'a caller'} says: {words}")
+                agent.tell(message)
 
         try:
             report = agent.watch(check, pass_on)
@@ -156,12 +159,15 @@ class _SupervisedAgent:
         model: ModelState,
         reader: OutcomeReader,
         write: Callable[[bytes], None],
+        heard: Callable[[Message], None],
         group: Path | str,
     ) -> None:
         self._command = command
         self._model = model
         self._reader = reader
         self._write = write
+        self._heard = heard
+        """Called when it has taken a message."""
         self._report = ""
         self._printed = False
         """Whether the agent printed since the last check."""
@@ -169,34 +175,41 @@ class _SupervisedAgent:
         """Whether it was stopped because it stayed after its reported end."""
         self._told: set[str] = set()
         """The names of its messages."""
+        self._untaken: dict[str, Message] = {}
+        """Those that it has not taken yet."""
         self._unsent = b""
         """What its pipe had no room for yet."""
         self._is_hurried = False
         """Whether it gets no time to end by itself."""
         self._control, theirs = socket.socketpair()
-        arguments = map(str, (theirs.fileno(), limits.file_bytes, limits.open_files, group))
-        file = command.stdin()
-        with theirs, contextlib.nullcontext(subprocess.PIPE) if file is None else file.open("rb") as given:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, *arguments, *command.argv()],
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                cwd=command.workspace.tree,
-                env=command.environment(),
-                start_new_session=True,
-                pass_fds=[theirs.fileno()],
+        (reading, output), file = os.pipe(), command.stdin()
+        given, writing = os.pipe() if file is None else (os.open(file, os.O_RDONLY), None)
+        self._stdout = os.fdopen(reading, "rb")
+        self._stdin = None if writing is None else os.fdopen(writing, "wb")
+        try:
+            self._pid = command.sandbox.launcher.start(
+                *(theirs.fileno(), given, output),
+                argv=command.argv(),
+                environment=command.environment(),
+                folder=str(command.workspace.tree),
+                file_bytes=limits.file_bytes,
+                open_files=limits.open_files,
+                group=str(group),
             )
-        assert self._process.stdout is not None  # noqa: S101 — it has a pipe
-        self._stdout = self._process.stdout
-        os.set_blocking(self._stdout.fileno(), False)
-        self._stdin = self._process.stdin
-        if self._stdin is not None:
-            os.set_blocking(self._stdin.fileno(), False)
+        except BaseException:
+            with self._control, self._stdout, self._stdin or contextlib.nullcontext():
+                raise
+        finally:
+            theirs.close()
+            os.close(given)
+            os.close(output)
+        os.set_blocking(reading, False)
+        if writing is not None:
+            os.set_blocking(writing, False)
             self._send(command.spoken(command.workspace.instructions_file.read_text("utf-8")))
         cached = command.agent.options.cache
         self._usage = UsageWatch(
-            self._process.pid,
+            self._pid,
             command.share,
             limits,
             sandboxed=command.sandbox.program is not None,
@@ -204,13 +217,12 @@ class _SupervisedAgent:
             cache=None if command.cache is None or cached is None else (command.cache, cached),
         )
 
-    def tell(self, message: Message) -> bool:
-        """Send a message to an agent that can take it; return False if it cannot, or if it was sent before."""
-        if self._stdin is None or message.id in self._told:
-            return False
-        self._told.add(message.id)
-        self._send(self._command.spoken(_MESSAGE.format(message.text), message.id))
-        return True
+    def tell(self, message: Message) -> None:
+        """Send a message to an agent that can take it, once."""
+        if self._stdin is not None and message.id not in self._told:
+            self._told.add(message.id)
+            self._untaken[message.id] = message
+            self._send(self._command.spoken(_MESSAGE.format(message.text), message.id))
 
     def _send(self, line: bytes = b"") -> None:
         """Send what its pipe has room for; the rest is sent later."""
@@ -267,13 +279,9 @@ class _SupervisedAgent:
                     was_active = self._printed or self._model.waiting > 0
                     self._printed = False
                     if idle.passed(self._usage.cpu_s, is_active=was_active):
-                        # As a wrapper does that reads everything before it starts the program.
-                        more = (
-                            "" if self._stdin is None else " for the end of its input, which stays open for messages,"
-                        )
                         text = (
                             f"the agent neither printed nor computed for {options.idle_s:g} s and was stopped "
-                            f"(idle_timeout_s): does it wait for a host that it cannot reach,{more} or for an answer?"
+                            "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?"
                         )
                         raise AgentFailedError(text, "idle")
                 ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
@@ -295,9 +303,11 @@ class _SupervisedAgent:
                 self._report = self._read_report()
             if not self._report or self._report.startswith("left "):
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, signal.SIGKILL)
+                    os.killpg(self._pid, signal.SIGKILL)
                 processes.kill_marked(f"RUNWARDEN_RESULT={self._command.workspace.result_file}")
-            self._process.wait()
+            # The supervisor has the other end as long as it lives.
+            with contextlib.suppress(OSError):
+                self._control.recv(1)
 
     def _await_end(self, until: float) -> None:
         """Pass its output on until it exits, or until an instant."""
@@ -316,8 +326,12 @@ class _SupervisedAgent:
         """Pass a piece of the agent's output on; False: there is no more."""
         if chunk:
             self._printed = True
-            self._reader.feed(chunk)
-            self._write(chunk)
+            # Line by line, so that a message stands where it was taken.
+            for piece in chunk.splitlines(keepends=True) if self._untaken else (chunk,):
+                self._reader.feed(piece)
+                self._write(piece)
+                for name in self._untaken.keys() & {*self._reader.report.heard}:
+                    self._heard(self._untaken.pop(name))
         return chunk != b""
 
     def _read_report(self) -> str:

@@ -103,7 +103,8 @@ class AgentCommand:
         """The program's invocation."""
         file = self._session_file
         session = file.read_text("utf-8") if file is not None and file.exists() else None
-        return invocation.of(self.agent, self._home_inside, self._guidance, session, self.setup)
+        is_wrapped = self.program is None or self.program.is_wrapper
+        return invocation.of(self.agent, self._home_inside, self._guidance, session, self.setup, is_wrapped=is_wrapped)
 
     @property
     def home(self) -> Path:

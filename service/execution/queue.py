@@ -87,8 +87,9 @@ class DurableEngine:
 
         self._turn, self._job = execute_turn, run_job
         DBOS.launch()
-        # The service uses neither its queues nor its schedules, for which DBOS would ask the database every second.
-        for unused in engine.background_thread_stop_events:
+        # The service uses neither its queues, schedules, delays nor time limits, for which DBOS would ask the database
+        # every second, and on PostgreSQL keep a transaction open.
+        for unused in (*engine.background_thread_stop_events, engine._background_jobs_stop_event):  # noqa: SLF001  # there is no setting for it
             unused.set()
 
     def close(self, wait_s: int, give_up_s: float) -> None:

@@ -54,12 +54,12 @@ _Path = Annotated[
     AfterValidator(_inside),
 ]
 _Line = Annotated[int, Field(ge=1, le=10_000_000)]
-_Title = Annotated[str, AfterValidator(_in_one_line(300)), Field(description="What is wrong, in one line.")]
-_Message = Annotated[str, AfterValidator(_in_lines(4_000)), Field(description="Why, and the cure; plain text.")]
+_Title = Annotated[str, AfterValidator(_in_one_line(300)), Field(description="The fault in one line.")]
+_Message = Annotated[str, AfterValidator(_in_lines(4_000)), Field(description="Why, and how to fix it; plain text.")]
 _Suggestion = Annotated[
     str,
     AfterValidator(_in_lines(4_000)),
-    Field(description="What to put in place of the lines, as it would stand in the file."),
+    Field(description="The lines that would replace these in the file."),
 ]
 
 

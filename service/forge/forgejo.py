@@ -73,7 +73,7 @@ class Forgejo(GitHub):
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post a review with the comments, and the text as a comment of its own, which can be changed later.
 
-        A failure within a review leaves it pending, seen by nobody else; the next attempt begins it anew.
+        A failure within a review leaves it pending, seen by nobody else; the next attempt starts it again.
         """
         if self.pull_request(number).head != commit:
             raise ForgeError(f"pull request {number} is not at {commit} by now", status=_CONFLICT)

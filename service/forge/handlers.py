@@ -134,7 +134,7 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
 
 
 def post_comment(forge: Forge, subject: Subject) -> Posted:
-    """Comment on the issue that a run is from how the run stands, or bring that comment up to date."""
+    """Comment on the issue that a run is with the state of the run, or bring that comment up to date."""
     turn, issue = subject.turn, int(subject.posting.wanted["issue"])
     text = (turn.failure or turn.summary or turn.reason) if turn.outcome else None
     standing = _STANDINGS[turn.outcome] if turn.outcome or turn.attempt else "is waiting for a slot"

@@ -37,12 +37,12 @@ _open: list[Database] = []
 
 @dataclass(frozen=True, slots=True)
 class RotatedToken:
-    """What has become of the token in a variable."""
+    """The state of the token in a variable."""
 
     digest: str
-    """Of the variable's token: another token there begins anew, and this row stays in case the old one returns."""
+    """Of the variable's token: another token there gets its row; this one stays in case the old token returns."""
     sealed: str | None
-    """The token in its place, encrypted with it: neither a back-up nor the database alone shows one."""
+    """The token that replaced it, encrypted with it: neither a back-up nor the database alone shows one."""
     asked_at: int | None
     """When a worker asked for a rotation whose answer is not known; None: none is under way."""
     fault: str | None
@@ -53,7 +53,7 @@ class RotatedToken:
 
 @contextmanager
 def used(database: Database) -> Iterator[None]:
-    """Look tokens up in a database meanwhile."""
+    """Look tokens up in a database while the context lasts."""
     _open.append(database)
     try:
         yield
@@ -102,65 +102,70 @@ class TokenRotation:
                 _logger.warning("the token in %s is not rotated now: %s", host.token_env, error)
 
     def _look_after(self, host: Host, given: str) -> None:
+        """Rotate a host's token if it expires soon; `given` is the token in its variable."""
         digest, now = _digest(given), self._clock()
-        with self._database.write() as connection:
-            insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
-            mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
-            connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
-            connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
-            row = first(connection, RotatedToken, host_tokens, mine)
+        row = self._row(host, digest)
+        if row is None:
+            return
         lost = f"the answer to the rotation of the token in {host.token_env} was lost, and GitLab has revoked it"
         lost += f": create a new token at {host.host}, and set it there"
-        if row is not None and row.is_lost:
-            self._note(digest, row, lost)
-        if row is None or row.is_lost or (row.asked_at is not None and now - row.asked_at < _IN_FLIGHT_MICROS):
+        if row.is_lost:
+            self._note(row, lost)
+            return
+        if row.asked_at is not None and now - row.asked_at < _IN_FLIGHT_MICROS:
             return
         try:
             token = _token(given, row)
             _cipher(given)
         except NoKeyError as error:
-            self._note(digest, row, str(error))
+            self._note(row, str(error))
             return
         shown = _ask(host, token, "GET", "/personal_access_tokens/self")
         if shown.status == HTTPStatus.UNAUTHORIZED and row.asked_at is not None:
             _logger.error("%s", lost)
             self._save(digest, {"fault": lost, "is_lost": True})
-            return
-        if shown.status != HTTPStatus.OK or not isinstance(shown.body, dict):
-            self._note(digest, row, _refused(host, shown))
-            return
-        try:
-            # Without an end, it never expires.
-            ends_on = date.fromisoformat(str(shown.body["expires_at"]))
-            whole = max(1, (ends_on - date.fromisoformat(str(shown.body["created_at"])[:10])).days)
-            is_due = (ends_on - _day(now)).days <= min(_EARLY_DAYS, max(1, whole // 3))
-        except (KeyError, ValueError):
-            whole, is_due = 0, False
-        if not is_due:
-            self._note(digest, row, None)
-            return
-        # Another worker may have asked, or even have been answered, since this one has read the row.
+        elif shown.status != HTTPStatus.OK or not isinstance(shown.body, dict):
+            self._note(row, _refused(host, shown))
+        elif (days := _due(shown.body, _day(now))) is None:
+            self._note(row, None)
+        elif self._claim(row, now):
+            self._rotate(host, given, token, (_day(now) + timedelta(days=days)).isoformat())
+
+    def _row(self, host: Host, digest: str) -> RotatedToken | None:
+        """Return what is known of a token, from now on under its variable."""
+        with self._database.write() as connection:
+            insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
+            mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
+            connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
+            connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
+            return first(connection, RotatedToken, host_tokens, mine)
+
+    def _claim(self, row: RotatedToken, now: int) -> bool:
+        """Note that this worker asks for a rotation; False: another one has asked since the row was read."""
         same = (
             host_tokens.c[name].is_not_distinct_from(getattr(row, name)) for name in ("digest", "sealed", "asked_at")
         )
         with self._database.write() as connection:
-            if not connection.execute(sa.update(host_tokens).where(*same).values(asked_at=now)).rowcount:
-                return
-        ends = (_day(now) + timedelta(days=min(whole, _LONGEST_DAYS))).isoformat()
-        # If this fails, the answer is unknown, and `asked_at` stays.
+            return connection.execute(sa.update(host_tokens).where(*same).values(asked_at=now)).rowcount > 0
+
+    def _rotate(self, host: Host, given: str, token: str, ends: str) -> None:
+        """Ask for a token that expires on a day, and keep it.
+
+        If this fails, the answer is unknown, and `asked_at` stays.
+        """
         answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
         new = table(answer.body).get("token")
         if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
             jwe, key, _ = _cipher(given)
             sealed = str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
-            self._save(digest, {"sealed": sealed, "asked_at": None, "fault": None})
+            self._save(_digest(given), {"sealed": sealed, "asked_at": None, "fault": None})
             _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
         elif answer.status in range(400, 500):
-            self._save(digest, {"asked_at": None, "fault": _refused(host, answer)})
+            self._save(_digest(given), {"asked_at": None, "fault": _refused(host, answer)})
 
-    def _note(self, digest: str, row: RotatedToken, fault: str | None) -> None:
+    def _note(self, row: RotatedToken, fault: str | None) -> None:
         if (row.fault, row.asked_at) != (fault, None):
-            self._save(digest, {"fault": fault, "asked_at": None})
+            self._save(row.digest, {"fault": fault, "asked_at": None})
             if fault is not None:
                 _logger.warning("%s", fault)
 
@@ -170,6 +175,20 @@ class TokenRotation:
         with self._database.write() as connection:
             connection.execute(sa.update(host_tokens).where(host_tokens.c.digest == digest).values(**values))
         del self._unsaved[digest]
+
+
+def _due(shown: dict[str, Any], today: date) -> int | None:
+    """Return for how many days a token that GitLab shows was made, if it must be rotated now; None: it need not.
+
+    Without an end, it never expires.
+    """
+    try:
+        ends_on = date.fromisoformat(str(shown["expires_at"]))
+        days = max(1, (ends_on - date.fromisoformat(str(shown["created_at"])[:10])).days)
+    except (KeyError, ValueError):
+        return None
+    is_due = (ends_on - today).days <= min(_EARLY_DAYS, max(1, days // 3))
+    return min(days, _LONGEST_DAYS) if is_due else None
 
 
 def _ask(host: Host, token: str, method: str, path: str, document: object = None) -> HostResponse:

@@ -25,7 +25,7 @@ _TIMEOUT_S: Final = 15.0
 _PATIENCE_S: Final = 5.0
 """How long a turn keeps its slot while a command prints no token."""
 _SPARE_S: Final = 300.0
-"""How long before its end an installation's token is replaced."""
+"""How long before it expires an installation's token is replaced."""
 _SKEW_S: Final = 60
 """By how much this machine's clock may be ahead of GitHub's."""
 _LIFE_S: Final = 540

@@ -32,7 +32,7 @@ Your invitation code, for you alone:
 {way}
 
 {parent} has no access to your organization. If you did not expect this mail, ignore it:
-the invitation ends by itself.
+the invitation expires by itself.
 """
 _WAY = """\
 Accept it here, which shows you your first API token:
@@ -51,7 +51,7 @@ _HTML = """\
 The link is for you alone, until {expires}.</p>
 <p>Or enter this code there: <code>{code}</code></p>
 <p>Organization: {slug} ({id}). {parent} has no access to it. If you did not expect this mail, ignore it:
-the invitation ends by itself.</p>
+the invitation expires by itself.</p>
 </body></html>
 """
 _OPERATOR = "The operator of the service"

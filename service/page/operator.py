@@ -48,7 +48,7 @@ _NAMED: Final = {
     "inv": schema.invitations.c.email,
     "ep": schema.event_endpoints.c.url,
 }
-"""The beginning of an id, with the column of what people call it."""
+"""The beginning of an id, with the column of the name."""
 router = APIRouter(prefix="/operator")
 
 
@@ -96,7 +96,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
 
 
 def _names(connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
-    """Return what people call organizations, tokens, members, invitations and endpoints; those without are left out."""
+    """Return the names of organizations, tokens, members, invitations and endpoints; those without are left out."""
     names: dict[str, str] = {}
     for kind, column in _NAMED.items():
         wanted = {one for one in ids if one.startswith(f"{kind}_")}

@@ -249,7 +249,7 @@ def say(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, v
     """Say the visitor's text to an active run."""
     words = form.fields.get(INSTRUCTIONS, "")
     try:
-        message = RunMessage.model_validate({"text": words, "when": form.get("when")})
+        message = RunMessage.model_validate({"text": words, "when": form.get("when") or "now"})
         results.say(context, caller, run_id, message, form.get("after"))
     except (HttpError, ValidationError) as error:
         fault = error if isinstance(error, HttpError) else bad_request("invalid_request", first_fault(error))

@@ -33,7 +33,7 @@ _OTHER_SEQUENCES: Final = re.compile(
     r"\x1b\[(?![0-9;]*m)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[PX^_][^\x1b]*\x1b\\"
 )
 _OWN_LINE: Final = re.compile(r"(?m)^(?=[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9.]+Z )")
-"""The beginning of a line of the service in a log: no colour of a program goes on there."""
+"""The beginning of a line of the service in a log: no colour of a program continues there."""
 _COLOURS: Final = (
     (token.Comment, "c"),
     (token.Keyword, "k"),

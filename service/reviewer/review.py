@@ -20,7 +20,7 @@ _VERDICTS: Final = {
     "blocker": "Do not merge",
     "major": "Changes needed",
     "minor": "Can be merged, with remarks",
-    "note": "Nothing found that stands in the way",
+    "note": "Nothing found that blocks a merge",
 }
 _ROWS, _RECORDED = 20, 2_000
 _MARKUP: Final = re.compile(r"[\\*_\[\]<>&~|$@#!]|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE)

@@ -92,12 +92,17 @@ def for_organization(connection: sa.Connection, organization_id: str) -> list[Ag
 def of_run(connection: sa.Connection, run: Run | None, fallback: str | None = None) -> Agent | None:
     """Return a run's agent with the permissions it has there; None if it is no longer configured.
 
-    A fallback in its place keeps no session, and publishes as the run's agent does.
+    A fallback in its place keeps no session, publishes as the run's agent does, and leaves the turn to the next one.
     """
     agent = own = None if run is None else by_name(connection, run.organization_id, run.agent)
     if run is not None and fallback is not None:
         agent = by_name(connection, run.organization_id, fallback)
-        kept = {"session": False} | ({} if own is None else {"on_completion": own.options.on_completion})
+        kept: dict[str, object] = {"session": False}
+        if own is not None:
+            names = own.options.fallback
+            behind = names[names.index(fallback) + 1 :] if fallback in names else ()
+            kept |= {"on_completion": own.options.on_completion, "fallback": behind}
+            kept |= {"fallback_after": own.options.fallback_after}
         agent = agent and replace(agent, options=agent.options.model_copy(update=kept))
     return agent.restricted() if agent and run and run.is_restricted else agent
 

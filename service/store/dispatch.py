@@ -29,6 +29,8 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     if room <= 0:
         return []
     able = [row.id for row in connection.execute(_owners_by_last_slot())]
+    if not able:
+        return []
     share = share_of(connection, slots, share)
     taken = Counter(row.organization_id for row in under_way)
     # Turns on the same branch of a repository (a lane) are executed one after the other.

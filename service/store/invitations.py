@@ -125,7 +125,7 @@ def withdraw_all(connection: sa.Connection, organization_id: str, email: str, no
 
 
 def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
-    """Close an invitation for good and stop its mail; False if none that is unused and not withdrawn has that id."""
+    """Close an invitation permanently and stop its mail; False if none that is unused and not withdrawn has that id."""
     # An expired one as well: it could be sent again.
     not_withdrawn = invitations.c.id.in_(sa.select(mails.c.invitation_id).where(mails.c.state != "withdrawn"))
     unused = (invitations.c.accepted_at.is_(None), not_withdrawn)

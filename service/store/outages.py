@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from service.agents.options import AgentOptions, ModelAccess
-from service.clock import rfc3339
+from service.clock import SECOND_MICROS, rfc3339
 from service.store import agents
 from service.store.database import insert_new
 from service.store.runs import Run
@@ -89,12 +89,12 @@ class Sources:
         return None
 
     def stand_in(self, organization_id: str, agent: str, now: int) -> tuple[str, dict[str, str]] | None:
-        """Return the fallback of an agent whose provider has been down for longer than it waits, and why it goes on."""
+        """Return the fallback of an agent whose provider has been down for longer than it waits, and the reason."""
         options, outage = (
             self._options_of(organization_id, agent),
             self.outages.get(self.of(organization_id, agent) or ""),
         )
-        if options is None or outage is None or now - outage.since <= options.waits_micros:
+        if options is None or outage is None or now - outage.since <= options.waits_s * SECOND_MICROS:
             return None
         unavailable = {agent: outage.text}
         name = self.fallback(organization_id, agent, unavailable)

@@ -6,7 +6,7 @@ A change needs a step in `migrations/versions` that gives older databases the sa
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
 from ipaddress import IPv4Network, IPv6Network
 from types import NoneType
 from typing import Annotated, Any, Final, TypeVar
@@ -53,9 +53,13 @@ def found(
     limit: int | None = None,
 ) -> list[Record]:
     """Return the matching rows as records; the fields of the dataclass `record` name the columns."""
-    columns = [table.c[field.name] for field in fields(record)]  # type: ignore[arg-type]  # a dataclass
-    query = sa.select(*columns).where(*conditions).order_by(*order).limit(limit)
+    query = _all(record, table).where(*conditions).order_by(*order).limit(limit)  # type: ignore[arg-type]  # hashable
     return [record(*row) for row in connection.execute(query)]
+
+
+@cache
+def _all(record: Any, table: sa.Table) -> sa.Select[Any]:
+    return sa.select(*(table.c[field.name] for field in fields(record)))
 
 
 def first(
@@ -430,19 +434,28 @@ model_usage = _table(
     _child_of("runs", "run_id"),
     *_numbers("number", key=True),
     *_texts("model", key=True),
-    # Copied from the run, so that an index finds each organization's days.
-    *_texts("organization_id"),
     # Owner and name, since an agent's row is replaced whenever it is configured again.
     *_texts("agent_key", key=True),
     *_texts("agent", "provider"),
     *_large("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
     # The date of the list price.
     *_texts("list_prices_of", nullable=True),
-    # Days since 1970 (UTC), since a turn may run past midnight.
-    *_large("day", key=True),
-    sa.Index("model_usage_by_day", "day", "agent_key"),
-    sa.Index("model_usage_of_organization", "organization_id", "day"),
 )
+
+usage_days = _table(
+    "usage_days",
+    _child_of("organizations", "organization_id"),
+    # Days since 1970 (UTC).
+    *_large("day", key=True),
+    *_texts("agent_key", "platform", "path_key", key=True),
+    *_texts("agent", "path"),
+    # A run, and a turn, counts where its first request does.
+    *_large("runs", "turns"),
+    *_large("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd"),
+    *_texts("list_prices_of", nullable=True),
+    sa.Index("usage_days_by_agent", "day", "agent_key"),
+)
+"""Daily sums of `model_usage`, which stay when runs are deleted."""
 
 model_outages = _table("model_outages", *_texts("source", key=True), *_texts("shown"), *_large("since"))
 """Providers that did not answer the last request; all workers share this."""

@@ -23,7 +23,7 @@ ROLES: Final[Mapping[str, tuple[Scope, ...]]] = {
 }
 """The roles of members, with their scopes."""
 TASKS: Final = {"viewer": "view", "developer": "work in", "admin": "administer"}
-"""What an invitation to a role is for."""
+"""The purpose of an invitation to a role."""
 IDLE_MICROS: Final = 12 * 3600 * SECOND_MICROS
 LIFE_MICROS: Final = 7 * DAY_MICROS
 _SEEN_MICROS: Final = 60 * SECOND_MICROS

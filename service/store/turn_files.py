@@ -19,7 +19,7 @@ from service.store.schema import artifacts, log_pieces, runs, turn_files, turns
 FINDINGS: Final = "findings"
 """The file kind of findings."""
 UNREAD: Final = "unread"
-"""What is wrong with an agent's findings: some, or all, are left out."""
+"""The fault of an agent's findings: some, or all, are left out."""
 COMMIT: Final = "commit"
 """The file kind of a turn's commit that waits for its push, as a pack of git."""
 LARGEST_LOG: Final = 16 << 20

@@ -1,6 +1,6 @@
 """Model usage: recorded for each turn, and summed over turns, runs, days and organizations."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
@@ -8,22 +8,27 @@ import sqlalchemy as sa
 
 from service.agents.options import SpendingLimits
 from service.agents.prices import ListPrice, Price
-from service.clock import DAY_MICROS, Clock
+from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store import outages
 from service.store.agents import Agent
 from service.store.database import Database, insert_new
-from service.store.schema import model_usage, organizations, runs
+from service.store.schema import model_usage, organizations, runs, usage_days
 from service.store.turns import Turn
 
 Grouping = Literal["organization", "repository", "agent", "day"]
 MICROS_PER_USD: Final = 1_000_000
 _FIGURES: Final = ("requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd", "unpriced_requests")
-_SUMS: Final = (
-    sa.func.min(model_usage.c.list_prices_of).label("list_prices_of"),
-    *(sa.func.coalesce(sa.func.sum(model_usage.c[name]), 0).label(name) for name in _FIGURES),
-)
+
+
+def _sums(table: sa.Table, *names: str) -> Sequence[sa.ColumnElement[Any]]:
+    sums = (sa.func.coalesce(sa.func.sum(table.c[name]), 0).label(name) for name in (*names, *_FIGURES))
+    return (sa.func.min(table.c.list_prices_of).label("list_prices_of"), *sums)
+
+
+_SUMS: Final = _sums(model_usage)
+_DAY_SUMS: Final = _sums(usage_days, "runs", "turns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +115,14 @@ class TurnMeter:
         self._down_since = None
         self.trace(use)
 
-    def is_away_for_all(self) -> bool:
-        """Store that the provider gave no answer; return whether no turn got one since the first failure here."""
+    def away_s(self) -> float | None:
+        """Store that the provider gave no answer; return since how long (seconds) no turn got one.
+
+        None: another one got an answer since the first failure here.
+        """
         access = self._agent.options.model
         if access is None:
-            return False
+            return None
 
         def write() -> int:
             with self._database.write() as connection:
@@ -122,11 +130,11 @@ class TurnMeter:
 
         since = self._database.retried(write)
         self._down_since = self._down_since or since
-        return self._down_since == since
+        return (self._clock() - since) / SECOND_MICROS if self._down_since == since else None
 
 
 def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
-    """Add one request to a turn's usage of a model; tokens written to a cache count as input."""
+    """Add one request to a turn's usage and to the day's; tokens written to a cache count as input."""
     figures = {
         "requests": 1,
         "input_tokens": use.usage.input + use.usage.cache_write,
@@ -135,26 +143,45 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
         "micro_usd": use.micro_usd or 0,
         "unpriced_requests": int(use.micro_usd is None),
     }
+    # Locked, since several requests of a turn may be answered at the same time, and only one is the first.
+    place = sa.select(*(runs.c[name] for name in ("organization_id", "platform", "path_key", "path")))
+    run = connection.execute(place.where(runs.c.id == turn.run_id).with_for_update(key_share=True)).one()
+    before = sa.select(model_usage.c.number).where(model_usage.c.run_id == turn.run_id)
+    numbers = {*connection.execute(before).scalars()}
+    firsts = {"runs": int(not numbers), "turns": int(turn.number not in numbers)}
     key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "agent_key": use.agent_key}
-    key |= {"day": now // DAY_MICROS}
-    # Try the insert first: several requests of one agent may be answered at the same time.
-    owner = sa.select(runs.c.organization_id).where(runs.c.id == turn.run_id).scalar_subquery()
-    once = {"agent": use.agent_key.partition("/")[2], "provider": use.provider, "list_prices_of": use.list_prices_of}
-    if not insert_new(connection, model_usage, key | figures | once | {"organization_id": owner}):
-        condition = [model_usage.c[name] == value for name, value in key.items()]
-        more: dict[str, object] = {name: model_usage.c[name] + figure for name, figure in figures.items()}
-        more |= {} if use.list_prices_of is None else {"list_prices_of": use.list_prices_of}
-        connection.execute(sa.update(model_usage).where(*condition).values(more))
+    once = {"agent": use.agent_key.partition("/")[2], "list_prices_of": use.list_prices_of}
+    _add(connection, model_usage, key, once | {"provider": use.provider}, figures)
+    cell = {"organization_id": run.organization_id, "day": now // DAY_MICROS, "agent_key": use.agent_key}
+    cell |= {"platform": run.platform, "path_key": run.path_key}
+    _add(connection, usage_days, cell, once | {"path": run.path}, firsts | figures)
+
+
+def _add(
+    connection: sa.Connection,
+    table: sa.Table,
+    key: Mapping[str, object],
+    once: Mapping[str, object],
+    figures: Mapping[str, int],
+) -> None:
+    if not insert_new(connection, table, {**key, **once, **figures}):
+        more: dict[str, object] = {name: table.c[name] + figure for name, figure in figures.items()}
+        dated, mine = once["list_prices_of"], table.c.list_prices_of
+        if dated is not None:
+            more["list_prices_of"] = sa.case((mine < dated, mine), else_=dated)
+        connection.execute(
+            sa.update(table).where(*(table.c[name] == value for name, value in key.items())).values(more)
+        )
 
 
 def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> Spending:
     """Return a run's usage, and today's usage (UTC) of its agent and its organization."""
     of_run = model_usage.c.run_id == run_id
-    of_day = (model_usage.c.day == now // DAY_MICROS) & (model_usage.c.agent_key == agent_key)
+    of_day = (usage_days.c.day == now // DAY_MICROS) & (usage_days.c.agent_key == agent_key)
     tokens = model_usage.c.input_tokens + model_usage.c.cached_tokens + model_usage.c.output_tokens
     sums = [
         sa.select(sa.func.coalesce(sa.func.sum(what), 0)).where(where).scalar_subquery()
-        for what, where in ((model_usage.c.micro_usd, of_run), (model_usage.c.micro_usd, of_day), (tokens, of_run))
+        for what, where in ((model_usage.c.micro_usd, of_run), (usage_days.c.micro_usd, of_day), (tokens, of_run))
     ]
     run_usd, day_usd, run_tokens = connection.execute(sa.select(*sums)).one()
     day = OrganizationDay()
@@ -211,8 +238,8 @@ def run_share(used: Collection[UsageFigures], budget: SpendingLimits) -> float |
 
 def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], UsageFigures]:
     """Return the usage since a day, by organization (slug), agent and day; the most expensive first."""
-    key = (organizations.c.slug, model_usage.c.agent, model_usage.c.day)
-    query = _joined(*key, *_SUMS).where(model_usage.c.day >= first_day).group_by(*key)
+    key = (organizations.c.slug, usage_days.c.agent, usage_days.c.day)
+    query = _joined(*key, *_DAY_SUMS).where(usage_days.c.day >= first_day).group_by(*key)
     rows = connection.execute(query.order_by(sa.desc("micro_usd"), *key))
     return {(row.slug, row.agent, row.day): _figures(row) for row in rows}
 
@@ -238,37 +265,38 @@ class UsageFilters:
 
 
 def totals(connection: sa.Connection, filters: UsageFilters, by: Grouping | None) -> list[UsageTotal]:
-    """Return the usage grouped by `by`; None for one grand total."""
-    slug, platform = organizations.c.slug, runs.c.platform
+    """Return the usage grouped by `by`; None for one grand total.
+
+    A run, and a turn, counts once: on the day, and for the agent, of its first request to a model.
+    """
+    slug, platform = organizations.c.slug, usage_days.c.platform
     subjects: dict[Grouping | None, dict[str, sa.ColumnElement[Any]]] = {
         "organization": {"organization": slug},
-        "repository": {"organization": slug, "repository": platform + ":" + sa.func.max(runs.c.path)},
-        "agent": {"organization": slug, "agent": model_usage.c.agent},
-        "day": {"day": model_usage.c.day},
+        "repository": {"organization": slug, "repository": platform + ":" + sa.func.max(usage_days.c.path)},
+        "agent": {"organization": slug, "agent": usage_days.c.agent},
+        "day": {"day": usage_days.c.day},
         None: {},
     }
     subject = subjects[by]
     # Paths are compared regardless of case, as code hosts do, and shown as written.
-    key = (slug, platform, runs.c.path_key) if by == "repository" else tuple(subject.values())
-    turn = model_usage.c.run_id + "/" + sa.cast(model_usage.c.number, sa.Text)
-    counts = {"runs": sa.distinct(model_usage.c.run_id), "turns": sa.distinct(turn)}
-    shown = [column.label(name) for name, column in subject.items()]
-    query = _joined(*shown, *(sa.func.count(what).label(name) for name, what in counts.items()), *_SUMS)
+    key = (slug, platform, usage_days.c.path_key) if by == "repository" else tuple(subject.values())
+    query = _joined(*(column.label(name) for name, column in subject.items()), *_DAY_SUMS)
     if filters.organization_id is not None:
-        query = query.where(model_usage.c.organization_id == filters.organization_id)
+        query = query.where(usage_days.c.organization_id == filters.organization_id)
     if filters.first_day is not None:
-        query = query.where(model_usage.c.day >= filters.first_day)
+        query = query.where(usage_days.c.day >= filters.first_day)
     if filters.last_day is not None:
-        query = query.where(model_usage.c.day <= filters.last_day)
+        query = query.where(usage_days.c.day <= filters.last_day)
     rows = connection.execute(query.group_by(*key).order_by(*key))
     return [
-        UsageTotal({name: row._mapping[name] for name in subject}, row.runs, row.turns, _figures(row)) for row in rows
+        UsageTotal({name: row._mapping[name] for name in subject}, int(row.runs), int(row.turns), _figures(row))
+        for row in rows
     ]
 
 
 def _joined(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    joined = model_usage.join(runs, runs.c.id == model_usage.c.run_id)
-    return sa.select(*columns).select_from(joined.join(organizations, organizations.c.id == runs.c.organization_id))
+    joined = usage_days.join(organizations, organizations.c.id == usage_days.c.organization_id)
+    return sa.select(*columns).select_from(joined)
 
 
 def _figures(row: sa.Row[Any]) -> UsageFigures:

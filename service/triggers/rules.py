@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from service.clock import DAY_MICROS, parse_duration
+from service.clock import DAY_MICROS, Duration, parse_duration
 from service.triggers.events import COMMENT, FAILED, ISSUE, SCHEDULE, HookEvent
 from service.triggers.fire_times import check_schedule, fire_times
 
@@ -47,7 +47,7 @@ class TriggerRule(BaseModel):
     schedule: _Text | None = None
     """The times at which it starts, in five fields as for cron."""
     timezone: _Text = "UTC"
-    catch_up: _Text = "1h"
+    catch_up: Duration = "1h"
     """How late it still starts: of several missed times, for the newest."""
 
     @model_validator(mode="after")

@@ -18,6 +18,8 @@ KNOWN_FROM: Final = "\x1f"
 """In the text that a search reads: before a run's instructions and agent."""
 RESULT_FROM: Final = "\x1e"
 """In the text that a search reads: before a run's result, which is outdated once the run changes."""
+NOTHING_KNOWN: Final = f"{KNOWN_FROM}\n{RESULT_FROM}"
+"""In the text that a search reads: all about a run whose instructions, agent and result are unknown."""
 _BITS: Final = 10
 """Bits for the number of a run's findings of one severity."""
 _MOST_FINDINGS: Final = 2**_BITS - 1
@@ -116,12 +118,16 @@ def both(one: Where, other: Where) -> Where:
     return Where(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
 
 
-def search_text(
-    run_id: str, repository: str, branch: str, asked: str = "", agent: str | None = None, result: str = ""
-) -> str:
-    """The text that a search reads: case-folded, one field a line, so that no word spans two."""
-    about = f"{run_id}\n{repository}\n{branch}".casefold().replace(KNOWN_FROM, " ").replace(RESULT_FROM, " ")
-    return f"{about}{KNOWN_FROM}{asked.casefold()}\n{(agent or '').casefold()}{RESULT_FROM}{result.casefold()}"
+def about_text(run_id: str, repository: str, branch: str) -> str:
+    """What a search reads of every run, case-folded: one field a line, so that no word spans two."""
+    about = f"{run_id}\n{repository}\n{branch}".casefold()
+    return about.replace(KNOWN_FROM, " ").replace(RESULT_FROM, " ")
+
+
+def search_text(run_id: str, repository: str, branch: str, asked: str, agent: str | None, result: str) -> str:
+    """All that a search reads."""
+    known = f"{KNOWN_FROM}{asked}\n{agent or ''}{RESULT_FROM}{result}".casefold()
+    return about_text(run_id, repository, branch) + known
 
 
 def packed(findings: FindingCounts | None) -> int:

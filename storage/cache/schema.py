@@ -79,7 +79,7 @@ CREATE TABLE pins (run_id TEXT PRIMARY KEY, pinned_us INTEGER NOT NULL) STRICT, 
 CREATE TABLE mark (
     one INTEGER PRIMARY KEY, transition_id INTEGER NOT NULL, run INTEGER NOT NULL, kept_us INTEGER NOT NULL
 ) STRICT;
--- What `_TRIGGERS` record. None is ever changed, and the newest `KEPT_EVENTS` stay.
+-- What `_TRIGGERS` and the storing of new runs record. None is ever changed, and the newest `KEPT_EVENTS` stay.
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, repository TEXT NOT NULL, branch TEXT NOT NULL,
     old TEXT, new TEXT NOT NULL, at_us INTEGER NOT NULL
@@ -91,12 +91,6 @@ CREATE TABLE budget (name TEXT PRIMARY KEY, value REAL NOT NULL) STRICT, WITHOUT
 KEPT_EVENTS: Final = 100_000
 """Changes of status that stay, even of runs that are dropped."""
 _TRIGGERS: Final = (
-    # A run from before the first stored answer is history, unless it is active.
-    """CREATE TRIGGER event_of_new AFTER INSERT ON runs
-    WHEN (SELECT value FROM notes WHERE name = 'news_from_us') < iif(NEW.is_final, NEW.created_us, 1 << 62) BEGIN
-        INSERT INTO events (run_id, repository, branch, new, at_us)
-        VALUES (NEW.run_id, NEW.repository, NEW.branch, NEW.status, NEW.first_at_us);
-    END""",
     # Also when the service says later that a failed run was cancelled, unless its failure was history: then neither a
     # change nor its first sight was an event. The change itself is recorded before.
     """CREATE TRIGGER event_of_change AFTER UPDATE OF status ON runs

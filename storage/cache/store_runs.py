@@ -1,22 +1,33 @@
 """Storing the runs of an answer: unchanged ones are only confirmed; others are added or merged."""
 
+import asyncio
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, Self, TypeVar
 from zlib import adler32, crc32
 
 import msgspec.json
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from storage.cache.coverage import noted
 from storage.cache.questions import DUE as QUESTIONS_DUE
 from storage.cache.questions import mark_cancelled
 from storage.cache.read_runs import final_statuses
-from storage.cache.run_sql import KNOWN_FROM, RANK, RESULT_FROM, packed, search_text, severity_sql
+from storage.cache.run_sql import (
+    KNOWN_FROM,
+    NOTHING_KNOWN,
+    RANK,
+    RESULT_FROM,
+    about_text,
+    packed,
+    search_text,
+    severity_sql,
+)
 from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
 from storage.records import (
@@ -57,6 +68,10 @@ SELECT
     {severity_sql(is_stuck="0")}, search, '', {packed(None)}
 FROM begun
 """
+_ADD_EVENT: Final = """
+INSERT INTO events (run_id, repository, branch, new, at_us)
+SELECT run_id, repository, branch, status, first_at_us FROM runs WHERE id = ?
+"""
 _KEEP_BODIES: Final = "INSERT OR REPLACE INTO run_bodies (id, platform, data_json, raw_json) VALUES {rows}"
 _KEEP_SIGHTINGS: Final = "INSERT OR REPLACE INTO sightings (id, digest, asked_us) VALUES {rows}"
 _CHANGE: Final = f"""
@@ -85,7 +100,7 @@ WHERE status = :status AND NOT is_final
 """
 
 
-class ArrivedRun(NamedTuple):
+class ArrivedRun(Struct, frozen=True, gc=False):
     """A run of an answer."""
 
     run: Run
@@ -143,6 +158,8 @@ class AnswerQueue:
     def __init__(self, writer: DatabaseThread) -> None:
         self._writer = writer
         self._waiting: deque[PreparedRuns] = deque()
+        self._batch: asyncio.Future[None] | None = None
+        """Stores what waits; the last one that was started."""
 
     async def store(
         self,
@@ -164,24 +181,26 @@ class AnswerQueue:
             return RunChanges()
         answer = PreparedRuns.of(runs, asked_at, cancelled, is_of_write=is_of_write, news_from=news_from)
         self._waiting.append(answer)
+        # A batch that runs may have taken this answer already; otherwise the one that will is the last one started.
+        if self._batch is None or self._batch.done() or len(self._waiting) == 1:
+            self._batch = asyncio.ensure_future(self._writer.run(self._store_waiting))
         try:
-            return await self._writer.run(lambda connection: self._stored(connection, answer))
-        finally:
-            # The task was cancelled before this answer was stored.
+            await asyncio.shield(self._batch)
+        except BaseException:
+            # Cancelled before it was stored, or there is no connection.
             with suppress(ValueError):
                 self._waiting.remove(answer)
-
-    def _stored(self, connection: sqlite3.Connection, answer: PreparedRuns) -> RunChanges:
-        # It may have been stored together with an earlier one.
+            raise
         if answer.changes is None:
-            together = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            try:
-                store_all(connection, together)
-            except sqlite3.Error:
-                # Every answer is then stored alone, so that only the faulty one fails.
-                self._waiting.extendleft(each for each in reversed(together) if each is not answer)
-                store_all(connection, [answer])
+            # The batch failed: every answer is then stored alone, so that only the faulty one fails.
+            await self._writer.run(lambda connection: store_all(connection, [answer]))
         return answer.changes or RunChanges()
+
+    def _store_waiting(self, connection: sqlite3.Connection) -> None:
+        together = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        if together:
+            with suppress(sqlite3.Error):
+                store_all(connection, together)
 
 
 def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -> None:
@@ -235,18 +254,6 @@ def mark_final(connection: sqlite3.Connection, status: str) -> None:
     connection.execute(_END, bound)
 
 
-class _Columns(NamedTuple):
-    """The columns of a run as the service shows it."""
-
-    run_id: str
-    status: str
-    branch: str
-    repository: str
-    created_us: int
-    updated_us: int
-    search: str
-
-
 class _Held(Struct, frozen=True):
     """The stored state of a changed run."""
 
@@ -256,11 +263,12 @@ class _Held(Struct, frozen=True):
     turns: TurnTimes
 
 
-def _columns(run: Run, updated_us: int) -> _Columns:
-    run_id, branch = run.run_id, run.branch_name
+def _columns(found: ArrivedRun) -> tuple[str, str, str, str, int, int, str]:
+    """Id, status, branch, repository, times of creation and update, and the text that a search reads."""
+    run = found.run
+    run_id, branch, created_us = run.run_id, run.branch_name, to_sortable_us(run.created_at)
     repository = _label(run.repository.platform, run.repository.data_json)
-    text = search_text(run_id, repository, branch)
-    return _Columns(run_id, run.status, branch, repository, to_sortable_us(run.created_at), updated_us, text)
+    return run_id, run.status, branch, repository, created_us, found.updated_us, about_text(run_id, repository, branch)
 
 
 # A history has few repositories and many runs, and each label is parsed from JSON.
@@ -339,8 +347,8 @@ class RunMerge(Struct, frozen=True):
                 left.update(some)  # The last run is new, so the page is most likely all new history.
                 continue
             values: list[str | int] = [asked_us]
-            for run_id, (_, _, digest) in some:
-                values += run_id, digest
+            for run_id, found in some:
+                values += run_id, found.digest
             if self.connection.execute(_with_rows(_CONFIRM, 2, len(some)), values).rowcount < len(some):
                 left.update(some)
         return left
@@ -352,19 +360,27 @@ class RunMerge(Struct, frozen=True):
         numbered = list(enumerate(new, last[0] + 1 if last else 1))
         link = "SELECT last_ok_us, newest_us FROM links WHERE subject = 'runs' AND last_ok_us <= ?"
         polled_us, newest_us = self.connection.execute(link, (asked_us,)).fetchone() or (0, 0)
+        news_us = noted(self.connection, "news_from_us")
         rows: list[str | int] = []
-        for number, (run, updated_us, _) in numbered:
-            columns = _columns(run, updated_us)
-            self._note_newest(columns.repository, columns.created_us)
-            after_us = polled_us if columns.created_us > newest_us else 0
-            rows += number, asked_us, run.status in self.finals, *columns, after_us
+        events: list[tuple[int]] = []
+        for number, found in numbered:
+            run_id, status, branch, repository, created_us, updated_us, about = _columns(found)
+            self._note_newest(repository, created_us)
+            after_us = polled_us if created_us > newest_us else 0
+            is_final = status in self.finals
+            # A run from before the first stored answer is history, unless it is active. A trigger would cost more.
+            if news_us is not None and not (is_final and created_us <= news_us):
+                events.append((number,))
+            rows += number, asked_us, is_final, run_id, status, branch, repository
+            rows += created_us, updated_us, about + NOTHING_KNOWN, after_us
         _insert(self.connection, _ADD, 11, rows)
+        self.connection.executemany(_ADD_EVENT, events)
         self._keep(numbered, asked_us)
-        self.counts.update([run.status for run, _, _ in new])
-        return tuple([run.run_id for run, _, _ in new])
+        self.counts.update([found.run.status for found in new])
+        return tuple([found.run.run_id for found in new])
 
     def _change(
-        self, changed: Mapping[int, ArrivedRun], seen_at_us: Mapping[int, int], asked_us: int
+        self, changed: dict[int, ArrivedRun], seen_at_us: Mapping[int, int], asked_us: int
     ) -> tuple[tuple[StatusTransition, ...], tuple[str, ...]]:
         """Merge changed runs; return the changes of status, and the ids of the others."""
         held = {
@@ -376,16 +392,15 @@ class RunMerge(Struct, frozen=True):
                 some,
             ).fetchall()
         }
-        columns = {number: _columns(run, updated_us) for number, (run, updated_us, _) in changed.items()}
-        for number, row in columns.items():
+        for number, found in changed.items():
             before = held[number]
             # The same end, with another field changed: the service continues to call it a failure.
-            if (row.status, before.status, row.updated_us) == ("failed", CANCELLED, before.updated_us):
-                columns[number] = row._replace(status=CANCELLED)
+            if (found.run.status, before.status, found.updated_us) == ("failed", CANCELLED, before.updated_us):
+                changed[number] = replace(found, run=replace(found.run, status=CANCELLED))
         moved = sorted(
-            (_at_us(row.updated_us, asked_us), number, row.status)
-            for number, row in columns.items()
-            if held[number].status != row.status
+            (_at_us(found.updated_us, asked_us), number, found.run.status)
+            for number, found in changed.items()
+            if held[number].status != found.run.status
         )
         moves = [(number, held[number].status, status, at_us) for at_us, number, status in moved]
         self.connection.executemany(
@@ -393,7 +408,7 @@ class RunMerge(Struct, frozen=True):
             [(*move, seen_at_us[move[0]]) for move in moves],
         )
         self.connection.executemany(
-            _CHANGE, [(*self._changed_row(found, held[number], asked_us), number) for number, found in columns.items()]
+            _CHANGE, [(*self._changed_row(found, held[number], asked_us), number) for number, found in changed.items()]
         )
         self.connection.executemany(RANK, [(number,) for number, *_ in moves])
         self._keep(list(changed.items()), asked_us)
@@ -401,9 +416,10 @@ class RunMerge(Struct, frozen=True):
         self.counts.update(new for _, _, new, _ in moves)
         return (
             tuple(
-                StatusTransition(columns[number].run_id, old, new, from_us(at_us)) for number, old, new, at_us in moves
+                StatusTransition(changed[number].run.run_id, old, new, from_us(at_us))
+                for number, old, new, at_us in moves
             ),
-            tuple(row.run_id for number, row in columns.items() if held[number].status == row.status),
+            tuple(found.run.run_id for number, found in changed.items() if held[number].status == found.run.status),
         )
 
     def note_names(self) -> None:
@@ -419,8 +435,8 @@ class RunMerge(Struct, frozen=True):
             self.newest.items(),
         )
 
-    def _changed_row(self, columns: _Columns, held: _Held, asked_us: int) -> tuple[str | int, ...]:
-        _, status, branch, repository, created_us, updated_us, text = columns
+    def _changed_row(self, found: ArrivedRun, held: _Held, asked_us: int) -> tuple[str | int, ...]:
+        _, status, branch, repository, created_us, updated_us, about = _columns(found)
         self._note_newest(repository, created_us)
         was_final = held.status in self.finals
         is_final = status in self.finals
@@ -431,7 +447,6 @@ class RunMerge(Struct, frozen=True):
             turns = TurnTimes.first(created_us, updated_us, held.turns.active_since_us, is_final=is_final)
         else:
             turns = held.turns.then(at_us, was_final=was_final, is_final=is_final)
-        about, _, _ = text.partition(KNOWN_FROM)
         return status, is_final, branch, repository, created_us, updated_us, *turns, about
 
     def _note_newest(self, repository: str, created_us: int) -> None:
@@ -441,9 +456,10 @@ class RunMerge(Struct, frozen=True):
     def _keep(self, numbered: Iterable[tuple[int, ArrivedRun]], asked_us: int) -> None:
         bodies: list[str | int] = []
         sightings: list[str | int] = []
-        for number, (run, _, digest) in numbered:
+        for number, found in numbered:
+            run = found.run
             bodies += number, run.repository.platform, run.repository.data_json, run.raw_json
-            sightings += number, digest, asked_us
+            sightings += number, found.digest, asked_us
         _insert(self.connection, _KEEP_BODIES, 4, bodies)
         _insert(self.connection, _KEEP_SIGHTINGS, 3, sightings)
 

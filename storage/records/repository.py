@@ -12,7 +12,7 @@ _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensu
 _NONE: Final = frozenset({"null", '""', "{}"})
 
 
-class Repository(Struct, frozen=True):
+class Repository(Struct, frozen=True, gc=False):
     """One repository as the service names it."""
 
     platform: str

@@ -14,7 +14,7 @@ Presence = Literal["current", "unconfirmed", "lost"]
 """Whether the service still shows a held run: `unconfirmed` until a look-up, then `current` or `lost`."""
 
 
-class Run(Struct, frozen=True):
+class Run(Struct, frozen=True, gc=False):
     """A run as the service reported it."""
 
     run_id: str

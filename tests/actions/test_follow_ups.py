@@ -98,7 +98,7 @@ async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path)
         peer.put("run_1", "completed", created=peer.now)
         await one.refresh()
         reading = replace(one.actions, read_only=True)
-        await FollowUps(reading, one.cache, one.usable_state, one.doorbell.ring).work()
+        await FollowUps(reading, one.cache, one.usable_state, one.events.publish).work()
         assert (peer.posts, (await became(one, waiting))[0]) == ([], "queued")
         await looked(one)
         await looked(other)
@@ -148,7 +148,7 @@ async def test_a_refusal_ends_it_and_what_passes_does_not(
     await engine.cache.writer.run(lambda held: held.execute("DELETE FROM budget"))
     await engine.client.budget.load()
     later = replace(engine.actions, clock=lambda: now + timedelta(minutes=1))
-    await FollowUps(later, engine.cache, engine.usable_state, engine.doorbell.ring).work()
+    await FollowUps(later, engine.cache, engine.usable_state, engine.events.publish).work()
     assert len(peer.posts) == (2 if outcome == "queued" else 1)
 
 
@@ -178,7 +178,7 @@ async def test_it_is_given_up_when_the_run_is_gone(engine: Engine, peer: Lab) ->
     await looked(engine, 3)
     first = [await became(engine, each) for each in (gone, never)]
     late = replace(engine.actions, clock=lambda: now + timedelta(days=2))
-    await FollowUps(late, engine.cache, engine.usable_state, engine.doorbell.ring).work()
+    await FollowUps(late, engine.cache, engine.usable_state, engine.events.publish).work()
 
     assert [outcome for outcome, _ in first] == ["expired", "queued"]
     assert await became(engine, never) == ("expired", "the service no longer lists the run")

@@ -34,7 +34,7 @@ class Recorder:
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     """By the rule's name: what it does takes until this is set."""
 
-    async def carry_out(self, rule: Rule, decision: Decision) -> ActingResult:
+    async def execute(self, rule: Rule, decision: Decision) -> ActingResult:
         await asyncio.sleep(0)
         if rule.name in self.held:
             await self.held[rule.name].wait()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.automations.acting import ActingResult
 from app.automations.bot import document
-from app.automations.occurrences import asked_for
+from app.automations.occurrences import manual_occurrence
 from app.engine.times import rfc3339
 from app.notify.dispatcher import rule_alerts
 from storage.claims import Owner, this_process
@@ -130,7 +130,7 @@ async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_
     text = rule(do='{ command = ["true"] }', enabled="false")
     place.acts.results = [ActingResult("failed", "not yet", may_repeat=True)]
     by_hand = place.runner(text)
-    await by_hand.set_off(by_hand.rules[0], asked_for(place.now, None))
+    await by_hand.trigger(by_hand.rules[0], manual_occurrence(place.now, None))
     await place.owned_by(replace(this_process(), pid=1, started="?"))
     await place.runner(text).look()
 

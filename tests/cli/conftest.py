@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.__main__ import main
-from app.cli.logs import OURS
+from app.cli.running import OURS
 from tests.lab import Lab, Server
 from tests.program import Program, run
 from tests.service_process import ROOT, RunningService, start_service
@@ -31,6 +31,11 @@ class Result:
     def json(self) -> Any:
         """The one document on stdout."""
         return json.loads(self.out)
+
+
+def outcomes(result: Result) -> dict[str, str]:
+    """What each run's row says."""
+    return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ def test_following_goes_on_where_it_was_killed_while_others_poll(boarded: Comman
 
 
 def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine, board: Lab) -> None:
-    """The service lists it as failed, and says elsewhere that it was cancelled."""
+    """The service lists it as failed, and says elsewhere that it was cancelled. A signal ends it without an error."""
     board.put("run_1", "working", created=1)
     board.otherwise = lambda asked: (
         Respond(200, {"questions": [], "cancelled": ["run_1"]})
@@ -79,10 +79,12 @@ def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine,
 
     first = json.loads(following.stdout.readline())
     following.terminate()
-    following.communicate(timeout=120)
+    out, err = following.communicate(timeout=120)
+    how = err.strip().splitlines()[-1].removeprefix("Stopped. Go on with: runwarden ").split()
 
     assert moves([first]) == moves(events(boarded)) == [("run_1", "working", "cancelled")]
-    assert following.returncode == 143
+    assert (following.returncode, out) == (143, "")
+    assert how[-4:] == ["events", "--follow", "--since", first["cursor"]]
 
 
 def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, board: Lab) -> None:

@@ -16,7 +16,6 @@ from textual.notifications import Notification
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from app.actions.second_press import SecondPress
 from app.console.app import RunwardenApp
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged
@@ -40,7 +39,7 @@ from tests.console.quiet import (
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, app_on, engine_on, settings_for
 from tests.lab import Lab
 from tests.waiting import until
-from widgets.kit import NO_KEY
+from widgets.kit import NO_KEY, SecondPress
 from widgets.kit.cursor_view import HEADER
 from widgets.runs.table import RunTable
 
@@ -161,7 +160,7 @@ class Scene:
 
     async def ring(self, event: Event | None = None) -> None:
         """The engine says that something changed; by itself: all may have, in another process."""
-        self.engine.doorbell.ring(event or CacheChangedElsewhere())
+        self.engine.events.publish(event or CacheChangedElsewhere())
         await self.settle()
 
     async def ended(self, *outcomes: PollOutcome) -> None:

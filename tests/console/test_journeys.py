@@ -10,8 +10,8 @@ import pytest
 
 from app.actions.screen import ActivityScreen
 from app.actions.screen_form import ActionForm
+from app.actions.screen_many import BatchScreen
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun, WriteRequest
-from app.console.sheets import BatchScreen
 from app.profiles.load import parse
 from app.runs.screen_run import RunScreen
 from storage.records import HealthSample, Repository

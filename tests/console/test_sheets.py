@@ -14,7 +14,8 @@ from app.actions.screen_form import ActionForm
 from app.actions.screen_many import ManyForm
 from app.actions.screen_resolve import ResolveForm
 from app.automations.screen_sheets import ApprovalsSheet
-from app.console.sheets import ConfirmSheet, ExportScreen
+from app.console.sheets import ConfirmSheet
+from app.runs.screen_export import ExportScreen
 from app.runs.screen_pickers import ViewSaver
 from tests.console.conftest import SHEETS, SMALL, Scene, Staged
 

@@ -534,7 +534,7 @@ hours = "22:00-07:00"
 route = "oncall"
 [[notify.rules]]
 kind = "host"
-routes = ["oncall", "team"]
+route = ["oncall", "team"]
 [[notify.rules]]
 severity = "warning"
 route = "team"
@@ -567,6 +567,8 @@ def test_severity_kind_repository_and_hour_choose(
     ("text", "said"),
     [
         ('[[notify.rules]]\nroute = "elsewhere"', "notify.rules[1].route: there is no route 'elsewhere'"),
+        ('[[notify.rules]]\nroutes = ["team"]', "Did you mean route?"),
+        ('[[notify.rules]]\nkind = "host"', "notify.rules[1].route: this key is missing"),
         ('[[notify.rules]]\nroute = "team"\nkind = "failure"', "notify.rules[1].kind: 'failure' is not known"),
         ('[[notify.rules]]\nroute = "team"\nseverity = "critical"', "information, warning, error"),
         ('[[notify.rules]]\nroute = "team"\nhours = "25:00-26:00"', "are not valid hours"),

@@ -120,16 +120,16 @@ async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_sa
 
 
 async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_path: Path) -> None:
-    """Without a key or a command: the doorbell rings for the action, whose outcome stays open."""
+    """Without a key or a command: the action is announced, whose outcome stays open."""
     with_history(peer)
-    rang: list[Event] = []
+    announced: list[Event] = []
     async with Desk(peer, tmp_path).engine(runs_s=0.05, health_s=60.0) as engine:
         await engine.refresh()
         action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
         made = next(reversed(peer.runs))
-        engine.subscribe(rang.append)
+        engine.subscribe(announced.append)
         engine.start_polling()
-        await until(lambda: ActionChanged(action.action_id) in rang, "the doorbell rings for the action")
+        await until(lambda: ActionChanged(action.action_id) in announced, "the action is announced")
         found = await engine.reconciliation.cached(action)
         held = await engine.ledger.action(action.action_id)
 

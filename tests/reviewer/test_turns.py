@@ -93,7 +93,7 @@ def test_a_review_without_a_finding_says_what_is_there_and_what_it_compared(bran
     done = branch.turn()
 
     assert done.review.startswith(
-        "# Review of agent/work, turn 1\n\n**Nothing found that stands in the way:** no findings in 2 files.\n"
+        "# Review of agent/work, turn 1\n\n**Nothing found that blocks a merge:** no findings in 2 files.\n"
     )
     assert "the whole tree at" in done.review
     assert "the branch does not differ from main" in done.review

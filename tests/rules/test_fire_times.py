@@ -13,8 +13,7 @@ import pytest
 
 from app.automations.fire_times import check_schedule, fire_times, interval_times
 from app.automations.occurrences import LOOK_BACK, due
-from app.automations.policy import is_quiet
-from app.automations.rule import DoNotify, OnInterval, OnSchedule, QuietHours, Rule
+from app.automations.rule import DoNotify, OnInterval, OnSchedule, QuietHours, Rule, is_quiet
 from app.engine.times import INSTANT, local_moment, parse_period
 from app.insights.screen import SPANS
 from app.runs.query import parse

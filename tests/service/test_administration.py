@@ -92,8 +92,12 @@ def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: P
     assert "agent a: the fallback 'b' is not configured; list agents with: runwarden service agent list" in missing
     assert "the fallbacks of agents lead in a circle: a → a; remove one" in itself
     assert re.search("circle: (a → b → c → a|b → c → a → b|c → a → b → c); remove one", circle)
-    assert "agents.a.fallback_after: Value error, 'soon' is not a valid duration; write a number and a unit" in late
+    assert "agents.a.fallback_after: 'soon' is not a valid duration; write a number and a unit" in late
     assert [one["name"] for one in command(data, "agent", "list")["agents"]] == ["reviewer"]
+    given = ("--fallback", "reviewer", "--fallback-after", "90s", "--argv", "true", "--elsewhere")
+    made = command(data, "agent", "add", "a", *given)
+    assert (made["fallback"], made["fallback_after"]) == (["reviewer"], "90s")
+    assert "circle" in refusal(data, "agent", "add", "a", "--fallback", "a", "--argv", "true", "--elsewhere")
 
 
 def test_looking_waits_for_no_writer_and_makes_nothing(data: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 
 from service.cli import EXAMPLES, main
-from service.settings import DataFolder, SettingsError
+from service.settings import DataFolder, Settings, SettingsError
 from tests.service_process import command, demo_setup, refused_start
 from tests.waiting import present
 
@@ -46,21 +46,45 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
     assert said[-1] == f"applied to the service in {data}, database sqlite:///{data}/service.sqlite"
 
 
+REPOSITORY = {"name": "c", "platform": "gitea", "path": "a/c"}
+SCHEDULED = {"agent": "mine", "instructions": "Go.", "on": ["schedule"], "schedule": "0 3 * * *"}
+
+
 def test_schemas_let_an_editor_find_a_misspelt_key(tmp_path: Path) -> None:
-    """Of what `apply` takes, and of the settings; both accept what the service accepts."""
+    """And a wrong duration, in what `apply` takes and in the settings; both accept what the service accepts.
+
+    An old name is marked as such.
+    """
     agent = {"name": "mine", "preset": "claude-code", "model": {"provider": "anthropic", "key_env": "KEY"}}
+    agent |= {"fallback": ["reviewer"], "fallback_after": "90s"}
     setup = demo_setup(tmp_path) | {"agents": [agent]}
     setup["organizations"][0]["hosts"] = [{"platform": "gitea", "token_env": "TOKEN", "token_ends": "2027-01-01"}]
-    settings = {"execution": {"concurrency": 3, "agent": {"cpu_s": 1.5}}, "events": {"allow_private": ["10.0.0.0/8"]}}
+    execution = {"concurrency": 3, "organization_places": 2, "agent": {"cpu_s": 1.5}}
+    settings = {"execution": execution, "events": {"allow_private": ["10.0.0.0/8"]}}
+    Settings.model_validate(settings)
+    schemas = {}
     for name, document, misspelt in (
         ("agents.toml", setup, setup | {"agents": [agent | {"modell": agent["model"]}]}),
         ("service.toml", settings, settings | {"execution": {"concurency": 3}}),
     ):
-        schema = json.loads(CliRunner().invoke(main, ["schema", name]).output)
+        schema = schemas[name] = json.loads(CliRunner().invoke(main, ["schema", name]).output)
         validator = Draft202012Validator(schema)
         assert list(validator.iter_errors(json.loads(json.dumps(document)))) == []
         (error,) = validator.iter_errors(misspelt)
         assert error.message.startswith("Additional properties are not allowed")
+    durations = [
+        {"agents": [agent | {"fallback_after": "soon"}]},
+        {"organizations": [{"name": "a", "tokens": [{"alias": "b", "duration": "0d"}]}]},
+        {
+            "organizations": [
+                {"name": "a", "repositories": [{**REPOSITORY, "triggers": [SCHEDULED | {"catch_up": "1"}]}]}
+            ]
+        },
+    ]
+    old = schemas["service.toml"]["$defs"]["ExecutionSettings"]["properties"]["organization_places"]
+
+    assert [Draft202012Validator(schemas["agents.toml"]).is_valid(each) for each in durations] == [False] * 3
+    assert old["deprecated"] is True
 
 
 def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:

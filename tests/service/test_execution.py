@@ -4,12 +4,15 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.execution.queue import DurableEngine
+from service.store.database import Database
 from tests.lab import Respond, Server
 from tests.service.conftest import NEEDS_SANDBOX, OBEYS, UNBOXED, Api, Make, Own, placed
 from tests.service.deployment import deployment
@@ -57,6 +60,22 @@ def test_a_turn_begins_without_waiting_for_a_look(tmp_path: Path, either_url: st
         ended = [api.ended(run_id) for run_id in [api.start("nothing") for _ in range(2)]]
 
     assert [run["status"] for run in ended] == ["completed"] * 2
+
+
+def test_the_queue_asks_the_database_nothing_on_its_own(tmp_path: Path) -> None:
+    """DBOS's threads for queues, schedules, delays and time limits, which the service does not use, end at once."""
+
+    def asking() -> list[str]:
+        return [one.name for one in threading.enumerate() if one.name.startswith(("dbos-background", "queue-worker"))]
+
+    with contextlib.closing(Database(f"sqlite:///{tmp_path / 'service.sqlite'}")) as database:
+        engine = DurableEngine(database, "one", 1, 1.0)
+        engine.open(lambda *_: None, {}, lambda: None)
+
+        try:
+            eventually(lambda: not asking(), "DBOS's threads end", saw=asking)
+        finally:
+            engine.close(0, 5.0)
 
 
 def test_the_task_says_all_that_the_contract_promises(api: Api) -> None:

@@ -41,10 +41,11 @@ def worked(api: Api, run_id: str, number: int) -> dict[str, Any]:
 
 
 def test_a_message_reaches_the_agent_at_work(own: Own, tmp_path: Path) -> None:
-    """Its turn goes on, and the conversation has the message."""
+    """Its turn goes on, and the conversation has the message; in the log it stands where the agent took it."""
     api, _ = own()
     add_program(api, tmp_path, "--org", api.organization["slug"])
-    run_id = api.begin("program", instructions=WAITS)
+    talks = WAITS.replace("open", "await self.say('Let me ')\nopen").replace("return", "await self.say('see.')\nreturn")
+    run_id = api.begin("program", instructions=talks)
     at_work(api, run_id)
     answer = say(api, run_id, TOLD)
     turn = api.worked(run_id)
@@ -52,7 +53,10 @@ def test_a_message_reaches_the_agent_at_work(own: Own, tmp_path: Path) -> None:
     assert (answer.status_code, answer.json()["when"], answer.json()["state"]) == (202, "now", "waiting")
     assert (turn["outcome"], turn["summary"], turn["files"]) == ("completed", "As you say.", 2), turn["log"]
     assert (states(turn), turn["messages"][0]["caller"]) == ([(TOLD, "now", "delivered")], "tests")
-    assert "tests says: DO: open('told.txt', 'w')" in turn["log"]
+    steps = api.get(f"/external/runs/{run_id}/turns/1/log", params={"form": "steps"}).json()["steps"]
+    conversation = [one["text"] for one in steps if one["kind"] == "said" or "says" in one["text"]]
+    assert conversation[1].startswith("tests says: DO: open('told.txt', 'w')")
+    assert [conversation[0], *conversation[2:]] == ["Let me see.", "As you say."]
     assert len(api.turns(run_id)) == 1
 
 

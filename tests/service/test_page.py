@@ -226,7 +226,13 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     refused = browser.post(f"{run}/reply", instructions="too early")
     assert refused.status_code == 409
     assert "too early" in text_of(refused)
-    assert browser.post(f"{run}/message", instructions=" ", when="now").status_code == 400
+    for words, fault in (
+        (" \n", "it is blank"),
+        ("öx" * 10_001, "it has 20,002 characters; at most 20,000 are allowed"),
+    ):
+        refused = browser.post(f"{run}/message", instructions=words, when="now")
+        assert (refused.status_code, fault in text_of(refused), "Say it now" in text_of(refused)) == (400, True, True)
+        assert words.strip() in refused.text
     assert browser.post(f"{run}/message", instructions="use the new API", when="end").headers["location"] == run
     browser.post(f"{run}/message", instructions="use the new API", when="end")
     assert text_of(browser.get(run)).count("use the new API") == 1, "sent twice by a double click"

@@ -1,5 +1,7 @@
 """Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
 
+import subprocess
+import sys
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
@@ -8,7 +10,7 @@ from click.testing import CliRunner
 
 from service.agents.prices import price_of
 from service.cli import main
-from service.clock import DAY_MICROS
+from service.clock import DAY_MICROS, now_micros
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.observability.metrics import OTHERS, ServiceMetrics
@@ -40,7 +42,10 @@ def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> 
 
 @BOTH
 def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
-    """Days are inclusive; a path in other letters is the same repository; models of one turn are one turn."""
+    """Days are inclusive; a path in other letters is the same repository; models of one turn are one turn.
+
+    A run counts on the day of its first request, so that the days add up.
+    """
     first, second = begun(database, "acme", "claude"), begun(database, "acme", "codex", "Acme/API")
     third = begun(database, "other", "claude", "other/web")
     used(database, first, 10, 500_000)
@@ -60,14 +65,61 @@ def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
     assert summed("repository") == {("acme", "github:acme/api"): acme, ("other", "github:other/web"): other}
     agents = {("acme", "claude"): (1, 2, 16), ("acme", "codex"): (1, 1, 100), ("other", "claude"): other}
     assert summed("agent") == agents
-    assert summed("day") == {(today,): (3, 3, 1115), (today + 1,): (1, 1, 1)}
-    assert summed(None, None, today + 1) == {(): (1, 1, 1)}
+    assert summed("day") == {(today,): (3, 3, 1115), (today + 1,): (0, 1, 1)}
+    assert summed(None, None, today + 1) == {(): (0, 1, 1)}
     assert summed(None, None, None, today) == {(): (3, 3, 1115)}
     assert summed("day", "org_none") == {}
     with database.read() as connection:
         of_turns = usage.of_turns(connection, first)
     figures = [(number, one.requests, one.document()["cost_usd"]) for number, one in of_turns.items()]
     assert figures == [(1, 2, 0.5), (2, 1, 0.25)]
+
+
+_WRITES = """
+import sys
+from service.clock import now_micros
+from service.store import turns, usage
+from service.store.database import Database
+from service.egress.usage import Usage
+database = Database(sys.argv[1])
+for number in range(1000):
+    with database.write() as connection:
+        turn = turns.of(connection, sys.argv[2])[0]
+        usage.add(connection, turn, usage.ModelUse("/a", "p", f"m{number % 5}", Usage(number), number), now_micros())
+        print(number, flush=True)
+"""
+
+
+@BOTH
+def test_the_days_add_up_to_the_turns_whoever_is_killed(database: Database) -> None:
+    """Processes record one turn's requests to several models, and die while they do; the turn is cancelled.
+
+    The days keep what a deleted run used, of which budgets are made.
+    """
+    run_id = begun(database, "acme", "a")
+    url = database.url.render_as_string(hide_password=False)
+    argv = [sys.executable, "-c", _WRITES, url, run_id]
+    writers = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(1 if database.is_sqlite else 3)]
+    for writer in writers:
+        while present(writer.stdout).readline().strip() != "20":
+            assert writer.poll() is None
+    for writer in writers:
+        with writer:
+            writer.kill()
+    with database.write() as connection:
+        turns.cancel(connection, run_id, "over", NOW)
+    used(database, run_id, 7, 1, number=1, at=now_micros())
+
+    with database.read() as connection:
+        detail = usage.of_turns(connection, run_id)
+        (whole,) = totals(connection, UsageFilters(), None)
+    with database.write() as connection:
+        deletions.delete_runs(connection, [run_id], NOW)
+    with database.read() as connection:
+        after = totals(connection, UsageFilters(), None)
+    assert (whole.runs, whole.turns, {1: whole.figures}) == (1, 1, detail)
+    assert whole.figures.requests > len(writers) * 20
+    assert after == [whole]
 
 
 def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database: Database) -> None:

@@ -88,7 +88,7 @@ async def test_a_list_that_never_ends_ends_the_filling(desk: Desk) -> None:
 async def test_history_ends_at_the_configured_number(history: Recorder, desk: Desk) -> None:
     """A busy organization does not fill the disk."""
     async with desk.begun() as engine:
-        assert await Backfill(engine.runs, engine.client, engine.doorbell.ring, HistorySettings(runs=200)).run()
+        assert await Backfill(engine.runs, engine.client, engine.events.publish, HistorySettings(runs=200)).run()
 
         assert 200 <= await held(engine) <= 220
 

@@ -306,6 +306,10 @@ def test_an_editor_finds_misspelt_keys_and_wrong_values_by_the_schema(file: Path
         holder[last] = holder.pop(f"{last}x")
     wrong = ["poll.runs_s = 0", "poll.page_size = 1.5", 'history.days = "x"', '[[views]]\nquery = "is:active"']
     wrong += ['[[automations]]\nname = "x"\non = { run = "failed" }\ndo = { retry = false }', "notify.on = 3"]
+    wrong += ['notify.group_wait = "soon"', 'notify.quiet = "at night"', 'notify.heartbeat_every = "10"']
+    rule = 'name = "x"\non = { every = "1h30M" }\ndo = { notify = "y" }'
+    accepted += [f'[[automations]]\n{rule}\ncatch_up = "1.5h"']
+    wrong += [f'[[automations]]\n{rule}\ncatch_up = "-1h"', f"[[automations]]\n{rule.replace('1h30M', 'h')}"]
 
     assert [list(validator.iter_errors(tomllib.loads(each))) for each in accepted] == [[]] * len(accepted)
     assert unnoticed == []

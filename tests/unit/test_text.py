@@ -7,8 +7,8 @@ from unicodedata import category
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.sheets import fuzzy
 from app.engine.text import SafeText, safe_block, safe_text
+from widgets.kit.choice_lists import fuzzy
 
 JOINED = re.compile("(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])")
 """Joiners within a word or an emoji."""

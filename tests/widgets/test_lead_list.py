@@ -6,7 +6,7 @@ from textual.content import Content
 from textual.widgets import OptionList
 
 from tests.widgets.stage import staged
-from widgets.kit.lead_list import LeadList, LeadRow
+from widgets.kit.choice_lists import LeadList, LeadRow
 
 SHORT = (40, 8)
 

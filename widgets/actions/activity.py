@@ -15,8 +15,8 @@ from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span, stamp
 from storage.records import Action
 from storage.records.action import WRITE_KINDS
+from widgets.forms.dialog import reason
 from widgets.forms.inputs import ListSearch
-from widgets.forms.pages import reason
 from widgets.kit.badges import Badge, action_badge
 from widgets.kit.cells import Column
 from widgets.kit.clickable import Chip, ChipBar

@@ -1,10 +1,9 @@
 """The fields of forms: a label, a control, and one line of hints or problems below it."""
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from pathlib import Path
+from typing import ClassVar, Final
 
 from rich.cells import cell_len
 from textual import events, on
@@ -15,7 +14,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
-from app.engine.text import SafeText, safe_text
+from app.engine.text import SafeText, json_or_text, safe_text
 from storage.records.results import AgentInput
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
 from widgets.kit import after_refresh
@@ -39,36 +38,7 @@ def toned(text: SafeText, tone: Tone) -> Content:
 class FormField(Widget):
     """A label, a control and the line below; problems are shown only after the field was touched."""
 
-    DEFAULT_CSS = """
-    FormField {
-        layout: horizontal;
-        height: auto;
-        .form-field--label {
-            width: 15;
-            color: $foreground 70%;
-            padding-left: 1;
-            &.-focused { color: $foreground; text-style: bold; }
-        }
-        .form-field--body { height: auto; width: 1fr; }
-        .form-field--message {
-            height: 1;
-            padding-left: 2;
-            color: $foreground 70%;
-            text-wrap: nowrap;
-            text-overflow: ellipsis;
-        }
-        Input, TextArea {
-            border: none;
-            border-left: outer $panel;
-            background: $panel;
-            padding: 0 1;
-            &:focus { border: none; border-left: outer $primary; background-tint: $foreground 5%; }
-        }
-        Input { height: 1; }
-        TextArea { height: 1fr; min-height: 3; }
-        &.-error Input, &.-error TextArea { border-left: outer $error; }
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("field.tcss").read_text("utf-8")
 
     @dataclass
     class Changed(Message):
@@ -323,20 +293,6 @@ _TYPES: Final[dict[type, str]] = {
 }
 
 
-def read_value(text: str) -> Any:
-    """Read a value: JSON if it is valid JSON, otherwise plain text."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(f"{name} is not JSON.")
-
-    try:
-        value = json.loads(text, parse_constant=refuse)
-    except (ValueError, RecursionError):
-        return text.strip()
-    # 1e999 is a valid JSON number that no float can hold.
-    return text.strip() if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def pairs_in(text: str) -> list[tuple[str, str, str]]:
     """The key, the separator and the value of each line; the separator is empty where a line has none."""
     parts = (line.partition("=") for line in text.split("\n") if line.strip())
@@ -356,5 +312,5 @@ class PairsField(ParagraphField):
 
     @on(TextArea.Changed)
     def _read(self) -> None:
-        kinds = [f"{key}: {_TYPES[type(read_value(value))]}" for key, equals, value in pairs_in(self.value) if equals]
+        kinds = [f"{key}: {_TYPES[type(json_or_text(value))]}" for key, equals, value in pairs_in(self.value) if equals]
         self.say(*((safe_text(", ".join(kinds)), "quiet") if kinds else self._resting_hint))

@@ -1,8 +1,9 @@
-"""The parts that every screen is made of; here, keys that many have or none, and calls after the next paint."""
+"""The parts that every screen is made of; here, keys that many have or none, and what waits for the next paint."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from time import monotonic
+from typing import Any, ClassVar, Final
 
 from textual.binding import Binding
 from textual.widget import Widget
@@ -26,3 +27,31 @@ def after_refresh(widget: Widget, callback: Callable[..., Any], *arguments: Any)
     Textual passes such calls to the top screen, which makes them even after the widget lost its children.
     """
     widget.call_after_refresh(lambda: callback(*arguments) if widget.is_running else None)
+
+
+class SecondPress:
+    """Decides whether a press of the send key counts: not while the key is held or before the preview was seen."""
+
+    PAUSE_S: ClassVar[float] = 0.8
+    """Longer than a terminal takes to begin repeating a held key."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        """Prepare; `clock` returns seconds."""
+        self._clock = clock
+        self._since_s: float | None = None
+        """When the preview was painted or the key was pressed last; None: it is not painted yet."""
+
+    def forget(self) -> None:
+        """Start again: something else is about to be shown."""
+        self._since_s = None
+
+    def painted(self) -> None:
+        """Start the pause: the preview is on the screen."""
+        self._since_s = self._clock()
+
+    def press(self) -> bool:
+        """Take a press and return whether it counts; each press restarts the pause, so that a held key never sends."""
+        if self._since_s is None:
+            return False
+        before_s, self._since_s = self._since_s, self._clock()
+        return self._since_s - before_s >= self.PAUSE_S

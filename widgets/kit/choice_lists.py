@@ -1,14 +1,16 @@
-"""Lists to choose from: options with the console's keys, and values that are included or excluded."""
+"""Lists to choose from: options, values to include or exclude, rows of any height; and finding names by letters."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, Final, Literal
 
 from msgspec import Struct
 from rich.cells import cell_len
 from textual import events
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.fuzzy import FuzzySearch
 from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
@@ -112,3 +114,135 @@ class PickList(OptionList, can_focus=False):
                 if position < len(name):
                     content = content.stylize(f"{STYLES['warn']} bold underline", position + 4, position + 5)
         return content
+
+
+_MOST_WAYS: Final = 500
+"""Textual tries every way to place the letters: 500 take 10 ms, those of six among a hundred equal ones minutes."""
+
+
+def fuzzy(query: str, name: str) -> tuple[float, Sequence[int]] | None:
+    """Return a name's score (higher is better) and the places of the letters in it; None: no match."""
+    if not query:
+        return 0.0, ()
+    letters, text = query.lower(), name.lower()
+    may_be_many = letters not in text and prod(map(text.count, letters)) > _MOST_WAYS
+    if may_be_many and _ways(letters, text) > _MOST_WAYS:
+        return None
+    # Where lower case changes the length, the places would be wrong: the case is compared as it is.
+    score, positions = FuzzySearch(case_sensitive=len(text) != len(name), cache_size=1).match(query, name)
+    # Of two names with equal scores the shorter one is better.
+    return (score - len(name) / 1_000, positions) if score else None
+
+
+def _ways(letters: str, text: str) -> int:
+    """Count the ways to place the letters, or the first few of them, in the text in order."""
+    ways = [1, *(0 for _ in letters)]
+    for letter in text:
+        for at in range(len(letters), 0, -1):
+            if letters[at - 1] == letter:
+                ways[at] += ways[at - 1]
+    return sum(ways) - 1
+
+
+class LeadRow(Struct, frozen=True):
+    """A row, or a title."""
+
+    content: Content
+    key: str = ""
+    """Identifies the row across updates; empty: the cursor skips it."""
+    leads: bool = False
+    """Whether enter opens something."""
+
+
+Draw = Callable[[int], Sequence[LeadRow]]
+"""Makes the rows for a width in cells."""
+
+
+class LeadList(Options):
+    """Titles and rows; the cursor stays on its row, or on the first one."""
+
+    DEFAULT_CSS = """
+    LeadList, LeadList:focus {
+        height: 1fr; border: none; padding: 0 1; background: $background; background-tint: $foreground 0%;
+        scrollbar-size-vertical: 1; scrollbar-gutter: stable; scrollbar-background: $background;
+        scrollbar-color: $panel;
+        & > .option-list--option-highlighted {
+            background: $panel; color: $foreground; text-style: none;
+        }
+        & > .option-list--option-disabled { color: $foreground; }
+    }
+    LeadList:focus > .option-list--option-highlighted { background: $block-cursor-blurred-background; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "its runs", tooltip="Show the runs of this row", id="leads.open")
+    ]
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, markup=False)
+        self._draw: Draw = lambda _: ()
+        self._rows: Sequence[LeadRow] = ()
+        self._sought = ""
+
+    @property
+    def row(self) -> LeadRow | None:
+        """The row under the cursor; None: there is none."""
+        return None if self.highlighted is None else self._rows[self.highlighted]
+
+    def show(self, draw: Draw) -> None:
+        """Show these rows."""
+        self._draw = draw
+        self.on_resize()
+
+    def seek(self, key: str) -> None:
+        """Put the cursor on the row with this key, now or once it is there."""
+        self._sought = key
+        self._find(key)
+
+    def on_resize(self) -> None:
+        """Draw for the new width; unchanged lines are not painted again."""
+        before, here, top = self._rows, self.row, self.scroll_offset.y
+        rows = self._rows = self._draw(max(1, self.scrollable_content_region.width))
+        if [row.key for row in before] == [row.key for row in rows]:
+            for index, (old, new) in enumerate(zip(before, rows, strict=True)):
+                if not old.content.is_same(new.content):
+                    self.replace_option_prompt_at_index(index, new.content)
+            return
+        is_first = here is None or here.key == next(row.key for row in before if row.key)
+        near = self.highlighted or 0
+        self.set_options(Option(row.content, row.key or None, disabled=not row.key) for row in rows)
+        self.scroll_to(y=top, animate=False, force=True)
+        indexes = [index for index, row in enumerate(rows) if row.key]
+        if here is None or is_first:
+            self.highlighted = indexes[0] if indexes else None
+        elif not self._find(here.key) and indexes:
+            self.highlighted = min(indexes, key=lambda index: abs(index - near))
+        self._find(self._sought)
+
+    def _find(self, key: str) -> bool:
+        index = next((index for index, row in enumerate(self._rows) if key and row.key == key), None)
+        if index is None:
+            return False
+        self._sought = "" if key == self._sought else self._sought
+        self.highlighted = index
+        return True
+
+    def on_click(self, event: events.Click) -> None:
+        """Move the cursor to the clicked row; a double click opens it."""
+        event.prevent_default()
+        index = event.style.meta.get("option")
+        if index is not None and self._rows[index].key:
+            self.highlighted = index
+            if event.chain > 1:
+                self.action_select()
+
+    def action_first(self) -> None:
+        """Move the cursor to the first row, and show the titles above it."""
+        super().action_first()
+        self.scroll_home(animate=False)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Disable enter on rows that open nothing; if none does, offer no key."""
+        if action == "select":
+            is_possible = self.row is not None and self.row.leads
+            return is_possible or (None if any(row.leads for row in self._rows) else False)
+        return super().check_action(action, parameters)

@@ -16,7 +16,7 @@ from app.engine.text import safe_text
 from storage.records.results import Finding, Severity
 from widgets.kit.badges import STYLES, Tone
 from widgets.kit.cells import beside, fit, shorten
-from widgets.kit.lead_list import LeadRow
+from widgets.kit.choice_lists import LeadRow
 from widgets.kit.text_view import TextPiece, TextView, safe_line
 
 if TYPE_CHECKING:

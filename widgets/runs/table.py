@@ -162,7 +162,7 @@ class RunTable(CursorView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("right", "sideways(1)", "columns to the right", id="table.right"),
         hidden("left", "sideways(-1)", "columns to the left", id="table.left"),
-        hidden("enter", "choose", "open", key_display="enter", id="table.open"),
+        hidden("enter", "choose", "open", id="table.open"),
         hidden("space", "mark", "mark", tooltip="Mark the run for an action on several", id="table.mark"),
         hidden("shift+down,J", "stretch(1)", "mark down", id="table.mark_down"),
         hidden("shift+up,K", "stretch(-1)", "mark up", id="table.mark_up"),

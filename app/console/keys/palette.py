@@ -18,13 +18,14 @@ from app.console.base import ALL, TABS, BaseScreen, key_actions, screen_type
 from app.console.keys.keymap import bindings_of, written
 from app.console.messages import GoToTab, OpenRun, SwitchProfile
 from app.console.session.user_preferences import UserPreferences, keep, read
-from app.console.sheets import OVER_CSS, fuzzy
+from app.console.sheets import OVER_CSS
 from app.console.themes import THEMES
 from app.engine.text import safe_text
 from app.runs.query import listed
 from app.runs.screen_views import PreferencesFile, views_of
 from storage.records import RunFilter, RunSort
 from widgets.kit.badges import STYLES
+from widgets.kit.choice_lists import fuzzy
 
 if TYPE_CHECKING:
     from app.runs.query.terms import KeyName

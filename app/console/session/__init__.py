@@ -143,8 +143,13 @@ class Session:
     async def opened(self) -> "Engine":
         """Wait until the engine is open and return it."""
         await self._opened.wait()
+        return self.open_engine
+
+    @property
+    def open_engine(self) -> "Engine":
+        """The open engine: no screen but Runs is entered before."""
         if self.engine is None:
-            raise RuntimeError("The engine could not be opened.")
+            raise RuntimeError("The engine is not open.")
         return self.engine
 
     def open(self, engine: "Engine") -> None:
@@ -427,7 +432,7 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
     """
     cache = engine.cache
     links = await cache.links()
-    counts, gone = await cache.status_counts(RunFilter()), await cache.gone()
+    counts = await engine.live_counts()
     today = now + await cache.run_clock_ahead() - TODAY
     runs_link = link_of(links, "runs")
     health_link = link_of(links, "health")
@@ -435,8 +440,8 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
         before,
         runs_link=runs_link,
         wait=await engine.polling.next_poll(),
-        working=counts.get("working", 0) - gone.get("working", 0),
-        queued=counts.get("queued", 0) - gone.get("queued", 0),
+        working=counts.get("working", 0),
+        queued=counts.get("queued", 0),
         failed=counts.get("failed", 0),
         failed_today=await cache.count(RunFilter(statuses=("failed",), since=today)),
         health=await cache.health(),

@@ -8,7 +8,7 @@ from app.engine.engine import Engine
 from storage.records import FINAL_STATUSES, Run, RunDetail
 from tests.console.forms.steps import CREATED, WEB, a_run, opened, painted, press, settle, words, write
 from tests.lab import Drop, Respond
-from widgets.forms.pages import RequestPreview
+from widgets.forms.dialog import RequestPreview
 
 TALL = (100, 34)
 

@@ -132,7 +132,7 @@ async def test_what_is_settled_elsewhere_is_said(stage: Any, engine: Engine, ser
     app = stage(lambda engine: ResolveForm(engine, action))
     async with opened(app, "", "y") as pilot:
         await engine.actions.resolve_created(action.action_id, "run_made1")
-        engine.doorbell.ring(CacheChangedElsewhere())
+        engine.events.publish(CacheChangedElsewhere())
         await settle(pilot)
         assert "Already resolved elsewhere: it took effect and created run_made1" in words(app)
         assert "Resolve it" not in words(app)

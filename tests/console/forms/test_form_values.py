@@ -5,15 +5,14 @@ from pathlib import Path
 import pytest
 
 from app.actions.refusals import FieldProblem
-from app.actions.screen_fields import PAIRS, faithful, read_pairs
-from app.actions.screen_instructions import EditorError, edit
-from widgets.forms.field import read_value
+from app.actions.screen_fields import PAIRS, EditorError, edit, faithful, read_pairs
+from app.engine.text import json_or_text
 
 
 @pytest.mark.parametrize(
     ("typed", "value"),
     [
-        (" full ", "full"),
+        (" full ", " full "),
         ('"3"', "3"),
         ("3", 3),
         ("-1.5e3", -1500.0),
@@ -30,8 +29,8 @@ from widgets.forms.field import read_value
 )
 def test_a_value_is_json_where_it_is_json_and_text_where_it_is_not(typed: str, value: object) -> None:
     """A number that no JSON holds stays text."""
-    assert read_value(typed) == value
-    assert type(read_value(typed)) is type(value)
+    assert json_or_text(typed) == value
+    assert type(json_or_text(typed)) is type(value)
 
 
 @pytest.mark.parametrize(

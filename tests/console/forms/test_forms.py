@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from textual.widgets import Input
 
 from app.actions.screen_writes import ContinueRunForm, NewRunForm, OnboardForm, OrganizationForm
-from app.actions.second_press import SecondPress
 from app.engine.engine import Engine
 from storage.records import Repository
 from tests.console.forms.conftest import Stage
@@ -27,6 +26,7 @@ from tests.console.forms.steps import (
     write,
 )
 from tests.lab import Drop, Respond
+from widgets.kit import SecondPress
 
 
 async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, post: Any) -> None:

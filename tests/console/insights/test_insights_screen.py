@@ -19,7 +19,7 @@ from storage.records import Repository, Run
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.lab import Lab
 from widgets.insights import OutcomesChart, ceiling, share, stacked
-from widgets.kit.lead_list import LeadList
+from widgets.kit.choice_lists import LeadList
 
 STATUSES = ("completed",) * 8 + ("failed",)
 NAMES = (

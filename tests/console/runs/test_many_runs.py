@@ -13,10 +13,9 @@ import pytest
 
 from app.actions.screen_many import ManyForm
 from app.actions.screen_writes import NewRunForm
-from app.console.sheets import ExportScreen
 from app.runs import screen_actions as run_actions
 from app.runs.screen import RunsScreen
-from app.runs.screen_export import Export, write
+from app.runs.screen_export import Export, ExportScreen, write
 from storage.records import RunFilter, RunSort
 from tests.console.conftest import Scene, Staged
 from tests.lab import Lab, Received, Step

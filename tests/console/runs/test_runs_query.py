@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from app.console.app import RunwardenApp
-from app.console.sheets import ChoiceSheet, MarkPicker
+from app.console.sheets import ChoiceSheet
 from app.profiles import ViewSettings
 from app.runs.query import parse
 from app.runs.screen import RunsScreen
-from app.runs.screen_pickers import DatesPicker, ValuePicker, ViewSaver, limits_of
+from app.runs.screen_pickers import DatesPicker, MarkPicker, ValuePicker, ViewSaver, limits_of
 from app.runs.screen_views import ALL, TableQuery
 from storage.records import RunSort
 from tests.console.conftest import SMALL, WIDE, Scene, Staged

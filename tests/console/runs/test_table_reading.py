@@ -27,7 +27,7 @@ async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for
 
         monkeypatch.setattr(Cache, "window", watched)
         for _ in range(20):
-            scene.engine.doorbell.ring(CacheChangedElsewhere())
+            scene.engine.events.publish(CacheChangedElsewhere())
         await scene.settle()
         assert 1 <= len(read) <= 2
 

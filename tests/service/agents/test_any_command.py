@@ -47,20 +47,6 @@ def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, scr
     assert str(ghost).startswith("the program 'no-such-agent' is not there")
 
 
-def test_a_wrapper_that_waits_for_the_end_of_its_input_is_told_that_there_is_none(
-    rehearse: Make, script: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The input of a program that takes messages stays open while it works."""
-    monkeypatch.setenv("K", "k")
-    model = {"provider": "anthropic", "key_env": "K"}
-    done = rehearse().turn(script("cat", preset="claude-code", model=model, idle_timeout_s=0.5), "go")
-
-    assert (done.reason, "for the end of its input, which stays open for messages" in str(done.failure)) == (
-        "idle",
-        True,
-    )
-
-
 def test_git_works_inside_and_its_commits_become_part_of_the_turn_s(rehearse: Make, script: Make) -> None:
     """Log, add, commit and diff; committed and not committed changes are one diff, and no `.git` is in it."""
     source = (

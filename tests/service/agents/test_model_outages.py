@@ -232,7 +232,7 @@ def test_while_a_provider_is_away_a_fallback_goes_on(
 ) -> None:
     """Each turn ends once, over kills, with one agent at a time; the run, its cost and its commit say which did it."""
     server.otherwise = lambda _: AWAY
-    api, repository = own(on=services(0.5), agents=falling(server, other))
+    api, repository = own(on=services(600), agents=falling(server, other, fallback_after="2s"))
     fallen(api, other, number, kills, repository)
     by_agent = api.service.admin("usage", "--org", api.organization["id"], "--by", "agent")["usage"]
     server.otherwise = server.answer
@@ -365,14 +365,14 @@ def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Data
         return TurnMeter(database, turn, agent, lambda: now[0])
 
     one, other = meter(), meter()
-    first = one.is_away_for_all()
-    now[0] += 1
-    second = one.is_away_for_all(), other.is_away_for_all()
+    first = one.away_s()
+    now[0] += 1_000_000
+    second = one.away_s(), other.away_s()
     other.add("m", Usage(), None)
-    now[0] += 1
+    now[0] += 1_000_000
 
-    assert (first, second) == (True, (True, True))
-    assert (one.is_away_for_all(), other.is_away_for_all()) == (False, True)
+    assert (first, second) == (0, (1, 1))
+    assert (one.away_s(), other.away_s()) == (None, 0)
 
 
 @BOTH

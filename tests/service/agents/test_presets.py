@@ -183,7 +183,7 @@ def test_only_a_file_of_the_repository_is_text_for_the_model(sandbox: Sandbox, t
 
     def text_for_the_model(*, trusted: bool = False) -> str:
         options = AgentOptions.model_validate({"preset": "claude-code", "trust_repository": trusted})
-        agent = Agent("claude-code", (), options=options)
+        agent = Agent("claude-code", ("{python}",), options=options)
         words = AgentCommand(agent, workspace, tmp_path, sandbox, share).invocation.words
         option = "--append-system-prompt-file"
         return words[words.index(option) + 1].removeprefix(sandbox.tree_of(workspace)) if option in words else ""
@@ -325,6 +325,20 @@ def test_an_answer_that_did_not_end_well_is_no_success(
     done = stage.turn(agent, "go")
 
     assert done.reason == reason, (done.failure, done.log[-2000:])
+
+
+@pytest.mark.parametrize("installed", ["stub"], indirect=True)
+def test_a_wrapper_gets_its_instructions_as_text_and_the_end_of_its_input(ready: Make, tmp_path: Path) -> None:
+    """A script around Claude Code may read all of it before it starts the program."""
+    wrapper = tmp_path / "claude"
+    end = json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": "Done.", "session_id": "s"})
+    wrapper.write_text(f"#!/bin/sh\ncat > heard.txt\necho '{end}'\n")
+    wrapper.chmod(0o755)
+    stage, agent = ready("claude-code")
+    done = stage.turn(replace(agent, argv=(str(wrapper),)), "Remember alfa.")
+
+    assert (done.failure, done.result.summary) == (None, "Done."), done.log[-2000:]
+    assert done.diff.endswith("+\n+Remember alfa.")
 
 
 @pytest.mark.parametrize("installed", ["stub"], indirect=True)

@@ -68,7 +68,7 @@ AWAY = TurnFailure("model_unreachable", "it is away")
 
 def test_a_turn_waits_for_what_is_away_for_all_or_at_a_long_limit() -> None:
     """Not for what this turn alone does not get, nor for what was answered since. Its patience is for requests, too."""
-    alone, together = Outages(Patience(10), lambda: False), Outages(Patience(10), lambda: True)
+    alone, together = Outages(Patience(10), lambda: None), Outages(Patience(10), lambda: 0)
     for one in (alone, together):
         one.refused(time.monotonic(), Refusal(AWAY, "ask_again", 5))
     assert (alone.pause, together.pause) == (None, Pause(AWAY, None))
@@ -78,12 +78,27 @@ def test_a_turn_waits_for_what_is_away_for_all_or_at_a_long_limit() -> None:
 
     assert (alone.pause, together.pause) == (Pause(AWAY, 60), None)
 
-    outages = Outages(Patience(10), lambda: False)
+    outages = Outages(Patience(10), lambda: None)
     outages.refused(100, Refusal(AWAY, "ask_again"))
 
     assert [outages.allows(105, until) for until in (110, 110.1)] == [True, False]
     outages.answered()
     assert outages.allows(105, 115)
+
+
+@pytest.mark.parametrize(
+    ("away_s", "wait_s", "expected"),
+    [(0, None, [True, False]), (4, None, [False, False]), (None, None, [True, True]), (None, 6, [True, False])],
+)
+def test_with_a_fallback_an_outage_and_a_limit_are_waited_for_less(
+    away_s: float | None, wait_s: float | None, expected: list[bool]
+) -> None:
+    """An outage that lasts too long already, not at all; what this turn alone does not get, as long as ever."""
+    outages = Outages(Patience(600, outage_s=5), lambda: away_s)
+    begun = time.monotonic()
+    outages.refused(begun, Refusal(AWAY, "ask_again", wait_s))
+
+    assert [outages.allows(begun, begun + seconds) for seconds in (4, 60)] == expected
 
 
 def key_of(**source: object) -> ModelKey:
