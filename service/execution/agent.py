@@ -316,8 +316,9 @@ class _SupervisedAgent:
             for piece in chunk.splitlines(keepends=True) if self._untaken else (chunk,):
                 self._reader.feed(piece)
                 self._write(piece)
-                for name in self._untaken.keys() & {*self._reader.report.heard}:
-                    self._heard(self._untaken.pop(name))
+                for name in self._reader.report.heard if self._untaken else ():
+                    if name in self._untaken:
+                        self._heard(self._untaken.pop(name))
         return chunk != b""
 
     def _read_report(self) -> str:
