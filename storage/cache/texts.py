@@ -6,6 +6,7 @@ It is made when a search is first counted, so that storing costs those who do no
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import Final
 
@@ -53,13 +54,13 @@ def newest(connection: sqlite3.Connection, condition: RunFilter, most: int) -> l
         return None
     unread, words = parts
     found = _matching(connection, unread, replace(condition, search=""))
-    blocks = connection.execute("SELECT block, newest_us FROM texts ORDER BY newest_us DESC")
-    for block, newest_us in blocks:
-        found = sorted(found, reverse=True)[:most]
-        if len(found) == most and found[-1][0] > newest_us:
-            break
-        (texts,) = connection.execute("SELECT texts FROM texts WHERE block = ?", (block,)).fetchone()
-        found += _matching(connection, _numbers(block, texts, words), replace(condition, search=""))
+    # Closed even if a statement within is interrupted: as long as one is open, the connection stays interrupted.
+    with closing(connection.execute("SELECT block, newest_us, texts FROM texts ORDER BY newest_us DESC")) as blocks:
+        for block, newest_us, texts in blocks:
+            found = sorted(found, reverse=True)[:most]
+            if len(found) == most and found[-1][0] > newest_us:
+                break
+            found += _matching(connection, _numbers(block, texts, words), replace(condition, search=""))
     return sorted(found, reverse=True)[:most]
 
 
