@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec.json
 from msgspec.structs import replace
 
+from storage.cache import texts
 from storage.cache.run_sql import ACTIVE_SQL, Where, both, order_by, where
 from storage.cache.work_time import took
 from storage.database import data_version, snapshot
@@ -54,7 +55,9 @@ _RunValues = tuple[str, str, str, str, str, int, int, str]
 class Remembered:
     """Results of earlier reads, kept until the cache changes. One instance serves one connection, on its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_texts: bool = True) -> None:
+        """Remember nothing yet; `reads_texts`: searches may take the tenth of a second that reading all texts takes."""
+        self.reads_texts = reads_texts
         self._version: int | None = None
         self._values: dict[Hashable, Any] = {}
 
@@ -91,8 +94,12 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: 
     # Storing keeps the numbers of all runs up to date, so a million runs are never counted.
     counts = f"SELECT status, count(*) FROM runs WHERE {wanted.sql} GROUP BY status"
     query = counts if rest else "SELECT status, runs FROM statuses WHERE runs > 0"
-    found = remembered.get(connection, rest, lambda: dict(connection.execute(query, wanted.parameters).fetchall()))
-    return dict(found)
+
+    def read() -> dict[str, int]:
+        found = texts.by_status(connection, rest) if rest.search and remembered.reads_texts else None
+        return dict(connection.execute(query, wanted.parameters).fetchall()) if found is None else found
+
+    return dict(remembered.get(connection, rest, read))
 
 
 def gone(connection: sqlite3.Connection) -> dict[str, int]:
