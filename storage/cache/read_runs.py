@@ -16,6 +16,7 @@ from storage.database import data_version, snapshot
 from storage.records import (
     FINAL_STATUSES,
     STATUS_ORDER,
+    ActiveRun,
     Presence,
     Repository,
     Run,
@@ -240,15 +241,14 @@ def runs(
     return tuple(_run(values) for values in found.fetchall())
 
 
-def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
+def active_runs(connection: sqlite3.Connection) -> tuple[ActiveRun, ...]:
     """Runs whose status is neither known nor learnt to be final, except those that the service lost; newest first."""
     condition = where(RunFilter(active=True))
     found = connection.execute(
-        f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"
-        f" WHERE {condition.sql} ORDER BY {order_by(RunSort())}",
+        f"SELECT run_id, status, created_us FROM runs WHERE {condition.sql} ORDER BY {order_by(RunSort())}",
         condition.parameters,
     )
-    return tuple(_run(values) for values in found.fetchall())
+    return tuple(ActiveRun(run_id, status, from_us_or_none(us)) for run_id, status, us in found.fetchall())
 
 
 def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, RunDetail]:
