@@ -183,17 +183,8 @@ class RunningService:
 
 def _waking(worker: TurnWorker | None, database: Database) -> Callable[[], None]:
     """Return a function that wakes the worker of this process, and those of other processes if there can be any."""
-    bell = Doorbell(database)
-    if worker is None:
-        return bell.ring
-    if database.is_sqlite:
-        return worker.wake
-
-    def wake() -> None:
-        worker.wake()
-        bell.ring()
-
-    return wake
+    # On PostgreSQL the worker of this process hears the doorbell, too.
+    return worker.wake if worker is not None and database.is_sqlite else Doorbell(database).ring
 
 
 class _Server(uvicorn.Server):

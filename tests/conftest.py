@@ -111,7 +111,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         reporter.write_line(
             f"{count} skipped tests need other programs; on Debian: sudo apt install {names}", yellow=True
         )
-    if rest := len(reasons) - count:
+    linters = sum("make .venv/.containers" in reason for reason in reasons)
+    if linters:
+        reporter.write_line(f"{linters} skipped tests need other linters: make .venv/.containers", yellow=True)
+    if rest := len(reasons) - count - linters:
         reporter.write_line(f"{rest} tests were skipped because they do not apply here; the reasons are above.")
 
 
@@ -121,7 +124,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     At most one for each GiB of memory: a worker and its services take most of one. None for one file: workers would
     take longer to start than most files take.
     """
-    memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
+    memory = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    # A container may have less than its machine.
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            memory.append(int(Path("/sys/fs/cgroup", file).read_text()))
+    memory_gib = min(memory) >> 30
     is_one_file = len(config.args) == 1 and Path(config.args[0].partition("::")[0]).is_file()
     return 0 if is_one_file else max(1, min((os.cpu_count() or 1) + 2, memory_gib))
 

@@ -19,6 +19,8 @@ ApiError
     └── ServerFailedError    5xx
 """
 
+from typing import ClassVar
+
 from storage.base_error import RunwardenError
 
 
@@ -26,36 +28,35 @@ class ApiError(RunwardenError):
     """A request without a usable answer."""
 
     kind = "api_error"
+    surely_not_sent: bool = False
+    """True: no byte of the request left this machine."""
+    had_no_effect: ClassVar[bool] = False
+    """Whether the answer promises that nothing was done."""
 
     def __init__(self, message: str, *, surely_not_sent: bool = False) -> None:
         super().__init__(message)
         self.message = message
         """What happened, for the user; never holds the token."""
-        self.surely_not_sent = surely_not_sent
-        """True: no byte of the request left this machine."""
+        self.surely_not_sent = surely_not_sent or self.surely_not_sent
 
     @property
     def may_have_been_executed(self) -> bool:
         """Whether a write could have taken effect in spite of this error."""
-        return not self.surely_not_sent
+        return not (self.surely_not_sent or self.had_no_effect)
 
 
 class NotSendableError(ApiError):
     """The request itself cannot be put on the wire safely: a path that would change, text that is not Unicode."""
 
     kind = "invalid"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, surely_not_sent=True)
+    surely_not_sent = True
 
 
 class NoTokenError(ApiError):
     """There is no usable token, so nothing is sent; the message has the fix."""
 
     kind = "token"
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, surely_not_sent=True)
+    surely_not_sent = True
 
 
 class UnreachableError(ApiError):
@@ -94,17 +95,13 @@ class RefusedError(ApiError):
     """The service answered with a failure."""
 
     kind = "refused"
+    had_no_effect = True
 
     def __init__(self, message: str, *, status: int, error_code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.error_code = error_code
         """The service's own code, as received; the spec names no values."""
-
-    @property
-    def may_have_been_executed(self) -> bool:
-        """False: the answer promises that nothing was done."""
-        return False
 
 
 class NotAuthorizedError(RefusedError):
@@ -138,14 +135,10 @@ class RejectedError(RefusedError):
 
 
 class UncertainError(RefusedError):
-    """A 4xx that may come after the request was carried out: 408, 425, 499 and the like."""
+    """A 4xx about the connection or the answer, which may come after the effect: 408, 425, 499 and the like."""
 
     kind = "uncertain"
-
-    @property
-    def may_have_been_executed(self) -> bool:
-        """True: it concerns the connection or the answer, not the effect."""
-        return True
+    had_no_effect = False
 
 
 class RateLimitedError(RefusedError):
@@ -165,8 +158,4 @@ class ServerFailedError(RefusedError):
     """5xx: the service failed; a write may have been carried out in part (spec 7.1)."""
 
     kind = "server_failed"
-
-    @property
-    def may_have_been_executed(self) -> bool:
-        """True: the spec warns of partial creation."""
-        return True
+    had_no_effect = False

@@ -19,7 +19,7 @@ RULE: Final = "runwarden_automation"
 
 
 class Write(Struct, frozen=True):
-    """A write: where it goes, and what it is about."""
+    """A write: its address, its subject and its body."""
 
     kind: ClassVar[ActionKind]
     address: ClassVar[str]
@@ -27,7 +27,7 @@ class Write(Struct, frozen=True):
     segment: ClassVar[str] = ""
     """The name of that field; empty: there is none."""
     shown: ClassVar[tuple[str, ...]]
-    """The fields that say in a line what it is about."""
+    """The fields that name its subject in a line."""
 
     @property
     def path(self) -> str:
@@ -257,7 +257,7 @@ def request_sent(action: Action) -> WriteRequest | None:
 
 
 def about(action: Action) -> SafeText:
-    """What a write is about, in a line."""
+    """The subject of a write, in a line."""
     if (request := request_sent(action)) is None:
         return safe_text(action.subject)
     values = (getattr(request, name) for name in request.shown)

@@ -44,8 +44,8 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     cache = engine.cache
     runs = await cache.runs(RunFilter(), limit=_MOST_RUNS)
     total = await cache.count(RunFilter())
-    counts, gone = await cache.status_counts(RunFilter()), await cache.gone()
-    working, queued = (counts.get(status, 0) - gone.get(status, 0) for status in ("working", "queued"))
+    counts = await engine.live_counts()
+    working, queued = (counts.get(status, 0) for status in ("working", "queued"))
     failed = (await cache.status_counts(RunFilter(since=now + await cache.run_clock_ahead() - _DAY))).get("failed", 0)
     shown = await views(engine, runs)
     links = await cache.links()

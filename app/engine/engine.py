@@ -37,6 +37,7 @@ from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
+from storage.records import RunFilter
 from storage.state import State
 from storage.values import utc_now
 
@@ -189,6 +190,11 @@ class Engine(Struct, frozen=True):
             StorageError: It cannot be used; the message says how to fix it.
         """
         return _usable(self.state)
+
+    async def live_counts(self) -> dict[str, int]:
+        """The number of runs by status, without those that the service no longer lists."""
+        counts, gone = await self.cache.status_counts(RunFilter()), await self.cache.gone()
+        return {status: count - gone.get(status, 0) for status, count in counts.items()}
 
     async def refresh(self) -> ApiError | None:
         """Poll runs and health once, now; return the first error, if any, after both."""

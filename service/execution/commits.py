@@ -181,14 +181,11 @@ class AgentHistory:
     """The commits of the repository that it merged into the base, or moved its checkout to."""
 
 
-def history_of(git: GitRunner, theirs: Path, branches: Iterable[str], base: str | None) -> AgentHistory:
-    """Read an agent's history; `theirs` is a git-dir of the service that borrows the objects of the agent's.
+def history_of(git: GitRunner, theirs: Path, head: str, branches: Iterable[str], base: str) -> AgentHistory:
+    """Read the history of an agent at `head`; `theirs` is a git-dir of the service that borrows the agent's objects.
 
     `branches`: commits of the repository.
     """
-    head = _head(theirs.parent / "history.git")
-    if base is None or head is None or head == base:
-        return AgentHistory()
     known = {base, *branches}
     order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MOST_COMMITS}")
     listed = git("rev-list", *order, head, *(f"^{one}" for one in known), git_dir=theirs)
@@ -198,7 +195,7 @@ def history_of(git: GitRunner, theirs: Path, branches: Iterable[str], base: str 
     return AgentHistory(tuple(made) if base in reached else (), tuple(one for one in apart if one != base))
 
 
-def _head(git_dir: Path) -> str | None:
+def head_of(git_dir: Path) -> str | None:
     """Return the commit of HEAD in a git-dir in which an agent may have changed anything; None: there is none."""
     name = "HEAD"
     for _ in range(_MOST_LINKS):

@@ -1,16 +1,22 @@
-"""Agents' process trees: measures their use of resources against the limits, and kills them."""
+"""Agents' process trees: starts them, measures their use of resources against the limits, and kills them."""
 
 import contextlib
 import errno
+import json
 import os
 import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from service.execution import supervisor
 from service.execution.disk import DiskShare, Usage, mib, shortage, usage_of
-from service.execution.supervisor import descendants
 from service.settings import AgentLimits
 
 _PROC: Final = Path("/proc")
@@ -25,6 +31,41 @@ _WALK_SHARE: Final = 20
 _WALK_PAUSE_S: Final = 0.5
 _IDLE_SHARE: Final = 0.02
 """A share of a core: an agent that uses less over the whole time-out is idle."""
+
+
+class Launcher:
+    """Starts agents, each under a supervisor: from one process that forks them, which is itself started once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: socket.socket
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, control: int, stdin: int, stdout: int, **request: object) -> int:
+        """Start an agent; return its supervisor's process id.
+
+        `control`: the socket over which the supervisor reports. It is closed to stop the agent. The request is `argv`,
+        `environment`, `folder`, `file_bytes`, `open_files` and `group` (a control group's folder, or empty).
+
+        Raises:
+            OSError: This machine lacks the room for it, or the launcher was killed.
+        """
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as file, self._lock:
+            # Bytes that are not UTF-8 arrive as they are.
+            json.dump(request, file)
+            file.seek(0)
+            if self._process is None or self._process.poll() is not None:
+                self._requests, theirs = socket.socketpair()
+                with theirs:
+                    command = [sys.executable, "-I", "-S", "-X", "utf8", supervisor.__file__, str(theirs.fileno())]
+                    own: dict[str, Any] = {"start_new_session": True, "pass_fds": [theirs.fileno()]}
+                    # Without variables: an agent without a sandbox can read those of its parents.
+                    self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={}, **own)
+            socket.send_fds(self._requests, [b"?"], [control, stdin, stdout, file.fileno()])
+            pid = int(self._requests.recv(16) or 0)
+        if pid <= 0:
+            raise OSError(-pid or errno.ECHILD, os.strerror(-pid) if pid else "the launcher of agents was killed")
+        return pid
 
 
 def kill_marked(marker: str) -> int:
@@ -81,7 +122,7 @@ class UsageWatch:
 
     def __init__(
         self,
-        supervisor: int,
+        pid: int,
         share: DiskShare,
         limits: AgentLimits,
         *,
@@ -95,7 +136,7 @@ class UsageWatch:
         """A home folder outside the workspace, which counts as a part of it."""
         self._cache = cache
         """The cache folder and the bytes that it may hold; None: the agent has none."""
-        self._supervisor = supervisor
+        self._supervisor = pid
         self._share = share
         self._limits = limits
         self._sandboxed = sandboxed
@@ -109,7 +150,7 @@ class UsageWatch:
         Raises:
             OSError: The disk is nearly full, and others have filled it.
         """
-        tree = [self._supervisor, *descendants(self._supervisor)]
+        tree = [self._supervisor, *supervisor.descendants(self._supervisor)]
         limits = self._limits
         stats = {pid: fields for pid in tree if (fields := _stat(pid))}
         threads = sum(max(1, int(fields[_THREADS])) for pid, fields in stats.items() if pid != self._supervisor)

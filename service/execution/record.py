@@ -47,18 +47,24 @@ class TurnAtWork:
         """Start sharing at the present end of the file."""
         self._shared = self.log_file.stat().st_size if self.log_file.exists() else 0
 
-    def share(self, database: Database) -> None:
-        """Store the lines added to the log since the last call; not on SQLite, which has only one machine."""
-        if database.is_sqlite:
-            return
+    def share(self, database: Database, finish: Callable[[sa.Connection], None] | None = None) -> None:
+        """Store the lines added to the log since the last call; not on SQLite, which has only one machine.
+
+        `finish`: more to store in the same transaction.
+        """
         with self._sharing:
-            with self.log_file.open("rb") as file:
-                file.seek(self._shared)
-                added = file.read(turn_files.LARGEST_LOG)
-            if added:
+            added = b""
+            if not database.is_sqlite:
+                with self.log_file.open("rb") as file:
+                    file.seek(self._shared)
+                    added = file.read(turn_files.LARGEST_LOG)
+            if added or finish is not None:
                 with database.write() as connection:
-                    turn_files.append_log(connection, self.key, self.attempt, added)
-                self._shared += len(added)
+                    if added:
+                        turn_files.append_log(connection, self.key, self.attempt, added)
+                    if finish is not None:
+                        finish(connection)
+            self._shared += len(added)
 
 
 class TurnRecorder:
@@ -102,18 +108,16 @@ class TurnRecorder:
         sizes = {kind: file.stat().st_size for kind, file in diffs.items() if file.exists()}
         large = {name: sizes[kind] for name, kind in PATCHES.items() if sizes.get(kind, 0) > LARGEST_DIFF}
 
-        def share_all() -> None:
-            at_work.share(self.database)
-            kept = {} if self.database.is_sqlite else {kind: diffs[kind].read_bytes() for kind in sizes}
-            with self.database.write() as connection:
-                for name, size in large.items():
-                    turn_files.put_artifact(connection, at_work.key, at_work.attempt, name, size, None)
+        def store(connection: sa.Connection) -> None:
+            for name, size in large.items():
+                turn_files.put_artifact(connection, at_work.key, at_work.attempt, name, size, None)
+            if not self.database.is_sqlite:
                 turn_files.pack_log(connection, at_work.key)
-                for kind, content in kept.items():
-                    turn_files.put(connection, at_work.key, at_work.attempt, kind, content)
+                for kind in sizes:
+                    turn_files.put(connection, at_work.key, at_work.attempt, kind, diffs[kind].read_bytes())
 
         if large or not self.database.is_sqlite:
-            self.retried(share_all)
+            self.retried(lambda: at_work.share(self.database, store))
 
     def watch_over(self) -> None:
         """Interrupt work on cancelled turns, notice what was said to the others, and share their logs."""

@@ -16,6 +16,7 @@ from service.egress import relay as relay_script
 from service.errors import ServiceError
 from service.execution import cgroup, uplink
 from service.execution.cgroup import DelegatedGroup
+from service.execution.processes import Launcher
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
 from service.store.workers import MISSING
@@ -143,6 +144,8 @@ class Sandbox:
     """Makes a control group with limits for each agent; None: limits are only enforced by measuring its processes."""
     is_missing: bool = False
     """It is required and does not work here: no agent is started."""
+    launcher: Launcher = field(default_factory=Launcher, repr=False, compare=False)
+    """Starts the agents' supervisors."""
 
     def __str__(self) -> str:
         if self.is_missing:

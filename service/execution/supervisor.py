@@ -1,20 +1,23 @@
 """The supervisor: a small process between worker and agent that ends only after everything the agent started.
 
-It runs as a script, with nothing but the standard library, so that it starts in a few milliseconds. As a child
-subreaper it inherits all orphans of the agent's processes, in whatever session. When the worker dies, even by SIGKILL,
-the control socket closes, and the supervisor kills everything.
+It runs as a script, with nothing but the standard library. A worker has one process of it, the launcher, which forks a
+supervisor for each agent: to start an interpreter each time would take longer than all of the sandbox. As a child
+subreaper a supervisor inherits all orphans of its agent's processes, in whatever session. When the worker dies, even by
+SIGKILL, the control socket closes, and the supervisor kills everything.
 """
 
 import contextlib
 import ctypes
+import json
 import os
 import resource
 import select
 import signal
+import socket
 import sys
 import time
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 10.0
@@ -36,25 +39,26 @@ def descendants(pid: int) -> Iterator[int]:
                     waiting += map(int, file.read().split())
 
 
-def _become_agent(argv: list[str], file_bytes: int, open_files: int, group: str, fault: int) -> NoReturn:
+def _become_agent(request: Mapping[str, Any], fault: int) -> NoReturn:
     """Turn the forked child into the agent; the reason why it cannot start is written to `fault`."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.nice(_NICENESS)
-        if group:
-            with open(f"{group}/cgroup.procs", "w", encoding="ascii") as file:
+        if request["group"]:
+            with open(f"{request['group']}/cgroup.procs", "w", encoding="ascii") as file:
                 file.write("0")
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"], request["file_bytes"]))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        open_files, most = request["open_files"], resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         open_files = open_files if most == resource.RLIM_INFINITY else min(open_files, most)
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, open_files))
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")
-        os.execvp(argv[0], argv)
-    except OSError as error:
+        os.chdir(request["folder"])
+        os.execvpe(request["argv"][0], request["argv"], request["environment"])
+    except (OSError, ValueError) as error:
         os.write(fault, str(error).encode("utf-8", "replace"))
     os._exit(127)
 
@@ -100,17 +104,16 @@ def _end_all(agent: int) -> bool:
     return False
 
 
-def main() -> None:
-    """Run `supervisor.py CONTROL_FD FILE_BYTES OPEN_FILES GROUP COMMAND...`; report `exit N`, `ended` or `fault TEXT`.
-
-    GROUP is the folder of the agent's control group, or empty.
-    """
-    control = int(sys.argv[1])
-    file_bytes = int(sys.argv[2])
-    open_files = int(sys.argv[3])
-    group = sys.argv[4]
-    argv = sys.argv[5:]
+def _supervise(control: int, stdin: int, stdout: int, asked: int) -> None:
+    """Run an agent; report `exit N`, `ended` or `fault TEXT`."""
+    os.setsid()
     os.set_inheritable(control, False)
+    with open(asked, encoding="utf-8") as file:
+        request = json.load(file)
+    for number, stream in enumerate((stdin, stdout, stdout)):
+        os.dup2(stream, number)
+    os.close(stdin)
+    os.close(stdout)
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     # Outside Linux an orphan leaves the tree; the worker then finds it with the help of its environment.
     if prctl is not None:
@@ -123,7 +126,7 @@ def main() -> None:
     agent = os.fork()
     if agent == 0:
         os.close(reading)
-        _become_agent(argv, file_bytes, open_files, group, writing)
+        _become_agent(request, writing)
     os.close(writing)
     with os.fdopen(reading, "rb") as reason:
         fault = reason.read().decode("utf-8", "replace")
@@ -137,6 +140,31 @@ def main() -> None:
     # The worker may be gone: then the report has no reader.
     with contextlib.suppress(OSError):
         os.write(control, (report if clean else f"left {report}").encode())
+
+
+def main() -> None:
+    """Run `supervisor.py SOCKET_FD`: fork a supervisor for each request, until the worker closes the socket or dies.
+
+    A request is a byte with four descriptors: the control socket, the agent's input and output, and a JSON document.
+    The answer is the process id, or the error's number below zero.
+    """
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    # The kernel reaps the supervisors.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while given := socket.recv_fds(requests, 1, 4)[1]:
+        try:
+            pid = os.fork()
+        except OSError as error:
+            pid = -(error.errno or 1)
+        if pid == 0:
+            try:
+                requests.close()
+                _supervise(*given)
+            finally:
+                os._exit(0)
+        for one in given:
+            os.close(one)
+        requests.send(str(pid).encode())
 
 
 if __name__ == "__main__":

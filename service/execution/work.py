@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from service import ids
 from service.agents import check as check_agent
-from service.agents.invocation import preset_of
 from service.agents.options import RepositorySetup
 from service.agents.outcome import REFUSED
 from service.clock import Clock, rfc3339
@@ -251,16 +250,20 @@ class TurnWork:
         attempt, run = self._attempt, self._attempt.run
         with self._recorder.database.read() as connection:
             configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
-            host = hosts.at(connection, run.organization_id, run.platform, run.url)
-        self._setup = setup = (configured and configured.setup) or RepositorySetup()
+            self._setup = setup = (configured and configured.setup) or RepositorySetup()
+            host = hosts.at(connection, run.organization_id, run.platform, run.url) if setup.submodules else None
+            default = repositories.default_branch(connection, run.url)
+            packed = turn_files.content(connection, attempt.at_work.key, turn_files.COMMIT)
         self._snapshot = snapshot = self._fetch()
+        if snapshot.default_branch not in {None, default}:
+            # Only the fetch has shown which branch is the default one.
+            found = run.url, str(snapshot.default_branch)
+            self._recorder.write(lambda connection: repositories.note_default_branch(connection, *found))
         self._check_branch(None if configured is None else configured.protected)
         done = own_commit(attempt, snapshot) if not run.head_ref else None
         if done is not None:
             self._log(f"an earlier attempt has already pushed {done[0]}")
             return attempt.completed(done[0], done[1], self._written(snapshot.git_dir, done[0]))
-        with self._recorder.database.read() as connection:
-            packed = turn_files.content(connection, attempt.at_work.key, turn_files.COMMIT)
         attempt.workspace.part = setup.part
         if setup.lfs:
             attempt.workspace.large_files = LargeFiles(attempt.git, run.url, snapshot.git_dir)
@@ -300,7 +303,10 @@ class TurnWork:
             messages.mark(connection, waiting, "delivered")
             return messages.by_turn(connection, key[0])
 
-        said = self._recorder.write(begin)
+        with self._recorder.database.read() as connection:
+            said: Mapping[int, Sequence[Message]] = messages.by_turn(connection, key[0])
+        if said[key[1]]:
+            said = self._recorder.write(begin)
         at_work.heard += [one.id for one in said[key[1]] if one.state == "delivered"]
         return said
 
@@ -329,9 +335,6 @@ class TurnWork:
     def _check_branch(self, patterns: tuple[str, ...] | None) -> None:
         """Refuse a protected branch."""
         run, default = self._attempt.run, self._snapshot.default_branch
-        if default is not None:
-            # Only the fetch has shown which branch is the default one.
-            self._recorder.write(lambda connection: repositories.note_default_branch(connection, run.url, default))
         if self._snapshot.beside is not None:
             text = f"the branch {run.branch} cannot be made next to the branch {self._snapshot.beside}"
             raise GitCommandError(f"{text}: git keeps them as a file and a folder of one name; choose another name")
@@ -477,7 +480,7 @@ class TurnWork:
         is_silent = (
             made is None and not has_findings and not has_artifacts and question is None and result.summary is None
         )
-        if is_silent and preset_of(attempt.agent) is not None:
+        if is_silent and attempt.agent.options.preset is not None:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:
             text = question.text if failed is None else f"{question.text}; after that, {failed}"

@@ -23,6 +23,7 @@ from service.execution.commits import (
     auto_merge,
     changed_between,
     commit_tree,
+    head_of,
     history_of,
 )
 from service.execution.git import GitCommandError, GitRunner
@@ -110,6 +111,9 @@ class Workspace:
         """The repository's address, for those of its submodules."""
         self._index = root / "index"
         """That of the new checkout, which the agent cannot change."""
+        self._plain: str | None = None
+        """The commit that the whole checkout is of, if it has no submodules."""
+        self._theirs = root / "theirs.git"
         self.ours = root / "commit.git"
         """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
 
@@ -154,6 +158,8 @@ class Workspace:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
             # With its time, by which git knows the files that changed right after it was written.
             shutil.copy2(self.history / "index", self._index)
+            if self.part is None and not os.path.lexists(self.tree / ".gitmodules"):
+                self._plain = base
             collect.clear(self.tree)
             if self.large_files is not None:
                 filled = self.large_files.fill(
@@ -163,7 +169,7 @@ class Workspace:
             if self.submodules is not None:
                 self.submodules.fill(snapshot.git_dir, base, self.url, self.tree, self.root)
                 self.remarks += self.submodules.remarks
-            elif names := [path for path, _ in submodules.links(git, snapshot.git_dir, base)]:
+            elif names := [path for path, _ in self._links(git, snapshot.git_dir, base)]:
                 self.remarks.append(f"submodules are not fetched: {listed(names)}")
         # For the agent's own git: it may commit, and its final checkout becomes the turn's commit.
         (self.tree / ".git").write_text(f"gitdir: {self.history}\n", "utf-8")
@@ -223,16 +229,51 @@ class Workspace:
         `keep`: keeps the agent's own commits, with the messages that this function makes of theirs.
         """
         borrow(self.ours, snapshot.git_dir)
-        theirs, history = self._agent_history(git, snapshot, base)
+        history = self._agent_history(git, snapshot, base)
         parents = tuple(filter(None, (base, *history.merged)))
         compared, _ = auto_merge(git, self.ours, parents)
+        left_out = self._add(git, compared)
+        # The contents of other files need not be here.
+        tree = git("write-tree", "--missing-ok", git_dir=self.ours)
+        files = changed_between(git, self.ours, compared, tree)
+        fault = f"the agent left files that git cannot store: {listed(left_out)}" if left_out else None
+        pointers, outsized = self._pointers(git, snapshot, tree, files.names)
+        if outsized:
+            what = f"the agent changed files that the repository keeps in Git LFS: {listed(outsized)}"
+            fault = fault or f"{what}; allow it with lfs = true in the repository's setup"
+        entries = self._prepared_among(files) + self._submodules(git, compared, files) + pointers
+        if entries:
+            git.feed(entries, "update-index", "-z", "--index-info", git_dir=self.ours)
+            tree = git("write-tree", "--missing-ok", git_dir=self.ours)
+            files = changed_between(git, self.ours, compared, tree)
+        if not files.names and fault is None and parents in {(), (base,)}:
+            return None
+        self._note_alike(git, files)
+        last = None
+        if keep is not None and history.made:
+            try:
+                last, files = self._keep(git, history.made, files, keep)
+            except GitCommandError as error:
+                self.remarks.append(f"the agent's commits become one: {error}")
+        if last is None:
+            sha = commit_tree(git, self.ours, tree, parents, message)
+        elif git("rev-parse", f"{last}^{{tree}}", git_dir=self.ours) == tree:
+            sha = last
+        else:
+            sha = commit_tree(git, self.ours, tree, (last,), message)
+        is_plain = not history.merged and (last is None or (sha == last and len(history.made) == 1))
+        return TurnCommit(sha, tree, base, history.merged, is_plain, compared, files, fault)
+
+    def _add(self, git: GitRunner, compared: str | None) -> list[str]:
+        """Put the checkout into the service's index; return the files that git cannot store."""
         (self.ours / "info" / "exclude").write_text("".join(f"{one}\n" for one in self.left_behind), "utf-8")
         gone, locked = self._prepare()
         if compared is not None:
             # From the index of the checkout git knows which files are unchanged, without reading them.
             shutil.copy2(self._index, self.ours / "index")
-        reading = ("--empty",) if compared is None else ("-i", "-m", compared)
-        git("read-tree", *reading, git_dir=self.ours, work_tree=self.tree)
+        if compared is None or compared != self._plain:
+            reading = ("--empty",) if compared is None else ("-i", "-m", compared)
+            git("read-tree", *reading, git_dir=self.ours, work_tree=self.tree)
         if gone or locked:
             hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
             ignored = tuple(name for name in self._names(git, *hidden) if name.endswith("/"))
@@ -254,48 +295,26 @@ class Workspace:
             left_out += names
         if self._outside and (names := self._indexed(git, *self._outside, more=("--others", "--exclude-standard"))):
             self.remarks.append(f"files outside of the repository's sparse paths are not committed: {listed(names)}")
-        # The contents of other files need not be here.
-        tree = git("write-tree", "--missing-ok", git_dir=self.ours)
-        files = changed_between(git, self.ours, compared, tree)
-        fault = f"the agent left files that git cannot store: {listed(left_out)}" if left_out else None
-        entries = self._prepared_among(files) + self._submodules(git, compared, files)
-        raw = large_files.tracked(git, self._attributes(snapshot), tree, files.names) if self._has_attributes else []
-        if self.large_files is not None:
-            for name, pointer in self.large_files.take(self.tree, raw).items():
-                mode = "100755" if (self.tree / name).stat().st_mode & stat.S_IXUSR else "100644"
-                blob = git.feed(pointer, "hash-object", "-w", "--stdin", git_dir=self.ours).strip()
-                entries += f"{mode} {blob}\t{name}\0"
-        elif raw := [
-            name for name in raw if (self.tree / name).exists() and not large_files.object_in(self.tree / name)
-        ]:
-            what = f"the agent changed files that the repository keeps in Git LFS: {listed(raw)}"
-            fault = fault or f"{what}; allow it with lfs = true in the repository's setup"
-        if entries:
-            git.feed(entries, "update-index", "-z", "--index-info", git_dir=self.ours)
-            tree = git("write-tree", "--missing-ok", git_dir=self.ours)
-            files = changed_between(git, self.ours, compared, tree)
-        if not files.names and fault is None and parents in {(), (base,)}:
-            return None
-        self._note_alike(git, files)
-        last = None
-        if keep is not None and history.made:
-            try:
-                last, files = self._keep(git, theirs, history.made, files, keep)
-            except GitCommandError as error:
-                self.remarks.append(f"the agent's commits become one: {error}")
-        if last is None:
-            sha = commit_tree(git, self.ours, tree, parents, message)
-        elif git("rev-parse", f"{last}^{{tree}}", git_dir=self.ours) == tree:
-            sha = last
-        else:
-            sha = commit_tree(git, self.ours, tree, (last,), message)
-        is_plain = not history.merged and (last is None or (sha == last and len(history.made) == 1))
-        return TurnCommit(sha, tree, base, history.merged, is_plain, compared, files, fault)
+        return left_out
+
+    def _pointers(
+        self, git: GitRunner, snapshot: RepositorySnapshot, tree: str, names: Sequence[str]
+    ) -> tuple[str, list[str]]:
+        """Return the index's entries of changed large files, and those that must not be committed as they are."""
+        raw = large_files.tracked(git, self._attributes(snapshot), tree, names) if self._has_attributes else []
+        if self.large_files is None:
+            there = (name for name in raw if (self.tree / name).exists())
+            return "", [name for name in there if not large_files.object_in(self.tree / name)]
+        entries = ""
+        for name, pointer in self.large_files.take(self.tree, raw).items():
+            mode = "100755" if (self.tree / name).stat().st_mode & stat.S_IXUSR else "100644"
+            blob = git.feed(pointer, "hash-object", "-w", "--stdin", git_dir=self.ours).strip()
+            entries += f"{mode} {blob}\t{name}\0"
+        return entries, []
 
     def _keep(
         self,
         git: GitRunner,
-        theirs: Path,
         made: Sequence[tuple[str, ...]],
         files: ChangedFiles,
         keep: Callable[[str], str],
@@ -308,7 +327,7 @@ class Workspace:
         own = {each[0] for each in made}
         borders = {one for each in made for one in each[1:]} - own
         wanted = "".join(f"{one}\n" for one in (*own, *(f"^{one}" for one in borders)))
-        pack = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=theirs)
+        pack = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=self._theirs)
         # With a part of the repository, git cannot check what the unchanged entries of trees lead to.
         strict = ("unpack-objects", "-q", "--strict")
         checked = ("index-pack", "--stdin", "--fix-thin", "--fsck-objects")
@@ -334,7 +353,7 @@ class Workspace:
         """Return the entries of submodules that only lost their empty folders; remark on work inside of others."""
         restored, lost = list[str](), list[str]()
         filled = {} if self.submodules is None else self.submodules.filled
-        for path, sha in submodules.links(git, self.ours, base):
+        for path, sha in self._links(git, self.ours, base):
             folder = self.tree / path
             if path in files.names and ".gitmodules" not in files.names and not folder.exists():
                 restored.append(f"{LINK} commit {sha}\t{path}\0")
@@ -344,6 +363,9 @@ class Workspace:
         if lost:
             self.remarks.append(f"files in submodules are not committed: {listed(lost)}")
         return "".join(restored)
+
+    def _links(self, git: GitRunner, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
+        return [] if commit == self._plain else submodules.links(git, git_dir, commit)
 
     def _note_alike(self, git: GitRunner, files: ChangedFiles) -> None:
         """Remark on changed files whose names are the same to file systems that ignore case."""
@@ -356,13 +378,13 @@ class Workspace:
             what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
             self.remarks.append(f"{what}: {listed(alike)}")
 
-    def _agent_history(
-        self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None
-    ) -> tuple[Path, AgentHistory]:
-        """Return a git-dir with the agent's objects, and its history."""
-        theirs, objects = self.root / "theirs.git", self.history / "objects"
-        trees.remove(theirs)
-        borrow(theirs, snapshot.git_dir, self.history)
+    def _agent_history(self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None) -> AgentHistory:
+        """Read the agent's history, by a git-dir of the service with the agent's objects."""
+        head, objects = head_of(self.history), self.history / "objects"
+        if base is None or head is None or head == base:
+            return AgentHistory()
+        trees.remove(self._theirs)
+        borrow(self._theirs, snapshot.git_dir, self.history)
         try:
             # Links and the names of other folders would lead to objects that the agent may not read; a pipe blocks.
             for path, folder, entries in trees.walk(objects):
@@ -370,10 +392,10 @@ class Workspace:
                     is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
                     if not is_plain or (path, entry.name) == ("", "info"):
                         trees.remove(entry.name, within=folder)
-            return theirs, history_of(git, theirs, snapshot.branches.values(), base)
+            return history_of(git, self._theirs, head, snapshot.branches.values(), base)
         except (GitCommandError, OSError) as error:
             _logger.info("the agent's history cannot be read: %s", error)
-            return theirs, AgentHistory()
+            return AgentHistory()
 
     def pack(self, git: GitRunner, snapshot: RepositorySnapshot, commit: str) -> bytes:
         """Return a commit with everything that the repository does not have yet, as a pack of git."""

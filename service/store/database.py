@@ -79,6 +79,9 @@ class Database:
         """Open a transaction for reading."""
         with self._reading.connect() as connection:
             yield connection
+            # At a rollback, PostgreSQL's driver would forget the statements that it has prepared.
+            if not connection.invalidated:
+                connection.commit()
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:

@@ -6,7 +6,7 @@ A change needs a step in `migrations/versions` that gives older databases the sa
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import cache, partial
 from ipaddress import IPv4Network, IPv6Network
 from types import NoneType
 from typing import Annotated, Any, Final, TypeVar
@@ -53,9 +53,13 @@ def found(
     limit: int | None = None,
 ) -> list[Record]:
     """Return the matching rows as records; the fields of the dataclass `record` name the columns."""
-    columns = [table.c[field.name] for field in fields(record)]  # type: ignore[arg-type]  # a dataclass
-    query = sa.select(*columns).where(*conditions).order_by(*order).limit(limit)
+    query = _all(record, table).where(*conditions).order_by(*order).limit(limit)  # type: ignore[arg-type]  # hashable
     return [record(*row) for row in connection.execute(query)]
+
+
+@cache
+def _all(record: Any, table: sa.Table) -> sa.Select[Any]:
+    return sa.select(*(table.c[field.name] for field in fields(record)))
 
 
 def first(

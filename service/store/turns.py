@@ -279,8 +279,8 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
 def _continue(connection: sa.Connection, turn: Turn, now: int) -> None:
     """Start the next turn with the messages that waited for the end of this one; if it was cancelled, drop them."""
     waiting = messages.of_runs(connection, [turn.run_id], "waiting")
-    run = run_store.by_id(connection, turn.run_id)
-    if not waiting or run is None:
+    run = run_store.by_id(connection, turn.run_id) if waiting else None
+    if run is None:
         return
     is_stopped = (turn.failure or "").startswith(STOPPED)
     state = "dropped" if turn.outcome == CANCELLED and not is_stopped else "continued"

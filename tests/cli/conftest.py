@@ -33,6 +33,11 @@ class Result:
         return json.loads(self.out)
 
 
+def outcomes(result: Result) -> dict[str, str]:
+    """What each run's row says."""
+    return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}
+
+
 @dataclass(frozen=True)
 class CommandLine:
     """`runwarden` as a process with a home folder for this test only."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.conftest import CommandLine, Result
+from tests.cli.conftest import CommandLine, outcomes
 from tests.lab import Lab
 
 
@@ -14,10 +14,6 @@ def many(boarded: CommandLine, board: Lab) -> CommandLine:
         board.turns[f"run_{number}"] = {"turns": [{"number": 1}]}
     board.runs["run_3"]["repository"] = {"platform": "github", "data": {"owner": "acme", "repo": "web"}}
     return boarded
-
-
-def outcomes(result: Result) -> dict[str, str]:
-    return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}
 
 
 def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, board: Lab) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.cli.conftest import CommandLine, Result
+from tests.cli.conftest import CommandLine, outcomes
 from tests.lab import Drop, Lab, Received, Respond, Server, Step
 from tests.pty.terminal import Terminal
 
@@ -50,10 +50,6 @@ def failed(faulty: CommandLine, works: Works, count: int) -> list[str]:
         faulty("runs", "start", "-R", "acme/api", f"Task {number}")
         works.end(run_id, "failed", updated=60)
     return run_ids
-
-
-def outcomes(result: Result) -> dict[str, str]:
-    return {row["run_id"]: row["outcome"] for row in result.json()["rows"]}
 
 
 def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, server: Server, works: Works) -> None:

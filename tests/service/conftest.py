@@ -80,6 +80,11 @@ def placed(url: object = None, path: str = "acme/api", **fields: Any) -> dict[st
     return entry | ({} if url is None else {"url": str(url)}) | fields
 
 
+def said(answer: httpx.Response) -> tuple[int, str]:
+    """The status of a refusal, and its error code."""
+    return answer.status_code, answer.json()["error_code"]
+
+
 class Api:
     """A client of one service: `get`, `post`, and waiting for a run to end."""
 
@@ -372,15 +377,17 @@ def tables(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres: Cluster, tables: str) -> str:
+def postgres_url(postgres: Cluster, tables: str) -> Iterator[str]:
     """The address of a PostgreSQL database with all tables, and nothing in them."""
-    return postgres.create(f"test_{secrets.token_hex(8)}", tables)
+    with postgres.temporary(tables) as url:
+        yield url
 
 
 @pytest.fixture
-def empty_postgres_url(postgres: Cluster) -> str:
+def empty_postgres_url(postgres: Cluster) -> Iterator[str]:
     """The address of an empty PostgreSQL database."""
-    return postgres.create(f"test_{secrets.token_hex(8)}")
+    with postgres.temporary() as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

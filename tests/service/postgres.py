@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pwd
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -40,6 +41,14 @@ class Cluster:
             strategy = "STRATEGY FILE_COPY" if connection.info.server_version >= 15_00_00 else ""
             connection.execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}" {strategy}')
         return self.url(database)
+
+    @contextlib.contextmanager
+    def temporary(self, template: str = "template1") -> Iterator[str]:
+        """The address of a new database, which is dropped at the end: the many of a run would fill a small disk."""
+        name = f"test_{secrets.token_hex(8)}"
+        yield self.create(name, template)
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
     def start(self) -> None:
         """Start the server, and wait until it accepts connections."""

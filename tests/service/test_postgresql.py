@@ -236,16 +236,18 @@ def test_a_worker_with_a_full_disk_leaves_the_turns_to_others(many: Deployment) 
     assert full.log.count("the disk is nearly full") == 1
 
 
-def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment) -> None:
-    """It is the machine's trouble, and the turn waits for its end, begun or not."""
+def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment, tmp_path: Path) -> None:
+    """It is the machine's trouble, and the turn waits for its end."""
     client = many.client(many.nodes[0])
     many.settings = SETTINGS.replace("drain_s", "put_back_s = 0.5\ndrain_s")
     worker = many.begin("worker", machine="poor")
-    client.ended(client.start("write before"))
+    # At work before the shortage: without a file to open, a worker may not even begin a turn.
+    run_id = client.start(f"wait {tmp_path / 'gate'}")
+    eventually(lambda: "scribe at work" in str(many.admin("run", run_id, "--log")), "it works", COLD_START_S)
     limits = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
-    run_id = client.start("write")
-    eventually(lambda: "Too many open files" in worker.log, "the worker misses a file", saw=lambda: worker.log)
+    (tmp_path / "gate").touch()
+    eventually(lambda: "is put back" in worker.log, "the worker puts it back", saw=lambda: worker.log)
     resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, limits)
 
     assert client.ended(run_id)["status"] == "completed"

@@ -10,7 +10,7 @@ import pytest
 
 from service.settings import DataFolder
 from service.store import turns
-from tests.service.conftest import API, Api, Make, Own
+from tests.service.conftest import API, Api, Make, Own, said
 from tests.service.deployment import Deployment, deployment
 from tests.service_process import git, put_hook
 from tests.waiting import eventually
@@ -94,10 +94,6 @@ def test_diffs_apply_and_name_their_commits(done: tuple[Api, str], tmp_path: Pat
     assert (three.status_code, three.content, "Runwarden-Head" in three.headers) == (200, b"", False)
     options = ("--binary", "--full-index", "--no-renames", main, commits[1])
     assert whole.text.rstrip("\n") == git("diff", *options, cwd=repository)
-
-
-def said(answer: Any) -> tuple[int, str]:
-    return answer.status_code, answer.json()["error_code"]
 
 
 def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.service.conftest import API, Own
+from tests.service.conftest import API, Own, said
 from tests.service_process import git
 
 FIXED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -16,10 +16,6 @@ FIXED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 def ask(api: Any, **fields: Any) -> Any:
     return api.post("/external/runs", {"instructions": "nothing", "repository": API} | fields)
-
-
-def said(answer: Any) -> tuple[int, str]:
-    return answer.status_code, answer.json()["error_code"]
 
 
 def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_path: Path) -> None:

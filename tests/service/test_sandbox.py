@@ -1,5 +1,6 @@
 """The sandbox: an agent's network, what it may hide, who ends what it leaves; and without one no agent runs."""
 
+import os
 import platform
 import shutil
 import signal
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import main
-from service.execution import supervisor
+from service.execution.processes import Launcher
 from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
@@ -152,31 +153,54 @@ def test_a_process_that_hides_its_files_passes_a_limit(tmp_path: Path) -> None:
 
 
 HOLDER = """
-import os, pathlib, socket, subprocess, sys, time
-how, supervisor, started, command = sys.argv[1:]
-ours, theirs = socket.socketpair()
-argv = [sys.executable, "-I", "-S", supervisor, str(theirs.fileno()), "1000000", "64", "", "sh", "-c", command]
-kept = subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True)
+import os, pathlib, socket, sys, time
+from service.execution.processes import Launcher
+how, started, command = sys.argv[1:]
+launcher, (ours, theirs) = Launcher(), socket.socketpair()
+nothing = os.open(os.devnull, os.O_RDWR)
+request = {"argv": ["sh", "-c", command], "environment": {"PATH": os.environ["PATH"]}, "folder": "/", "group": ""}
+pid = launcher.start(theirs.fileno(), nothing, nothing, **request, file_bytes=1_000_000, open_files=64)
 theirs.close()
 while not pathlib.Path(started).exists():
-    if kept.poll() is not None: sys.exit("the supervisor is gone too early")
+    if not pathlib.Path(f"/proc/{pid}").exists(): sys.exit("the supervisor is gone too early")
     time.sleep(0.01)
-print(kept.pid, flush=True)
+print(pid, pathlib.Path(f"/proc/{pid}/stat").read_text().split()[3], flush=True)
 if how == "kill": os.kill(os.getpid(), 9)
 """
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
 def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_path: Path) -> None:
-    """Whether the worker closes the socket or dies: the agent's processes are gone, and so is the supervisor."""
+    """Whether the worker closes the socket or dies: the agent's processes, the supervisor and its parent are gone."""
     started, seconds = tmp_path / "started", long_sleep()
     command = f"setsid sleep {seconds} & env -i setsid sleep {seconds} & touch {started}; sleep {seconds}"
-    argv = [sys.executable, "-c", HOLDER, how, supervisor.__file__, str(started), command]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False, timeout=120)
+    argv = [sys.executable, "-c", HOLDER, how, str(started), command]
+    done = subprocess.run(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False, timeout=120)
     eventually(lambda: not running("sleep", seconds), "the agent's processes are gone")
-    eventually(lambda: not Path(f"/proc/{int(done.stdout)}").exists(), "the supervisor is gone")
+    for pid in done.stdout.split():
+        eventually(lambda pid=pid: not Path(f"/proc/{pid}").exists(), "the supervisor or its launcher is gone")
 
     assert done.returncode == (0 if how == "exit" else -signal.SIGKILL)
+
+
+def test_agents_start_again_after_their_launcher_was_killed() -> None:
+    """The agent at work is not affected, and the next one gets a new launcher."""
+    launcher, reports = Launcher(), []
+    for _ in range(2):
+        (ours, theirs), (reading, writing) = socket.socketpair(), os.pipe()
+        with ours:
+            request = {"argv": ["cat"], "environment": {"PATH": os.environ["PATH"]}, "folder": "/", "group": ""}
+            pid = launcher.start(theirs.fileno(), reading, writing, **request, file_bytes=1_000_000, open_files=64)
+            parent = int(Path(f"/proc/{pid}/stat").read_text().split()[3])
+            os.kill(parent, signal.SIGKILL)
+            eventually(lambda: not Path(f"/proc/{parent}/cmdline").read_bytes(), "the launcher is dead")  # noqa: B023
+            theirs.close()
+            os.close(writing)
+            os.close(reading)
+            ours.shutdown(socket.SHUT_WR)
+            reports.append(ours.recv(100))
+
+    assert reports == [b"ended", b"ended"]
 
 
 KEY = "sk-ant-a-key-that-no-agent-may-see"

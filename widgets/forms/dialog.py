@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar, Final, Literal
 
 from msgspec import Struct
@@ -163,48 +164,7 @@ def bindings_of(buttons: Sequence[FormButton]) -> list[BindingType]:
 class FormDialog(Vertical):
     """One form."""
 
-    DEFAULT_CSS = """
-    FormDialog {
-        width: 92%;
-        max-width: 104;
-        height: 24;
-        /* The last line is left to the toast, whatever the terminal's height. */
-        max-height: 96%;
-        background: $surface;
-        border: round $primary;
-        border-title-color: $foreground;
-        border-title-style: bold;
-        border-subtitle-color: $foreground 70%;
-        padding: 0 1;
-        #note { height: auto; min-height: 1; max-height: 2; padding-left: 1; color: $foreground 70%; }
-        #fields, #preview, #sending, #outcome { height: 1fr; display: none; }
-        #fields, #preview, #outcome {
-            scrollbar-size-vertical: 1;
-            scrollbar-background: $surface;
-            scrollbar-background-hover: $surface;
-            scrollbar-background-active: $surface;
-            scrollbar-color: $panel-lighten-2;
-        }
-        #sending-text { width: auto; text-align: center; }
-        #banner { height: auto; max-height: 5; margin: 0 1; display: none; }
-        #verbs { height: 1; margin-top: 1; }
-        #verbs Button { margin-right: 1; display: none; }
-        /* In view whatever the width: the others are cut off. */
-        #primary { dock: right; width: auto; height: 1; }
-        Button.-style-default {
-            height: 1;
-            min-width: 0;
-            padding: 0;
-            background: $panel;
-            color: $foreground;
-            text-style: none;
-            &:hover { background: $panel-lighten-1; }
-            &:focus { background: $foreground; color: $background; text-style: bold; }
-            &.-main { background: $primary-muted; text-style: bold; }
-            &.-main:focus { background: $primary; color: $background; }
-        }
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("dialog.tcss").read_text("utf-8")
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final
 
 from rich.cells import cell_len
@@ -37,36 +38,7 @@ def toned(text: SafeText, tone: Tone) -> Content:
 class FormField(Widget):
     """A label, a control and the line below; problems are shown only after the field was touched."""
 
-    DEFAULT_CSS = """
-    FormField {
-        layout: horizontal;
-        height: auto;
-        .form-field--label {
-            width: 15;
-            color: $foreground 70%;
-            padding-left: 1;
-            &.-focused { color: $foreground; text-style: bold; }
-        }
-        .form-field--body { height: auto; width: 1fr; }
-        .form-field--message {
-            height: 1;
-            padding-left: 2;
-            color: $foreground 70%;
-            text-wrap: nowrap;
-            text-overflow: ellipsis;
-        }
-        Input, TextArea {
-            border: none;
-            border-left: outer $panel;
-            background: $panel;
-            padding: 0 1;
-            &:focus { border: none; border-left: outer $primary; background-tint: $foreground 5%; }
-        }
-        Input { height: 1; }
-        TextArea { height: 1fr; min-height: 3; }
-        &.-error Input, &.-error TextArea { border-left: outer $error; }
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("field.tcss").read_text("utf-8")
 
     @dataclass
     class Changed(Message):

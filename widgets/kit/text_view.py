@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from re import Pattern
 from typing import ClassVar, Final, NamedTuple
 
@@ -76,29 +77,7 @@ class TextView(CursorView):
         *(f"text-view--{name}" for name in ("keyword", "string", "comment", "number", "function", "accent", "strong")),
         *(f"text-view--{tone}" for tone in STYLES),
     }
-    DEFAULT_CSS = """
-    TextView {
-        height: 1fr; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1;
-        scrollbar-background: $background; scrollbar-color: $panel;
-        & > .text-view--header { color: $foreground 70%; }
-        & > .text-view--cursor { background: $primary 22%; }
-        & > .text-view--resting { background: $panel; }
-        & > .text-view--match { color: $background; background: $warning; }
-        & > .text-view--file { background: $panel; text-style: bold; }
-        & > .text-view--added { background: $success 12%; }
-        & > .text-view--removed { background: $error 12%; }
-        & > .text-view--added-word { background: $success 38%; }
-        & > .text-view--removed-word { background: $error 38%; }
-        & > .text-view--code { background: $panel 60%; }
-        & > .text-view--keyword { color: $primary; text-style: bold; }
-        & > .text-view--string { color: $success; }
-        & > .text-view--comment { color: $foreground 70%; text-style: italic; }
-        & > .text-view--number { color: $warning; }
-        & > .text-view--function { color: $accent; }
-        & > .text-view--accent { color: $accent; text-style: bold; }
-        & > .text-view--strong { color: $foreground; text-style: bold; }
-    }
-    """ + tone_css("TextView", "text-view")
+    DEFAULT_CSS = Path(__file__).with_name("text_view.tcss").read_text("utf-8") + tone_css("TextView", "text-view")
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("right", "sideways(1)", "to the right", tooltip="Scroll long lines", id="text.right"),
         hidden("left", "sideways(-1)", "to the left", id="text.left"),

@@ -211,8 +211,10 @@ class Session:
         self.inbox.ask()
 
     def looked(self) -> None:
-        """Note a key or a click: an end that was shown before it was seen."""
+        """Note a key or a click: an end that was shown before it was seen, and the answer goes first."""
         before, self._looked_at = self._looked_at, self.clock()
+        if self.engine is not None:
+            self.engine.client.budget.give_way()
         if any(before - at < SEEN_AFTER <= self._looked_at - at for at in self._ended.values()):
             self.pins_changed.publish(self.pins)
 
@@ -432,7 +434,7 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
     """
     cache = engine.cache
     links = await cache.links()
-    counts, gone = await cache.status_counts(RunFilter()), await cache.gone()
+    counts = await engine.live_counts()
     today = now + await cache.run_clock_ahead() - TODAY
     runs_link = link_of(links, "runs")
     health_link = link_of(links, "health")
@@ -440,8 +442,8 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
         before,
         runs_link=runs_link,
         wait=await engine.polling.next_poll(),
-        working=counts.get("working", 0) - gone.get("working", 0),
-        queued=counts.get("queued", 0) - gone.get("queued", 0),
+        working=counts.get("working", 0),
+        queued=counts.get("queued", 0),
         failed=counts.get("failed", 0),
         failed_today=await cache.count(RunFilter(statuses=("failed",), since=today)),
         health=await cache.health(),
