@@ -27,10 +27,12 @@ class Peer(BaseHTTPRequestHandler):
         """Answers the two reading endpoints."""
         url = urlsplit(self.path)
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
-        body = {"code_hosting": {"github": {"status": "ok"}}} if url.path.endswith("health") else self._list(query)
+        answers = {"runs": self._list, "health": lambda _: {"code_hosting": {"github": {"status": "ok"}}}}
+        answer = answers.get(url.path.rpartition("/")[2])
+        body = answer(query) if answer else {"message": "There is no such endpoint."}
         payload = json.dumps(body).encode()
         time.sleep(self.latency_s)
-        self.send_response(200)
+        self.send_response(200 if answer else 404)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(payload)))
         self.end_headers()

@@ -5,7 +5,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -110,6 +110,19 @@ def file_identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def last_written(path: Path) -> list[tuple[int, int]] | None:
+    """When a database and its WAL were last written, and their sizes. None: the file system counts whole seconds.
+
+    It costs no thread and no lock. Two writes within a tick of the system's clock, some milliseconds, look the same.
+    """
+    found = []
+    for file in (str(path), f"{path}-wal"):
+        with suppress(OSError):
+            entry = os.stat(file)  # noqa: PTH116 — a path object would cost as much as the call
+            found.append((entry.st_mtime_ns, entry.st_size))
+    return found if all(at % 1_000_000_000 for at, _ in found) else None
 
 
 def check_locks(path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -182,15 +183,7 @@ class Mistake(Struct, frozen=True):
 class RuleEditor(Widget):
     """The text next to its meaning."""
 
-    DEFAULT_CSS = """
-    RuleEditor {
-        layout: vertical; height: 100%;
-        TextArea { height: 1fr; border: none; padding: 0; background: $panel; }
-        TextArea:focus { border: none; }
-        VerticalScroll { height: 8; padding: 0 1; border-top: solid $panel; scrollbar-size-vertical: 1; }
-        VerticalScroll > Static { height: auto; }
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("automations.tcss").read_text("utf-8")
 
     class Changed(Message):
         """The text changed."""

@@ -153,9 +153,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
     """The chart of outcomes in the theme's colours; while focused, it has a cursor on one hour or day."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "enter", "choose", "its runs", key_display="enter", tooltip="Show the runs of that time", id="leads.open"
-        )
+        Binding("enter", "choose", "its runs", tooltip="Show the runs of that time", id="leads.open")
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"chart--{tone}" for tone in STYLES}
     DEFAULT_CSS = "OutcomesChart { background: $surface; }" + tone_css("OutcomesChart", "chart")

@@ -1,6 +1,7 @@
 """The list of profiles."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar, Final
 
 from msgspec import Struct
@@ -38,18 +39,8 @@ class ProfileFacts(Struct, frozen=True):
 class ProfileList(Options):
     """The profiles, one below the other; the id of an option is its profile's name."""
 
-    DEFAULT_CSS = """
-    ProfileList, ProfileList:focus {
-        border: none; padding: 0; background: $background; background-tint: $foreground 0%;
-        scrollbar-size-vertical: 1;
-        & > .option-list--option-highlighted {
-            background: $block-cursor-blurred-background; color: $foreground; text-style: none;
-        }
-    }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "open", key_display="enter", id="profiles.open")
-    ]
+    DEFAULT_CSS = Path(__file__).with_name("profiles.tcss").read_text("utf-8")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "open", id="profiles.open")]
 
     def __init__(self) -> None:
         super().__init__(markup=False)

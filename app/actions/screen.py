@@ -2,14 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.reactive import var
@@ -29,7 +29,7 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
 from app.engine.text import safe_text
-from app.runs.screen_pickers import MarkPicker, Picked
+from app.runs.screen_pickers import MarkPicker
 from storage.errors import StorageError
 from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionState
@@ -220,9 +220,7 @@ class ActivityScreen(BaseScreen):
             id="activity.resend",
         ),
         Binding("X", "cancel_waiting", "cancel", tooltip="Do not send it when its run ends", id="activity.cancel"),
-        Binding(
-            "slash", "search", "search", key_display="/", tooltip="Requests, answers and errors", id="activity.find"
-        ),
+        Binding("slash", "search", "search", tooltip="Requests, answers and errors", id="activity.find"),
         Binding("W", "kinds", "what", tooltip="Filter by kind", id="activity.kinds"),
         Binding("s", "outcomes", "outcome", tooltip="Filter by outcome", id="activity.outcomes"),
         Binding("t", "since", "since", tooltip="Filter by time", id="activity.since"),
@@ -386,24 +384,24 @@ class ActivityScreen(BaseScreen):
         names = tuple(SINCE)
         self.wanted = replace(self.wanted, since=names[(names.index(self.wanted.since) + 1) % len(names)])
 
-    def action_kinds(self) -> None:
+    @work
+    async def action_kinds(self) -> None:
         """Choose the kinds to show."""
         if self._found is not None:
             kinds = dict(sorted(self._found.kinds.items()))
-            self._pick("kinds", kinds, lambda kind: Badge("·", what(kind), "plain"))
+            sheet = MarkPicker(
+                "Filter by kind", kinds, self.wanted.kinds, badge_of=lambda kind: Badge("·", what(kind), "plain")
+            )
+            if (picked := await self.app.push_screen_wait(sheet)) is not None:
+                self.wanted = replace(self.wanted, kinds=picked[0])
 
-    def action_outcomes(self) -> None:
+    @work
+    async def action_outcomes(self) -> None:
         """Choose the outcomes to show."""
         if self._found is not None:
-            self._pick("outcomes", self._found.outcomes, outcome_badge)
-
-    def _pick(self, part: str, counts: Mapping[str, int], badge_of: Callable[[str], Badge]) -> None:
-        def picked(names: Picked | None) -> None:
-            if names is not None:
-                self.wanted = replace(self.wanted, **{part: names[0]})
-
-        title = f"Filter by {part.removesuffix('s')}"
-        self.app.push_screen(MarkPicker(title, counts, getattr(self.wanted, part), badge_of=badge_of), picked)
+            sheet = MarkPicker("Filter by outcome", self._found.outcomes, self.wanted.outcomes, badge_of=outcome_badge)
+            if (picked := await self.app.push_screen_wait(sheet)) is not None:
+                self.wanted = replace(self.wanted, outcomes=picked[0])
 
     def action_search(self) -> None:
         """Focus the search."""

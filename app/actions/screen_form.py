@@ -368,24 +368,22 @@ class ActionForm(ModalScreen[Action | None]):
             field.fill(text)
         field.take_focus()
 
-    def action_template(self) -> None:
+    @work
+    async def action_template(self) -> None:
         """Insert a configured text at the cursor, with its placeholders filled in."""
-
-        def insert(template: str | None) -> None:
-            if template is None or self.instructions is None:
-                return
-            text, missing = filled_in(template, self.placeholders())
-            self.instructions.insert(text)
-            if missing:
-                names = ", ".join(f"{{{name}}}" for name in missing)
-                self._note(safe_text(f"Unknown here, please fill in: {names}"), "warn")
-
         choices = []
         for each in self.engine.settings.templates:
             beginning = safe_text(" ".join(each.instructions.split()), limit=200)
             text = Content.assemble((safe_text(each.name, limit=60), "bold"), "\n   ", (beginning, "$foreground 70%"))
             choices.append((text, each.instructions))
-        self.app.push_screen(ChoiceSheet("Templates", choices), insert)
+        template = await self.app.push_screen_wait(ChoiceSheet("Templates", choices))
+        if template is None or self.instructions is None:
+            return
+        filled, missing = filled_in(template, self.placeholders())
+        self.instructions.insert(filled)
+        if missing:
+            names = ", ".join(f"{{{name}}}" for name in missing)
+            self._note(safe_text(f"Unknown here, please fill in: {names}"), "warn")
 
     def action_resolve(self) -> None:
         """Open the form that resolves the open action."""

@@ -138,27 +138,18 @@ class NewRunForm(ActionForm):
             field.offer(names, {name: agent.description for name, agent in self._agents.items()})
         self._name_changed()
 
-    def action_pick_agent(self) -> None:
+    @work
+    async def action_pick_agent(self) -> None:
         """Choose from the service's agents, with their purposes."""
-
-        def picked(name: str | None) -> None:
-            if name is not None:
-                self.fields["name"].fill(name)
-
-        choices = [
-            (
-                Content.assemble(
-                    (safe_text(name, limit=60), "bold"), "  ", (safe_text(agent.description), STYLES["quiet"])
-                ),
-                name,
-            )
-            for name, agent in self._agents.items()
-            if faithful(name)
-        ]
-        if choices:
-            self.app.push_screen(ChoiceSheet("Agents", choices), picked)
-        else:
+        choices = list[tuple[Content, str]]()
+        for name, agent in self._agents.items():
+            if faithful(name):
+                purpose = safe_text(agent.description), STYLES["quiet"]
+                choices.append((Content.assemble((safe_text(name, limit=60), "bold"), "  ", purpose), name))
+        if not choices:
             self._note(safe_text("The service lists no agents."))
+        elif (picked := await self.app.push_screen_wait(ChoiceSheet("Agents", choices))) is not None:
+            self.fields["name"].fill(picked)
 
     # The inputs of one
 

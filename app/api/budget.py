@@ -68,6 +68,8 @@ CLOCK_SLACK_S: Final = 5.0
 HISTORY_HELD_S: Final = 600.0
 """How long after a 429 history is fetched no faster than anything else."""
 MOST_CREDIT: Final = 8
+GIVES_WAY_S: Final = 0.1
+"""How long requests in the background wait after a key."""
 
 
 @dataclass(slots=True)
@@ -86,6 +88,8 @@ class Budget:
     """How far the service's clock was ahead of this machine's at its last answer; None: it was undated, or late."""
     _state: BudgetState = field(default_factory=BudgetState)
     """The state as it was read last."""
+    _gives_way_until_s: float = 0.0
+    """Until then requests in the background wait, by the event loop's clock."""
     _held_until_s: float = 0.0
     """Until then each other request that is answered lets one for history follow."""
     _credit: int = 0
@@ -130,6 +134,10 @@ class Budget:
             if free_s > until_s:
                 raise _refusal(wait, free_s - now_s)
             await asyncio.sleep(max(0.001, min(free_s - now_s, LOOK_AGAIN_S)))
+        # Once: keys that follow each other fast must not stop the fetching.
+        left_s = self._gives_way_until_s - asyncio.get_running_loop().time()
+        if priority >= Priority.ACTIVE and left_s > 0:
+            await asyncio.sleep(left_s)
         if priority is Priority.BACKFILL and self._is_held:
             self._credit -= 1
         self.sent[priority] += 1
@@ -179,6 +187,10 @@ class Budget:
     def clock_ahead(self) -> timedelta:
         """How far the service's clock is ahead of this machine's; zero if they agree to the minute."""
         return self._state.clock_ahead
+
+    def give_way(self) -> None:
+        """Let background requests wait for a moment: a key is answered on the same thread."""
+        self._gives_way_until_s = asyncio.get_running_loop().time() + GIVES_WAY_S
 
     async def settle(self) -> None:
         """Wait until all notes are in the shared state."""

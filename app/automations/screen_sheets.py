@@ -222,17 +222,10 @@ class ApprovalsSheet(Sheet[None]):
 
     LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "ctrl+s",
-            "answer(True)",
-            "approve",
-            key_display="^s",
-            tooltip="Let the bot send it as shown",
-            id="approvals.approve",
-        ),
+        Binding("ctrl+s", "answer(True)", "approve", tooltip="Let the bot send it as shown", id="approvals.approve"),
         Binding("ctrl+k", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
         Binding("space", "mark", "mark", tooltip="Mark several to answer at once", id="approvals.mark"),
-        hidden("asterisk", "mark_all", "mark all", key_display="*", id="approvals.mark_all"),
+        hidden("asterisk", "mark_all", "mark all", id="approvals.mark_all"),
         Binding("enter", "request", "request", tooltip="Show the exact request, or the list", id="approvals.request"),
         Binding("escape,q", "leave", "close", key_display="esc", id="approvals.close"),
     ]

@@ -1,7 +1,7 @@
 """The base of every screen: header, tabs, banner and keys; the notice on small terminals; and the tabs' screens."""
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
@@ -27,6 +27,7 @@ from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
 from widgets.frame.header_bar import HeaderBar, Vitals
 from widgets.frame.notice import Banner, Notice
 from widgets.kit import NO_KEY, hidden
+from widgets.runs.columns import RESTS
 from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ TICK_S = 1.0
 """How often ages are checked; they are painted only when their text changes."""
 TICKS_BEHIND = 5
 """Behind a sheet, ages are checked only at every fifth tick."""
+STILL: Final = timedelta(seconds=3)
+"""A screen that was not repainted for so long counts no seconds."""
 LEAST: Final = Size(50, 12)
 """The smallest terminal in which each screen shows a row, and each form a field with its buttons."""
 
@@ -146,6 +149,8 @@ class BaseScreen(Screen[None]):
         super().__init__()
         self.session = session
         self._ticks_behind = 0
+        self._changed_at = self._ticked_at = session.clock()
+        """When a widget was last repainted, and the ages last updated."""
         self._has_unknown = False
         """Whether there are unknown outcomes; their key is offered only then."""
         self._has_notice = False
@@ -183,6 +188,10 @@ class BaseScreen(Screen[None]):
         self.set_interval(TICK_S, self.beat)
         self._show_vitals(session.vitals.now)
 
+    def on_update(self) -> None:
+        """Note that a widget is to be repainted."""
+        self._changed_at = self.session.clock()
+
     def on_screen_resume(self) -> None:
         """Offer the keys again."""
         self._show_keys(self)
@@ -202,7 +211,7 @@ class BaseScreen(Screen[None]):
         """Hook: read again what this event may have changed."""
 
     def tick(self, now: datetime) -> None:
-        """Hook: update the ages; called once a second."""
+        """Hook: update the ages; called once a second, or less often while none of them counts seconds."""
 
     def go_to(self, target: str) -> None:
         """Hook: move the cursor to the row with this key, once it is read."""
@@ -289,7 +298,7 @@ class BaseScreen(Screen[None]):
         return all(screen.styles.background.a < 1 for screen in above)
 
     def beat(self) -> None:
-        """Update the ages on this screen; called once a second."""
+        """Update the ages on this screen that may have changed; called once a second."""
         is_behind = self.app.screen is not self
         self._ticks_behind = self._ticks_behind + 1 if is_behind else 0
         # Each change below a sheet repaints the whole sheet.
@@ -298,11 +307,15 @@ class BaseScreen(Screen[None]):
         if self._has_notice != self.session.has_notice:
             self._has_notice = not self._has_notice
             self.refresh_bindings()
+        now = self.session.clock()
         self.query_one(HeaderBar).tick()
-        self.session.vitals.tick(self.session.clock())
-        self.session.inbox.tick(self.session.clock())
-        self.show_trouble()
-        self.tick(self.session.clock())
+        self.session.vitals.tick(now)
+        self.session.inbox.tick(now)
+        # What counts seconds changes with each tick. Where nothing does, ages count minutes and may be a little late.
+        if self._ticked_at - self._changed_at < STILL or not timedelta(0) <= now - self._ticked_at < RESTS:
+            self._ticked_at = now
+            self.show_trouble()
+            self.tick(now)
 
     def _show_vitals(self, vitals: Vitals) -> None:
         if bool(vitals.unknown) != self._has_unknown:

@@ -9,6 +9,7 @@ from rich.segment import Segments
 from textual import events
 from textual.app import App
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
@@ -36,6 +37,10 @@ class BaseApp(App[ResultT]):
         """The driver; a browser and a test have their own."""
         usual = super().get_driver_class()
         return TerminalDriver if usual is LinuxDriver else usual
+
+    def get_key_display(self, binding: Binding) -> str:
+        """The key as it is shown: enter by its name, since many fonts lack Textual's sign for it."""
+        return "enter" if binding.key == "enter" and not binding.key_display else super().get_key_display(binding)
 
     def failed(self, error: RunwardenError) -> None:
         """Report a failure.

@@ -347,12 +347,7 @@ class HealthScreen(BaseScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("T", "retry", "retry failed", tooltip="Retry the failed runs of this row", id="health.retry"),
         Binding(
-            "exclamation_mark",
-            "incident",
-            "next incident",
-            key_display="!",
-            tooltip="Go to the next incident",
-            id="health.incident",
+            "exclamation_mark", "incident", "next incident", tooltip="Go to the next incident", id="health.incident"
         ),
     ]
 

@@ -63,7 +63,7 @@ class InboxScreen(BaseScreen):
         Binding("m", "mute", "mute", tooltip="Hide permanently", id="inbox.mute"),
         Binding("u", "undo", "undo", tooltip="Undo the last change; press again for earlier ones", id="inbox.undo"),
         Binding("space", "mark", "mark", tooltip="Mark for an action on several", id="inbox.mark"),
-        hidden("asterisk", "mark_all", "mark all", key_display="*", tooltip="Mark all, or none", id="inbox.mark_all"),
+        hidden("asterisk", "mark_all", "mark all", tooltip="Mark all, or none", id="inbox.mark_all"),
         hidden("escape", "clear", "clear marks", id="inbox.clear"),
         *PARTS_OF_A_RUN,
     ]

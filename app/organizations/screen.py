@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
+from textual import work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
@@ -60,15 +61,8 @@ class OrganizationsScreen(ActivityScreen):
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("R", "resend", "send again", tooltip="Invite again; the earlier code is void", id="org.resend"),
         Binding("E", "edit", "edit and resend", tooltip="Edit an ineffective request, and send it", id="org.edit"),
-        Binding(
-            "enter",
-            "its_action",
-            "its action",
-            key_display="enter",
-            tooltip="Show its action in Activity",
-            id="org.action",
-        ),
-        Binding("escape", "clear", "show all", key_display="esc", id="org.clear"),
+        Binding("enter", "its_action", "its action", tooltip="Show its action in Activity", id="org.action"),
+        Binding("escape", "clear", "show all", id="org.clear"),
         Binding("escape,backspace", "close", "back to the list", key_display="esc", id="org.close"),
         Binding("I", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
@@ -191,7 +185,8 @@ class OrganizationsScreen(ActivityScreen):
         """Open the import of a file."""
         self.app.push_screen(OrganizationImportScreen(self.session), lambda _: self._reader.ask())
 
-    def action_resend(self) -> None:
+    @work
+    async def action_resend(self) -> None:
         """Invite the administrator under the cursor again."""
         item = self._table.item
         if not isinstance(item, OrganizationEntry) or (invitation := item.invitation) is None:
@@ -213,13 +208,9 @@ class OrganizationsScreen(ActivityScreen):
             leaving="Keep the earlier one",
             is_final=True,
         )
-
-        def closed(result: str | None) -> None:
-            if result is not None:
-                self.session.notify(result)
-                self._ask_service()
-
-        self.app.push_screen(sheet, closed)
+        if (result := await self.app.push_screen_wait(sheet)) is not None:
+            self.session.notify(result)
+            self._ask_service()
 
     async def open_entry(self, entry: ActivityEntry) -> None:
         """Show only the facts."""

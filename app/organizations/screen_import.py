@@ -58,13 +58,13 @@ class OrganizationImportScreen(BaseScreen):
     CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         # With priority over the field's own keys, which have no hint in the footer to click.
-        Binding("enter", "read", "read the file", key_display="enter", priority=True, id="import.read"),
-        Binding("ctrl+s", "go", "create them", key_display="^s", priority=True, id="import.go"),
+        Binding("enter", "read", "read the file", priority=True, id="import.read"),
+        Binding("ctrl+s", "go", "create them", priority=True, id="import.go"),
         Binding("X", "stop", "stop", tooltip="Stop after the current row", id="import.stop"),
         Binding("E", "edit", "fix the line", tooltip="Change a line that is wrong, or remove it", id="import.edit"),
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="import.resolve"),
         Binding("n", "file", "new file", tooltip="Another file", id="import.file"),
-        Binding("escape", "back", "back", key_display="esc", priority=True, id="import.back"),
+        Binding("escape", "back", "back", priority=True, id="import.back"),
     ]
 
     def __init__(self, session: Session) -> None:
@@ -195,19 +195,18 @@ class OrganizationImportScreen(BaseScreen):
         """Focus the file's name."""
         self._bar.file.take_focus()
 
-    def action_edit(self) -> None:
+    @work
+    async def action_edit(self) -> None:
         """Change a line that is wrong or was rejected, and check all again."""
         if (row := self._to_fix) is not None:
             self._withdraw()
             self._table.seek(str(row.line))
             here = line(row)
             problem = here.problem or (reason(here.action.error) if here.action and here.action.error else "")
-            self.app.push_screen(LineSheet(tuple(self._rows.values()), row, problem), self._fixed)
-
-    def _fixed(self, rows: tuple[ImportRow, ...] | None) -> None:
-        if rows is not None:
-            self._rows = {row.line: row for row in rows}
-            self._planner.ask()
+            rows = await self.app.push_screen_wait(LineSheet(tuple(self._rows.values()), row, problem))
+            if rows is not None:
+                self._rows = {row.line: row for row in rows}
+                self._planner.ask()
 
     def action_resolve(self) -> None:
         """Open the form that resolves an unknown outcome."""

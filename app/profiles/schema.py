@@ -77,6 +77,7 @@ def _object(kind: type[Any], **given: dict[str, Any]) -> dict[str, Any]:
         match field, text:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
                 said[name] = {"description": " ".join(words.split())}
+    old = getattr(kind, "OLD_KEYS", {})
     optional = kind.__struct_fields__[len(kind.__struct_fields__) - len(kind.__struct_defaults__) :]
     return {
         "type": "object",
@@ -86,8 +87,9 @@ def _object(kind: type[Any], **given: dict[str, Any]) -> dict[str, Any]:
         | {
             key: (given.get(key) or _of(kind.__annotations__[name])) | said.get(name, {})
             for name, key in fields.items()
-        },
-        "required": [key for name, key in fields.items() if name not in optional],
+        }
+        | {name: _of(kind.__annotations__[name]) | {"deprecated": True} for name in old},
+        "required": [key for name, key in fields.items() if name not in optional and key not in old.values()],
     }
 
 

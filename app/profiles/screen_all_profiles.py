@@ -49,7 +49,7 @@ class AllProfilesScreen(RunActions):
     TAB = ALL
     BINDINGS: ClassVar[list[BindingType]] = [
         *RUN_BINDINGS,
-        Binding("slash", "search", "search", key_display="/", tooltip="Words, or status:failed …", id="runs.search"),
+        Binding("slash", "search", "search", tooltip="Words, or status:failed …", id="runs.search"),
         RETRY,
         hidden("escape", "clear", "clear", tooltip="The marks, or the line", id="runs.clear"),
     ]

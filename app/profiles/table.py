@@ -51,7 +51,9 @@ class Table(Struct, frozen=True):
         keys = dict(zip(names, kind.__struct_encode_fields__, strict=True))
         defaults = dict(zip(reversed(names), reversed(kind.__struct_defaults__), strict=False))
         no_keys = getattr(kind, "NO_KEYS", ())
-        known = {*(key for name, key in keys.items() if name not in no_keys), *also}
+        named = getattr(kind, "OLD_KEYS", {}).items()
+        old = {new: old for old, new in named if old in self.values and new not in self.values}
+        known = {*(key for name, key in keys.items() if name not in no_keys), *also, *old.values()}
         for key in self.values:
             if key not in known:
                 meant = closest(key, known)
@@ -60,7 +62,7 @@ class Table(Struct, frozen=True):
         for name, key in keys.items():
             if name not in no_keys and name not in given:
                 default = defaults.get(name, _REQUIRED) if base is None else getattr(base, name)
-                given[name] = self.get(key, kind.__annotations__[name], default)
+                given[name] = self.get(old.get(key, key), kind.__annotations__[name], default)
         try:
             return kind(**given)
         except MistakeError as mistake:

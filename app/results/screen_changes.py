@@ -207,15 +207,7 @@ def file_columns(count: int = 3) -> tuple[Column, ...]:
 class ChangesPart(SearchedPart):
     """The files, and the diff."""
 
-    DEFAULT_CSS = """
-    ChangesPart { layout: vertical; }
-    ChangesPart > LineTable { height: auto; max-height: 6; border-bottom: solid $panel; }
-    ChangesPart.-wide { layout: horizontal; }
-    ChangesPart.-wide > LineTable {
-        width: 40%; min-width: 48; max-width: 80; height: 1fr; max-height: 100%; border: none;
-        border-right: solid $panel;
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("changes.tcss").read_text("utf-8")
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("A", "apply", "apply", tooltip="Apply the change to a local checkout", id="run.apply"),

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final
 
 from textual import on
@@ -23,19 +24,10 @@ WIDE: Final = 120
 class ReviewPart(SearchedPart):
     """One review at a time, and the list of its findings."""
 
-    DEFAULT_CSS = """
-    ReviewPart { layout: vertical; }
-    ReviewPart > LeadList {
-        height: auto; max-height: 9; border-bottom: solid $panel; scrollbar-size-horizontal: 0;
-    }
-    ReviewPart.-wide { layout: horizontal; }
-    ReviewPart.-wide > LeadList {
-        width: 40%; height: 1fr; max-height: 100%; border: none; border-right: solid $panel;
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("review.tcss").read_text("utf-8")
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "open", key_display="enter", tooltip="The finding's file and line", id="lines.open"),
+        Binding("enter", "open", "open", tooltip="The finding's file and line", id="lines.open"),
         Binding("right_parenthesis", "finding(1)", "next finding", id="review.next_finding"),
         hidden("left_parenthesis", "finding(-1)", "previous finding", id="review.prev_finding"),
         hidden("right_curly_bracket", "turn_to(1)", "next file", id="run.next_file"),

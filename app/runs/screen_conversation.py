@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -54,16 +55,7 @@ class ConversationPart(RunPart):
 
     body: LinePane
 
-    DEFAULT_CSS = """
-    ConversationPart #run-talk { height: 1fr; }
-    ConversationPart #run-turns { width: 1fr; padding: 0 1; }
-    ConversationPart #run-beside { width: 46; padding: 0 1; border-left: solid $panel; display: none; }
-    ConversationPart.-wide #run-beside { display: block; }
-    ConversationPart ReplyBox {
-        height: auto; max-height: 7; border: none; border-left: outer $panel; background: $surface; padding: 0 1;
-    }
-    ConversationPart ReplyBox:focus { border-left: outer $primary; }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("conversation.tcss").read_text("utf-8")
 
     def __init__(self, subject: RunSubject) -> None:
         super().__init__(subject)

@@ -201,13 +201,12 @@ class RunsLoader:
         is_confirmed = isinstance(event, LinkChanged) and self._table.shows_unconfirmed
         if is_confirmed or isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self.load_run()
-        engine = self._session.engine
-        is_filling = engine is not None and engine.backfill.progress.phase == "running"
         self._is_silent = self._is_silent and not isinstance(event, LinkChanged)
+        is_new_alone = isinstance(event, RunsChanged) and not (event.changes.transitions or event.changes.updated)
         if isinstance(event, LinkChanged) and not is_confirmed:
             # The end of a poll changes the coverage: up to when, and how far back, nothing is missing.
             self._numbers.ask()
-        elif isinstance(event, RunsChanged) and is_filling and not (event.changes.transitions or event.changes.updated):
+        elif is_new_alone and self._is_filling:
             self._is_behind = True
         elif isinstance(event, BackfillMoved):
             # The progress is shown with the next tick.
@@ -243,6 +242,11 @@ class RunsLoader:
             # Where groups are folded or unfolded, the others stay where they are.
             self._is_new = True
             self.runs_changed()
+
+    @property
+    def _is_filling(self) -> bool:
+        engine = self._session.engine
+        return engine is not None and engine.backfill.progress.phase == "running"
 
     @property
     def _condition(self) -> RunFilter:
@@ -325,8 +329,11 @@ class RunsLoader:
             progress=await cache.backfill_progress(cache.clock()),
         )
         if self.extent is not None and self.extent.coverage.gaps != extent.coverage.gaps:
-            # The lines of gaps are among the rows.
-            self.runs_changed()
+            # The lines of gaps are among the rows. While gaps are filled they change all the time.
+            if self._is_filling:
+                self._is_behind = True
+            else:
+                self.runs_changed()
         self._count(extent)
         self._screen.post_message(self.Counted())
 

@@ -68,8 +68,9 @@ class RunSummaries:
         held = {row.run_id: row for row in rows}
         unknown = [row.run_id for row in rows if self._is_unknown(row)]
         agents = await self.ledger.agents() if unknown else {}
+        ours = await self.ledger.run_ids() if unknown else frozenset()
         for row in [held[run_id] for run_id in unknown]:
-            sent = () if row.summary.asked else await self.ledger.for_run(row.run_id)
+            sent = await self.ledger.for_run(row.run_id) if row.run_id in ours and not row.summary.asked else ()
             words = next(filter(None, map(_words, sent)), row.summary.asked)
             known = RunSummary(words, agent=agents.get(row.run_id, row.summary.agent))
             if known != row.summary:

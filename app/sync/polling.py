@@ -28,6 +28,7 @@ from app.sync.schedule import Job, JobWork, Schedule
 from storage.cache.cache import Cache
 from storage.errors import StorageError
 from storage.ledger import Ledger
+from storage.private_file import last_written
 from storage.records.activity import Subject, Wait
 from storage.state import State
 
@@ -267,8 +268,9 @@ class Polling:
 
     async def _listen(self) -> None:
         """Ring when another process wrote, and renew the lease."""
-        shared = (self.cache, self.ledger)
-        before: tuple[list[int], int] | None = None
+        files: list[Cache | Ledger | State] = [self.cache, self.ledger, *([self.state] if self.state else [])]
+        before: dict[Cache | Ledger | State, int] = {}
+        written: dict[Cache | Ledger | State, tuple[object, ...]] = {}
         wait_s = 0.0
         while True:
             await asyncio.sleep(wait_s)
@@ -276,11 +278,17 @@ class Polling:
                 if self.is_poller:
                     await self._hold_lease()
                 has_new_file = await self.cache.reopen_if_gone()
-                versions = [await database.data_version() for database in shared]
-                now = versions, 0 if self.state is None else await self.state.data_version()
-                if has_new_file or (before is not None and now[0] != before[0]):
+                now = dict(before)
+                for file in files:
+                    at = last_written(file.writer.path)
+                    # Asked once more after a change: another write may follow within a tick of the file's clock.
+                    if at is None or written.get(file) != (at, at):
+                        now[file] = await file.data_version()
+                    written[file] = (at, *written.get(file, ())[:1])
+                changed = {file for file in before if now[file] != before[file]}
+                if has_new_file or changed & {self.cache, self.ledger}:
                     self.announce(CacheChangedElsewhere())
-                if before is not None and now[1] != before[1]:
+                if self.state in changed:
                     self.announce(StateChangedElsewhere())
                 before, wait_s = now, ELSEWHERE_S
             except StorageError as error:

@@ -15,7 +15,7 @@ from app.engine.events import Announce, RunsChanged
 from app.sync.polls import OthersPoll, PollRecord, no_others_poll
 from app.sync.walk import SECOND, RunQuery, RunReader, StoredPage, TellFailureFacts, Walk, dates_are_creations
 from storage.cache.cache import Cache
-from storage.records import ACTIVE_STATUSES, CLOCK_STEP, Presence, Run, RunChanges
+from storage.records import ACTIVE_STATUSES, CLOCK_STEP, ActiveRun, Presence, Run, RunChanges
 from storage.records.results import FailureFacts, RunTurns, Unavailable
 
 LookUpVerdict = Literal["found", "missing", "lost", "unknown"]
@@ -204,7 +204,7 @@ class RunSync:
                     answers.unswept.add(status)
                     return
 
-    async def _confirm(self, missing: Sequence[Run], *, is_whole: bool) -> None:
+    async def _confirm(self, missing: Sequence[ActiveRun], *, is_whole: bool) -> None:
         """Mark active runs that were not shown as unconfirmed, and look some of them up. `is_whole`: all was shown.
 
         Raises:
@@ -254,7 +254,7 @@ class RunSync:
         if reported.questions or cancelled:
             self.announce(RunsChanged(RunChanges(updated=(*(one.run_id for one in reported.questions), *cancelled))))
 
-    async def look_up(self, run: Run, *, is_whole: bool = False) -> LookUpVerdict:
+    async def look_up(self, run: Run | ActiveRun, *, is_whole: bool = False) -> LookUpVerdict:
         """Ask for one run by its creation; it becomes `lost` if the answer shows a neighbour instead.
 
         The neighbour was last changed at another time: an answer without it may be about the times of changes. A run
@@ -299,6 +299,6 @@ class RunSync:
         """Prove again that the service filters by creation before relying on it."""
         self._filters_by_creation = False
 
-    async def _set_presence(self, runs: Sequence[Run], presence: Presence) -> None:
+    async def _set_presence(self, runs: Sequence[Run | ActiveRun], presence: Presence) -> None:
         if runs and await self.cache.set_presence([run.run_id for run in runs], presence):
             self.announce(RunsChanged(RunChanges()))

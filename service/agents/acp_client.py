@@ -14,45 +14,30 @@ import json
 import logging
 import os
 import sys
+import time
 from asyncio.subprocess import Process
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from acp import PROTOCOL_VERSION, RequestError, spawn_agent_process, text_block
+from acp import PROTOCOL_VERSION, RequestError, schema, spawn_agent_process, text_block
 from acp.client.connection import ClientSideConnection
 from acp.connection import StreamDirection, StreamEvent
-from acp.schema import (
-    AllowedOutcome,
-    DeniedOutcome,
-    EnvVariable,
-    HttpMcpServer,
-    Implementation,
-    InitializeResponse,
-    McpServerStdio,
-    PermissionOption,
-    RequestPermissionResponse,
-    SessionConfigOptionBoolean,
-    SessionConfigOptionSelect,
-    SessionConfigSelectGroup,
-    ToolCallUpdate,
-)
 
 SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
 """The variable with the MCP servers of the repository, as `servers.acp` writes it."""
 MODEL: Final = "RUNWARDEN_MODEL"
 """The variable with the name of the model; empty: the program chooses."""
-_GREETING_S: Final = 60
+_GREETING_S: Final = 240
 """How long a program may take until it speaks ACP."""
 _FAREWELL_S: Final = 1.0
 """How long it may stay after its answer; it is killed after twice that time."""
 _BUFFER: Final = 32 << 20
 _LONGEST_REPORT: Final = 1 << 20
 """As long as a line that `outcome` and `steps` read."""
-_REPORTED: Final = ("agent_message_chunk", "agent_thought_chunk", "plan", "tool_call", "tool_call_update")
+_TEXTS: Final = ("agent_message_chunk", "agent_thought_chunk", "plan")
 _AUTH_REQUIRED: Final = -32000
-_OWN_VARIABLES: Final = (SERVERS, MODEL)
 
 
 def report(kind: str, **facts: object) -> None:
@@ -65,13 +50,10 @@ def report(kind: str, **facts: object) -> None:
     sys.stdout.flush()
 
 
-class Remarks(logging.Handler):
-    """Prints the library's remarks on lines that are no messages, without the traceback of each."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a line."""
-        sys.stdout.write(f"{record.getMessage()}\n")
-        sys.stdout.flush()
+def without_traceback(remark: logging.LogRecord) -> bool:
+    """Shorten a remark of the library on a line that is no message."""
+    remark.exc_info = None
+    return True
 
 
 class SandboxClient:
@@ -84,15 +66,17 @@ class SandboxClient:
         """Do nothing: the reports are printed as they come, in `printed`."""
 
     async def request_permission(
-        self, tool_call: ToolCallUpdate, options: list[PermissionOption], **_: object
-    ) -> RequestPermissionResponse:
+        self, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption], **_: object
+    ) -> schema.RequestPermissionResponse:
         """Allow a tool call, once if that is offered."""
         kinds = ("allow_once", "allow_always")
         chosen = next((one for kind in kinds for one in options if one.kind == kind), None)
         report("permission", title=tool_call.title, allowed=chosen is not None)
         if chosen is None:
-            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen.option_id))
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        return schema.RequestPermissionResponse(
+            outcome=schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
+        )
 
 
 class Turn:
@@ -103,7 +87,7 @@ class Turn:
         self._conversation = conversation
         self._is_lost = False
         """Whether the wanted session is gone."""
-        self._options: Sequence[SessionConfigOptionSelect | SessionConfigOptionBoolean] = ()
+        self._options: Sequence[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = ()
         """What may be chosen for the session."""
         self._has_begun = False
         """Whether its reports are this turn's: while a session is loaded, those of earlier turns are repeated."""
@@ -112,6 +96,8 @@ class Turn:
         self._is_stopped = False
         self._session = ""
         """The session in which the program has a prompt to answer."""
+        self._calls: dict[object, Call] = {}
+        self._begun = time.monotonic()
 
     async def listen(self, connection: ClientSideConnection, lines: asyncio.StreamReader) -> None:
         """Read the messages, and cancel the program's answer for each."""
@@ -131,7 +117,9 @@ class Turn:
             TimeoutError: It does not speak ACP.
             ConnectionError: It ended.
         """
-        greeting = connection.initialize(PROTOCOL_VERSION, client_info=Implementation(name="runwarden", version="1"))
+        greeting = connection.initialize(
+            PROTOCOL_VERSION, client_info=schema.Implementation(name="runwarden", version="1")
+        )
         session = await self._open(connection, await asyncio.wait_for(greeting, _GREETING_S))
         await self._choose_model(connection, session)
         self._has_begun = True
@@ -143,10 +131,10 @@ class Turn:
             self._session = session
             answer = await connection.prompt(session, [text_block("\n\n".join(texts))])
             self._session = ""
-            stop_reason, usage = answer.stop_reason, answer.usage
+            # opencode's own `usage` is that of its last answer alone.
+            stop_reason, usage = answer.stop_reason, (answer.field_meta or {}).get("quota")
             texts = self._messages()
-        given = None if usage is None else usage.model_dump(by_alias=True, exclude_none=True)
-        report("end", stop_reason=stop_reason, usage=given)
+        report("end", stop_reason=stop_reason, usage=usage, seconds=round(time.monotonic() - self._begun, 3))
 
     def _messages(self) -> list[str]:
         """Return the messages since the last call, which the program now gets; none once it is stopped."""
@@ -155,13 +143,16 @@ class Turn:
             report("heard", ids=[one["name"] for one in said])
         return [one["text"] for one in said]
 
-    async def _open(self, connection: ClientSideConnection, about: InitializeResponse) -> str:
+    async def _open(self, connection: ClientSideConnection, about: schema.InitializeResponse) -> str:
         """Return the id of the session: the one that was asked for, if it is there, or a new one."""
         can = about.agent_capabilities
         can_load = can is not None and bool(can.load_session)
         has_http = can is not None and can.mcp_capabilities is not None and bool(can.mcp_capabilities.http)
         servers: list[Any] = list(_servers(has_http=has_http))
         if self._wanted and can_load:
+            # Gemini CLI names a session's file by the minute, and would begin one of this minute anew.
+            for file in Path.home().glob(f".gemini/tmp/*/chats/session-2*-{self._wanted[:8]}.jsonl"):
+                file.rename(file.with_name(f"session-kept-{file.name}"))
             with contextlib.suppress(RequestError):
                 loaded = await connection.load_session(str(Path.cwd()), self._wanted, servers)
                 self._options = loaded.config_options or ()
@@ -189,32 +180,71 @@ class Turn:
         """Choose the configured model, if the program offers it by that name or as `PROVIDER/NAME`."""
         wanted = os.environ.get(MODEL)
         for option in self._options if wanted else ():
-            if option.category != "model" or not isinstance(option, SessionConfigOptionSelect):
+            if option.category != "model" or not isinstance(option, schema.SessionConfigOptionSelect):
                 continue
-            groups = [one.options if isinstance(one, SessionConfigSelectGroup) else [one] for one in option.options]
+            groups = [
+                one.options if isinstance(one, schema.SessionConfigSelectGroup) else [one] for one in option.options
+            ]
             names = [one.value for group in groups for one in group if f"/{one.value}".endswith(f"/{wanted}")]
             if names and option.current_value not in names:
                 await connection.set_config_option(option.id, session, names[0])
 
     def printed(self, event: StreamEvent) -> None:
-        """Print a report of the program."""
+        """Print a report of the program, or hold it back."""
         message = event.message
-        if event.direction is StreamDirection.INCOMING and message.get("method") == "session/update":
-            params = message.get("params")
-            update = params.get("update") if isinstance(params, dict) else None
-            if isinstance(update, dict) and update.get("sessionUpdate") in _REPORTED and self._has_begun:
-                report("update", update=update)
+        kind = {"session/update": "update", "session/request_permission": "toolCall"}.get(str(message.get("method")))
+        params = message.get("params")
+        update = params.get(kind) if isinstance(params, dict) and self._has_begun else None
+        if event.direction is not StreamDirection.INCOMING or not isinstance(update, dict):
+            return
+        if update.get("sessionUpdate") in _TEXTS:
+            report("update", update=update)
+        elif isinstance(name := update.get("toolCallId"), str):
+            if name not in self._calls or update.get("sessionUpdate") == "tool_call":
+                self._calls[name] = Call()
+            self._calls[name].add(update)
 
 
-def _servers(*, has_http: bool) -> Iterator[HttpMcpServer | McpServerStdio]:
+class Call:
+    """A call of a tool, which programs describe bit by bit: printed once when it is known, and once with its result."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+        self._begun = time.monotonic()
+        self._is_shown = False
+        self._has_ended = False
+
+    def add(self, update: dict[str, Any]) -> None:
+        """Print what is new."""
+        if self._has_ended:
+            return
+        self._known |= {key: value for key, value in update.items() if value is not None}
+        known = self._known
+        self._has_ended = known.get("status") in ("completed", "failed")
+        # What a pending call has is a part of its input. Gemini CLI says what an edit was when it is done.
+        is_input = known.get("status", "pending") != "pending" and (
+            known.get("rawInput") or known.get("kind") != "edit"
+        )
+        if not self._is_shown and (is_input or known.get("content") or self._has_ended):
+            self._is_shown = True
+            report("update", update={**known, "sessionUpdate": "tool_call"})
+        if self._has_ended:
+            result = {key: known.get(key) for key in ("toolCallId", "status", "content", "rawOutput")}
+            seconds = round(time.monotonic() - self._begun, 3)
+            report("update", update={**result, "sessionUpdate": "tool_call_update"}, seconds=seconds)
+
+
+def _servers(*, has_http: bool) -> Iterator[schema.HttpMcpServer | schema.McpServerStdio]:
     """Yield the repository's MCP servers; one at an address only if the program can use it."""
     for name, one in json.loads(os.environ.get(SERVERS) or "{}").items():
         if one.get("url"):
             if has_http:
-                yield HttpMcpServer(type="http", name=name, url=one["url"], headers=[])
+                yield schema.HttpMcpServer(type="http", name=name, url=one["url"], headers=[])
             continue
-        known = [EnvVariable(name=each, value=os.environ[each]) for each in one["variables"] if each in os.environ]
-        yield McpServerStdio(name=name, command=one["command"], args=one["args"], env=known)
+        known = [
+            schema.EnvVariable(name=each, value=os.environ[each]) for each in one["variables"] if each in os.environ
+        ]
+        yield schema.McpServerStdio(name=name, command=one["command"], args=one["args"], env=known)
 
 
 async def _forward(program: Process) -> None:
@@ -229,10 +259,11 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
     lines = asyncio.StreamReader(_BUFFER)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     instructions = json.loads(await lines.readline())["text"]
-    variables = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
+    variables = {name: value for name, value in os.environ.items() if name not in {SERVERS, MODEL}}
     streams = {"limit": _BUFFER, "shutdown_timeout": _FAREWELL_S}
     turn = Turn(session, conversation)
     client: Any = SandboxClient()  # without the protocol's parts that are optional
+    status = 0
     try:
         async with spawn_agent_process(
             client, *command, env=variables, cwd=Path.cwd(), transport_kwargs=streams, observers=[turn.printed]
@@ -242,27 +273,35 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
             listening = asyncio.create_task(turn.listen(connection, lines))
             try:
                 await turn.run(connection, instructions)
-            except ConnectionError:
-                # It ended, and its last words say why.
-                await asyncio.wait([forwarding], timeout=_FAREWELL_S)
-                raise
-            finally:
-                forwarding.cancel()
-                listening.cancel()
-    except RequestError as error:
+            except (RequestError, OSError, ValueError) as error:
+                if isinstance(error, ConnectionError):
+                    # It ended, and its last words say why.
+                    await asyncio.wait([forwarding], timeout=_FAREWELL_S)
+                status = _report_error(error)
+            forwarding.cancel()
+            listening.cancel()
+            # A server of the program may outlive it, and hold the pipes whose end the library waits for.
+            asyncio.get_running_loop().call_later(3 * _FAREWELL_S, os._exit, status)
+    except (OSError, ValueError) as error:
+        return _report_error(error)
+    return status
+
+
+def _report_error(error: Exception) -> int:
+    """Print an error; return the exit status."""
+    words = f"the connection to the program broke: {error}"
+    if isinstance(error, RequestError):
         details = error.data if isinstance(error.data, str) else json.dumps(error.data) if error.data else ""
-        report("error", message=f"{error} {details}".strip())
-    except TimeoutError:
-        report("error", message="it does not speak ACP: does its argv lack the argument that makes it do so?")
-    except (ConnectionError, OSError, ValueError) as error:
-        report("error", message=f"the connection to the program broke: {error}")
-    else:
-        return 0
+        words = f"{error} {details}".strip()
+    elif isinstance(error, TimeoutError):
+        words = "it does not speak ACP: does its argv lack the argument that makes it do so?"
+    report("error", message=words)
     return 1
 
 
 if __name__ == "__main__":
-    logging.basicConfig(handlers=[Remarks()])
+    logging.basicConfig(stream=sys.stdout, format="%(message)s")
+    logging.root.handlers[0].addFilter(without_traceback)
     status = asyncio.run(main(sys.argv[1], Path(sys.argv[2]).read_text("utf-8"), sys.argv[3:]))
     # Without the interpreter's own end, which complains of a program that had to be killed.
     os._exit(status)

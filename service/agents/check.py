@@ -13,6 +13,9 @@ from service.agents.layouts import NoProgramError
 from service.agents.options import AgentOptions
 from service.agents.presets import PRESETS, preset_for
 
+_KEPT: Final = ("--pure", "--print-logs", "--log-level", "--with-builtin")
+"""The options of `opencode acp` and `goose acp`. These presets once ran another command, which had others."""
+
 
 def contradictions(
     argv: tuple[str, ...], options: AgentOptions, environment: tuple[str, ...], *, network: bool
@@ -28,6 +31,10 @@ def contradictions(
     yield from misplaced(options.prompt or "", options.inputs)
     if options.preset is not None:
         preset = preset_for(options.preset, argv)
+        given = [word.partition("=")[0] for word in argv[1:] if word.startswith("-")]
+        wrong = [word for word in given if word not in _KEPT and options.preset in {"opencode", "goose"}]
+        if wrong:
+            yield f"argv: the preset runs `{preset.program} acp`, which has no {wrong[0]}: leave it out"
         if options.model is not None and options.model.provider not in preset.models:
             yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
         if options.model is None and preset.keys and not {*preset.keys} & {*environment}:

@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from service.agents.options import ModelAccess, RepositorySetup
 from service.agents.outcome import OutcomeReader
-from service.agents.presets import GENERIC, ModelWords, Preset, Speech, preset_for
+from service.agents.presets import PLAIN, ModelWords, Preset, preset_for
 from service.agents.servers import ServerWords
 from service.errors import ServiceError
 from service.store.agents import Agent
@@ -74,22 +74,19 @@ class CommandTemplate:
     words: tuple[str, ...]
     """Its arguments."""
     stdin: Literal["task", "instructions", "nothing"]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    folders: tuple[str, ...] = ()
-    sealed: tuple[str, ...] = ()
+    environment: Mapping[str, str]
     settings: Mapping[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
-    left_behind: tuple[str, ...] = ()
-    hears: Speech | None = None
     reader: OutcomeReader | None = None
     """None: only the exit status says how the agent ended."""
     before: tuple[str, ...] = ()
     """A command that starts the program."""
+    preset: Preset = PLAIN
 
 
-def preset_of(agent: Agent) -> Preset | None:
-    """Return an agent's preset; None: it has none."""
-    return None if agent.options.preset is None else preset_for(agent.options.preset, agent.argv)
+def preset_of(agent: Agent) -> Preset:
+    """Return an agent's preset, which is `PLAIN` if it has none."""
+    return PLAIN if agent.options.preset is None else preset_for(agent.options.preset, agent.argv)
 
 
 def is_relayed(agent: Agent) -> bool:
@@ -121,23 +118,21 @@ def of(
     """
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
-    if preset is None:
-        words = agent.argv[1:]
-        model = ModelWords() if options.model is None else GENERIC[options.model.provider]
-        values = _values(options.model, home, guidance, session)
-        environment = {**proxied, **_replaced(model.environment, values)}
-        return CommandTemplate(agent.argv[0], words, "task" if reads_document(agent) else "nothing", environment)
     model = ModelWords() if options.model is None else preset.models[options.model.provider]
+    values = _values(options.model, home, guidance, session)
+    if preset is PLAIN:
+        environment = {**proxied, **_replaced(model.environment, values)}
+        stdin: Final = "task" if reads_document(agent) else "nothing"
+        return CommandTemplate(agent.argv[0], agent.argv[1:], stdin, environment)
     name = model.name if options.model is not None and options.model.name else ()
     is_text = is_wrapped and bool(preset.hears_argv)
     guard = () if options.trust_repository else preset.untrusted
     resume = () if session is None else preset.resume
-    values = _values(options.model, home, guidance, session)
     written = ServerWords()
     if setup is not None and setup.mcp_servers and preset.servers is not None:
         written = preset.servers(setup.mcp_servers, (*setup.variables, *agent.environment, *proxied))
     # For some programs, resuming is a subcommand, which follows the options.
-    given = (*guard, *model.argv, *name, *agent.argv[1:], *resume, *preset.last)
+    given = (*guard, *model.argv, *name, *agent.argv[1:], *resume)
     variables = {**preset.environment, **model.environment}
     variables |= {} if options.trust_repository else preset.untrusted_environment
     return CommandTemplate(
@@ -151,13 +146,10 @@ def of(
         stdin="instructions" if preset.is_prompted else "nothing",
         before=tuple(_replace(word, values) for word in preset.before),
         environment={**proxied, **_extended(_replaced(variables, values), written)},
-        folders=preset.folders,
-        sealed=preset.sealed,
         settings=_extended(preset.settings, written),
         hidden=() if options.trust_repository else preset.hidden,
-        left_behind=preset.left_behind,
-        hears=None if is_text else preset.hears,
         reader=preset.reader(),
+        preset=replace(preset, hears=None) if is_text else preset,
     )
 
 

@@ -158,52 +158,6 @@ def codex(event: dict[str, object], report: AgentReport) -> None:
         report.error = _text(table(event.get("error")).get("message")) or _text(event.get("message")) or str(kind)
 
 
-def opencode(event: dict[str, object], report: AgentReport) -> None:
-    """Read an event of `opencode run --format json`."""
-    kind = event.get("type")
-    part = table(event.get("part"))
-    error = table(event.get("error"))
-    report.session = _session(event.get("sessionID")) or report.session
-    if kind == "text":
-        report.summary = _text(part.get("text")) or report.summary
-    elif kind == "step_finish":
-        # After a step that ends with calls of tools, there is another one.
-        report.ended, report.error = part.get("reason") != "tool-calls", None
-        report.is_cut = part.get("reason") == "length"
-    elif kind == "error":
-        report.error = _text(table(error.get("data")).get("message")) or _text(error.get("name")) or "error"
-
-
-def gemini(event: dict[str, object], report: AgentReport) -> None:
-    """Read an event of Gemini CLI's `stream-json`; a message comes in pieces."""
-    kind = event.get("type")
-    report.session = _session(event.get("session_id")) or report.session
-    if kind == "message" and event.get("role") == "assistant":
-        begun = report.summary if event.get("delta") and report.summary else ""
-        content = event.get("content")
-        # A piece may begin or end with the blank between two words.
-        report.summary = f"{begun}{content if isinstance(content, str) else ''}"[:_LONGEST_TEXT] or None
-    elif kind == "result":
-        report.ended = True
-        if event.get("status") not in (None, "success"):
-            # An earlier event may have named the error.
-            report.error = _text(table(event.get("error")).get("message")) or report.error or "error"
-    elif kind == "error" and event.get("severity") != "warning":
-        report.error = _text(event.get("message")) or "error"
-
-
-def goose(event: dict[str, object], report: AgentReport) -> None:
-    """Read an event of `goose run --output-format stream-json`."""
-    kind, message = event.get("type"), table(event.get("message"))
-    if kind == "message" and message.get("role") == "assistant":
-        texts = [part.get("text") for part in items(message.get("content")) if isinstance(part, dict)]
-        report.summary = _text("".join(one for one in texts if isinstance(one, str))) or report.summary
-    elif kind == "complete":
-        report.ended = True
-    elif kind == "error":
-        report.error = _text(event.get("error")) or "error"
-
-
 def is_remark(update: dict[str, Any]) -> bool:
     """Whether a message is the program's own, and not the model's, as Claude Code marks it."""
     return table(table(update.get("_meta")).get("claudeCode")).get("kind") == "informational"
@@ -233,6 +187,8 @@ def acp(event: dict[str, object], report: AgentReport) -> None:
 
 def aider(line: str, report: AgentReport) -> None:
     """Read a line of aider's output; aider exits with 0 even after an error of the model."""
+    # It has one history in its home, without a name.
+    report.session = "history"
     if line.startswith("Tokens: "):
         report.ended, report.error = True, None
         report.summary, report.printed = _text(report.printed), ""

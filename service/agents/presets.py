@@ -51,24 +51,17 @@ class Preset:
     program: str
     """Empty: the first word of the agent's argv."""
     argv: tuple[str, ...]
-    resume: tuple[str, ...]
-    """Further arguments in a turn that resumes a session."""
     models: Mapping[str, ModelWords]
     keys: tuple[str, ...]
     """The variables from which it reads a key if the service does not hold the key."""
+    resume: tuple[str, ...] = ()
+    """Further arguments in a turn that resumes a session."""
     small: tuple[str, ...] = ()
     """Models that it asks for titles and summaries whatever its configured model is; patterns with `*`."""
     is_prompted: bool = True
     """Whether it reads its instructions from standard input."""
     before: tuple[str, ...] = ()
     """A command that starts the program."""
-    acp: tuple[str, ...] = ()
-    """Programs that speak ACP and are configured as this one."""
-    acp_argv: tuple[str, ...] = ()
-    """Their arguments."""
-    acp_takes_model: bool = False
-    """Whether they take the arguments that configure the model."""
-    last: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()
     """Folders that must exist in its home."""
@@ -97,9 +90,7 @@ class Preset:
     of_line: Callable[[str, AgentReport], None] | None = None
     """Reads its output where that is not JSON."""
     reports_endings: bool = False
-    """Whether its output shows that a model's answer was a refusal, or was cut."""
-    named_session: bool = False
-    """Whether a session has the run's id as its name; otherwise the program chooses one."""
+    """Whether the program says itself that a model's answer was a refusal, or was cut."""
 
     def reader(self) -> OutcomeReader:
         """Return a reader of its output."""
@@ -116,12 +107,7 @@ def allowed_models(options: AgentOptions) -> tuple[str, ...]:
 def _opencode(provider: str, package_version: str) -> ModelWords:
     options = {"baseURL": f"{{url}}{package_version}", "apiKey": "{token}"}
     config = _OPENCODE | {"provider": {provider: {"options": options}}}
-    return ModelWords({"OPENCODE_CONFIG_CONTENT": json.dumps(config)}, name=("--model", f"{provider}/{{model}}"))
-
-
-def _goose(provider: str, word: str) -> ModelWords:
-    variables = {"GOOSE_PROVIDER": provider, f"{word}_HOST": "{url}", f"{word}_API_KEY": "{token}"}
-    return ModelWords(variables, name=("--model", "{model}"))
+    return ModelWords({"OPENCODE_CONFIG_CONTENT": json.dumps(config)})
 
 
 GENERIC: Final = {
@@ -139,13 +125,36 @@ GENERIC: Final = {
     "bedrock": ModelWords({"ANTHROPIC_BEDROCK_BASE_URL": "{url}", "AWS_REGION": "us-east-1"}),
 }
 """For a command that the operator wrote: the variables that most clients read."""
+PLAIN: Final = Preset(program="", argv=(), models=GENERIC, keys=(), reports_endings=True)
+"""Any other command."""
 
 
 def _claude(provider: str, **variables: str) -> ModelWords:
     return ModelWords({**GENERIC[provider].environment, **variables}, name=("--model", "{model}"))
 
 
-PRESETS: Final = {
+def _copilot(provider: str, version: str) -> ModelWords:
+    variables = {"COPILOT_PROVIDER_TYPE": provider, "COPILOT_PROVIDER_API_KEY": "{token}", "COPILOT_MODEL": "{model}"}
+    # Offline it needs no account of GitHub.
+    return ModelWords({**variables, "COPILOT_PROVIDER_BASE_URL": f"{{url}}{version}", "COPILOT_OFFLINE": "true"})
+
+
+def _over_acp(preset: Preset) -> Preset:
+    """Return the preset of a program that speaks ACP, to which `acp_client.py` speaks."""
+    return replace(
+        preset,
+        # Not as a module: nothing of the checkout may be imported.
+        before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}", "{conversation_file}"),
+        environment={**preset.environment, servers.SERVERS: "{}", servers.MODEL: "{model}"},
+        servers=servers.acp,
+        hears=lambda text, name: {"text": text, "name": name},
+        hears_argv=(),
+        listener=outcome.acp,
+        reports_endings=False,
+    )
+
+
+_PRESETS: Final[Mapping[PresetName, Preset]] = {
     "claude-code": Preset(
         program="claude",
         argv=("-p", "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions"),
@@ -176,7 +185,6 @@ PRESETS: Final = {
         ),
         listener=outcome.claude,
         reports_endings=True,
-        acp=("claude-agent-acp", "claude-code-acp"),
     ),
     "codex": Preset(
         program="codex",
@@ -185,7 +193,8 @@ PRESETS: Final = {
             *("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false"),
             *("-c", "features.apps=false", "-c", "features.plugins=false"),
         ),
-        resume=("resume", "{session}"),
+        # Without a prompt it reads its input; only this command needs to be told.
+        resume=("resume", "{session}", "-"),
         models={
             "openai": ModelWords(
                 {"RUNWARDEN_MODEL_TOKEN": "{token}"},
@@ -198,31 +207,23 @@ PRESETS: Final = {
             )
         },
         keys=("CODEX_API_KEY",),
-        last=("-",),
         environment={"CODEX_HOME": "{home}/.codex"},
         folders=(".codex",),
         servers=servers.codex,
         hidden=(".codex/config.toml", ".codex/hooks.json"),
         listener=outcome.codex,
-        acp=("codex-acp",),
-        acp_argv=("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"'),
-        acp_takes_model=True,
     ),
     "opencode": Preset(
         program="opencode",
-        argv=("run", "--format", "json", "--auto"),
-        resume=("--session", "{session}"),
+        argv=("acp",),
         models={
             "anthropic": _opencode("anthropic", "/v1"),
             "openai": _opencode("openai", "/v1"),
             "gemini": _opencode("google", "/v1beta"),
         },
         keys=(
-            "ANTHROPIC_API_KEY",
-            "OPENAI_API_KEY",
-            "GEMINI_API_KEY",
-            "GOOGLE_GENERATIVE_AI_API_KEY",
-            "OPENROUTER_API_KEY",
+            *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"),
+            *("GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY"),
         ),
         environment={
             "OPENCODE_CONFIG_CONTENT": json.dumps(_OPENCODE),
@@ -233,18 +234,14 @@ PRESETS: Final = {
         small=_SMALL,
         # At each start it installs a package for plugins into the folder of its configuration, unless it cannot write.
         sealed=(".config/opencode",),
-        servers=servers.opencode,
         guidance=("AGENTS.md", "CLAUDE.md"),
         untrusted_environment={"OPENCODE_DISABLE_PROJECT_CONFIG": "1"},
         hidden=("opencode.json", "opencode.jsonc", ".opencode"),
-        listener=outcome.opencode,
-        reports_endings=True,
-        acp=("opencode",),
+        listener=outcome.acp,
     ),
     "gemini": Preset(
         program="gemini",
-        argv=("-o", "stream-json", "--yolo", "--skip-trust"),
-        resume=("--resume", "{session}"),
+        argv=("--acp", "--yolo", "--skip-trust"),
         models={"gemini": replace(GENERIC["gemini"], name=("--model", "{model}"))},
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         small=("gemini-*-flash*",),
@@ -255,17 +252,16 @@ PRESETS: Final = {
             ".gemini/settings.json": json.dumps(
                 {
                     "security": {"auth": {"selectedType": "gemini-api-key"}},
-                    "general": {"enableAutoUpdate": False},
+                    "general": {"enableAutoUpdate": False, "sessionRetention": {"enabled": False}},
                     "privacy": {"usageStatisticsEnabled": False},
                     "telemetry": {"enabled": False},
+                    # Over ACP it reports the output of commands only without a terminal.
+                    "tools": {"shell": {"enableInteractiveShell": False}},
                 }
             )
         },
-        servers=servers.gemini,
         hidden=(".gemini/settings.json", ".gemini/.env", ".env", ".gemini/extensions", ".gemini/commands"),
-        listener=outcome.gemini,
-        acp=("gemini",),
-        acp_takes_model=True,
+        listener=outcome.acp,
     ),
     "aider": Preset(
         program="aider",
@@ -298,69 +294,49 @@ PRESETS: Final = {
         hidden=(".aider.conf.yml", ".aider.model.settings.yml", ".aider.model.metadata.json", ".env"),
         left_behind=(".aider*",),
         of_line=outcome.aider,
-        named_session=True,
     ),
     "goose": Preset(
         program="goose",
-        argv=("run", "-i", "{instructions_file}", "--output-format", "stream-json", "--name", "{run_id}"),
-        resume=("--resume",),
+        argv=("acp", "--with-builtin", "developer"),
         models={
-            "anthropic": _goose("anthropic", "ANTHROPIC"),
-            "openai": _goose("openai", "OPENAI"),
-            "gemini": _goose("google", "GOOGLE"),
+            provider: ModelWords(
+                {"GOOSE_PROVIDER": name, f"{name.upper()}_HOST": "{url}", f"{name.upper()}_API_KEY": "{token}"}
+            )
+            for provider, name in (("anthropic", "anthropic"), ("openai", "openai"), ("gemini", "google"))
         },
         keys=("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_API_KEY"),
-        is_prompted=False,
         small=_SMALL,
         environment={
             "GOOSE_MODE": "auto",
+            "GOOSE_MODEL": "{model}",
             "GOOSE_PATH_ROOT": "{home}/.goose",
             "GOOSE_TELEMETRY_ENABLED": "false",
             "GOOSE_DISABLE_KEYRING": "1",
         },
         folders=(".goose",),
         hidden=(".goose/config.yaml", ".goose/recipes"),
-        listener=outcome.goose,
-        named_session=True,
-        acp=("goose",),
+        listener=outcome.acp,
     ),
 }
-ACP: Final = Preset(
-    program="",
-    argv=(),
-    resume=(),
-    models=GENERIC,
-    # It may have any key, or need none.
-    keys=(),
-    small=_SMALL,
-    hidden=tuple(dict.fromkeys(file for one in PRESETS.values() for file in one.hidden)),
-    servers=servers.acp,
-    hears=lambda text, name: {"text": text, "name": name},
-    listener=outcome.acp,
-)
-"""Any program that speaks ACP; argv names it."""
+PRESETS: Final = {name: _over_acp(one) if one.listener is outcome.acp else one for name, one in _PRESETS.items()}
+_HIDDEN: Final = tuple(dict.fromkeys(file for one in PRESETS.values() for file in one.hidden))
+ACP: Final = _over_acp(replace(PLAIN, small=_SMALL, hidden=_HIDDEN))
+"""Any program that speaks ACP, which may have any key, or need none; argv names it."""
+_CLAUDE_CODE: Final = _over_acp(PRESETS["claude-code"])
+_CLAUDE_MODELS: Final = {name: ModelWords(words.environment) for name, words in _CLAUDE_CODE.models.items()}
+_CODEX_ARGV: Final = ("-c", 'sandbox_mode="danger-full-access"', "-c", 'approval_policy="never"')
+_KNOWN: Final[Mapping[str, Preset]] = {
+    **dict.fromkeys(
+        ("claude-agent-acp", "claude-code-acp"),
+        replace(_CLAUDE_CODE, argv=(), resume=(), models=_CLAUDE_MODELS, untrusted=()),
+    ),
+    "codex-acp": replace(_over_acp(PRESETS["codex"]), argv=_CODEX_ARGV, resume=()),
+    "copilot": replace(ACP, models={"openai": _copilot("openai", "/v1"), "anthropic": _copilot("anthropic", "")}),
+    **{one.program: replace(one, argv=()) for one in PRESETS.values() if one.listener is outcome.acp},
+}
+"""Programs that speak ACP and need the configuration of a preset."""
 
 
 def preset_for(name: PresetName, argv: Sequence[str]) -> Preset:
-    """Return a preset; that of ACP takes the configuration of a program that another preset knows."""
-    if name != "acp":
-        return PRESETS[name]
-    program = PurePath(argv[0]).name if argv else ""
-    base = next((one for one in PRESETS.values() if program in one.acp), ACP)
-    return replace(
-        ACP,
-        argv=base.acp_argv,
-        models=base.models
-        if base.acp_takes_model
-        else {provider: ModelWords(words.environment) for provider, words in base.models.items()},
-        keys=base.keys,
-        small=base.small,
-        # Not as a module: nothing of the checkout may be imported.
-        before=("{python}", "-I", str(Path(__file__).with_name("acp_client.py")), "{session}", "{conversation_file}"),
-        environment={**base.environment, servers.SERVERS: "{}", servers.MODEL: "{model}"},
-        untrusted_environment=base.untrusted_environment,
-        folders=base.folders,
-        sealed=base.sealed,
-        settings=base.settings,
-        hidden=base.hidden,
-    )
+    """Return a preset; that of ACP takes the configuration of a program that is known."""
+    return PRESETS[name] if name != "acp" else _KNOWN.get(PurePath(argv[0]).name if argv else "", ACP)

@@ -50,28 +50,6 @@ def codex(servers: Servers, names: Sequence[str]) -> ServerWords:
     return ServerWords(tuple(words))
 
 
-def gemini(servers: Servers, names: Sequence[str]) -> ServerWords:
-    """Configure Gemini CLI."""
-    environment = {name: f"${name}" for name in names}
-    written = {
-        name: {"httpUrl": one.url, "trust": True} if one.url else _of(one, {"env": environment, "trust": True})
-        for name, one in servers.items()
-    }
-    return ServerWords(settings={".gemini/settings.json": {"mcpServers": written}})
-
-
-def opencode(servers: Servers, names: Sequence[str]) -> ServerWords:
-    """Configure opencode."""
-    environment = {name: f"{{env:{name}}}" for name in names}
-    written = {
-        name: {"type": "remote", "url": one.url}
-        if one.url
-        else {"type": "local", "command": one.command, "environment": environment}
-        for name, one in servers.items()
-    }
-    return ServerWords(settings={"OPENCODE_CONFIG_CONTENT": {"mcp": written}})
-
-
 def acp(servers: Servers, names: Sequence[str]) -> ServerWords:
     """Configure `acp_client.py`."""
     return ServerWords(settings={SERVERS: {name: _of(one, {"variables": names}) for name, one in servers.items()}})

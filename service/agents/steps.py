@@ -27,7 +27,6 @@ _TREE: Final = "/workspace/"
 _PATHS: Final = ("file_path", "filePath", "notebook_path", "path")
 _OLD: Final = ("old_string", "oldString", "old_str", "oldText")
 _NEW: Final = ("new_string", "newString", "new_str", "content", "file_text", "new_source", "newText")
-_OPENCODE_TOKENS: Final = ("input", "output", "reasoning", "read", "write")
 _MOST: Final = 1e14
 """No figure is larger."""
 
@@ -112,7 +111,7 @@ def steps_of(preset: PresetName, data: bytes) -> list[Step]:
 def settled(preset: PresetName, data: bytes) -> int:
     """Return how many bytes of whole lines come before a message that may continue in the next line."""
     end = len(data)
-    while preset in {"gemini", "acp"} and end:
+    while end:
         begin = data.rfind(b"\n", 0, end - 1) + 1
         if not any(step.joins for step in _of_line(preset, data[begin : end - 1])):
             break
@@ -123,11 +122,11 @@ def settled(preset: PresetName, data: bytes) -> int:
 def _of_line(preset: PresetName, line: bytes) -> list[Step]:
     if own := _OWN_LINE.fullmatch(line):
         return [Step("log", own[2].decode("utf-8", "replace"), own[1].decode())]
-    if line.startswith(b"{") and (read := _READERS.get(preset)) is not None:
+    if line.startswith(b"{") and preset != "aider":
         try:
             event = json.loads(line)
             if isinstance(event, dict):
-                return list(read(event))
+                return list(_READERS.get(preset, _acp)(event))
         except (ValueError, RecursionError):
             pass
     text = line.decode("utf-8", "replace")
@@ -183,68 +182,10 @@ def _codex(event: Event) -> Iterator[Step]:
             yield _step("error", table(event.get("error")).get("message") or event.get("message"), failed=True)
 
 
-def _opencode(event: Event) -> Iterator[Step]:
-    part, at = table(event.get("part")), event.get("timestamp")
-    state, error = table(part.get("state")), table(event.get("error"))
-    match event.get("type"):
-        case "text":
-            yield _step("said", part.get("text"), at)
-        case "reasoning":
-            yield _step("thought", part.get("text"), at)
-        case "tool_use":
-            time = table(state.get("time"))
-            begun, ended = _seconds(time.get("start")), _seconds(time.get("end"))
-            seconds = None if begun is None or ended is None or ended < begun else round(ended - begun, 3)
-            failed = state.get("status") == "error" or table(state.get("metadata")).get("exit") not in (0, None)
-            call, text = part.get("callID"), state.get("error") or state.get("output")
-            yield _call(part.get("tool"), state.get("input"), call, time.get("start"))
-            yield _step("result", text, at, call, seconds=seconds, failed=failed)
-        case "step_finish":
-            tokens = table(part.get("tokens"))
-            yield _step("answered", "", at, tokens=_total(tokens | table(tokens.get("cache")), *_OPENCODE_TOKENS))
-        case "error":
-            yield _step("error", table(error.get("data")).get("message") or error.get("name"), at, failed=True)
-
-
-def _gemini(event: Event) -> Iterator[Step]:
-    at, error, stats = event.get("timestamp"), table(event.get("error")), table(event.get("stats"))
-    call, failed = event.get("tool_id"), event.get("status") not in (None, "success")
-    match event.get("type"):
-        case "message" if event.get("role") == "assistant":
-            yield _step("said", event.get("content"), at, joins=event.get("delta") is True)
-        case "tool_use":
-            yield _call(event.get("tool_name"), event.get("parameters"), call, at)
-        case "tool_result":
-            yield _step("result", error.get("message") or event.get("output"), at, call, failed=failed)
-        case "result":
-            seconds, tokens = _seconds(stats.get("duration_ms")), _total(stats, "total_tokens")
-            yield _step("ended", error.get("message"), at, seconds=seconds, tokens=tokens, failed=failed)
-        case "error":
-            yield _step("error", event.get("message"), at, failed=event.get("severity") != "warning")
-
-
-def _goose(event: Event) -> Iterator[Step]:
-    for part in _parts(event.get("message"), "content"):
-        called, result = (table(part.get(name)) for name in ("toolCall", "toolResult"))
-        match part.get("type"):
-            case "text" if table(event.get("message")).get("role") == "assistant":
-                yield _step("said", part.get("text"))
-            case "toolRequest":
-                request = table(called.get("value"))
-                yield _call(request.get("name"), request.get("arguments"), part.get("id"), None)
-            case "toolResponse":
-                failed, text = result.get("status") == "error", result.get("value") or result.get("error")
-                yield _step("result", text, call=part.get("id"), failed=failed)
-    if event.get("type") == "complete":
-        yield _step("ended", tokens=_total(event, "total_tokens"))
-    elif event.get("type") == "error":
-        yield _step("error", event.get("error"), failed=True)
-
-
 def _acp(event: Event) -> Iterator[Step]:
     at, update = event.get("at"), table(event.get("update"))
     text, call = table(update.get("content")).get("text"), update.get("toolCallId")
-    has_ended = update.get("status") in ("completed", "failed")
+    title, given, result = _text(update.get("title")), table(update.get("rawInput")), update.get("rawOutput")
     parts = _parts(update, "content")
     match event.get("acp"), update.get("sessionUpdate"):
         case "update", "agent_message_chunk":
@@ -256,26 +197,34 @@ def _acp(event: Event) -> Iterator[Step]:
                 f"- {_text(one.get('content'))} ({_text(one.get('status'))})" for one in _parts(update, "entries")
             ]
             yield _step("thought", "\n".join(entries), at)
-        case "update", "tool_call" | "tool_call_update" as kind:
-            if kind == "tool_call" and update.get("kind") == "execute":
-                command = table(update.get("rawInput")).get("command")
-                line = _bare(shlex.join(map(_text, command))) if isinstance(command, list) else command
-                yield _step("ran", line or update.get("title"), at, call)
-            elif kind == "tool_call" and update.get("kind") != "edit":
-                yield _step("used", update.get("title"), at, call)
-            yield from (_call("", one, call, at) for one in parts if one.get("type") == "diff")
-            if has_ended:
-                texts = [_text(table(one.get("content")).get("text")) for one in parts if one.get("type") == "content"]
-                shown = texts or [_text(table(update.get("rawOutput")).get("formatted_output"))]
-                yield _step("result", "\n".join(shown), at, call, failed=update["status"] == "failed")
+        case "update", "tool_call" if diffs := [one for one in parts if one.get("type") == "diff"]:
+            yield from (_call("", one, call, at) for one in diffs)
+        case "update", "tool_call" if (command := given.get("command")) or update.get("kind") == "execute":
+            line = _bare(shlex.join(map(_text, command))) if isinstance(command, list) else command
+            yield _step("ran", line or title, at, call)
+        case "update", "tool_call":
+            used = _call(title, given, call, at)
+            # A title of one word is the tool's name.
+            yield used if used.kind == "edited" or " " not in title else _step("used", title, at, call)
+        case "update", "tool_call_update":
+            texts = [_text(table(one.get("content")).get("text")) for one in parts if one.get("type") == "content"]
+            known = table(result)
+            status = known.get("exit_code", table(known.get("metadata")).get("exit"))
+            failed = update.get("status") == "failed" or status not in (0, None)
+            shown = "\n".join(texts) or known.get("formatted_output") or (result if isinstance(result, str) else "")
+            yield _step("result", shown, at, call, seconds=_seconds(event.get("seconds"), 1), failed=failed)
         case "permission", _ if event.get("allowed") is not True:
             yield _step("error", f"not allowed: {_text(event.get('title'))}", at)
         case "new_session", _:
             yield _step("error", "the program does not have the session any more: it began a new one", at)
         case "end", _:
-            yield _step("ended", "", at, tokens=_total(table(event.get("usage")), "totalTokens"))
+            counted = table(table(event.get("usage")).get("token_count"))
+            tokens = _total(counted, "totalTokens", "input_tokens", "output_tokens")
+            yield _step("ended", "", at, seconds=_seconds(event.get("seconds"), 1), tokens=tokens)
         case "error", _:
             yield _step("error", event.get("message"), at, failed=True)
+        case None, _:
+            yield _step("printed", event)
 
 
 def _aider(line: str) -> Step:
@@ -288,14 +237,8 @@ def _aider(line: str) -> Step:
     )
 
 
-_READERS: Final[Mapping[PresetName, Callable[[Event], Iterator[Step]]]] = {
-    "claude-code": _claude,
-    "codex": _codex,
-    "opencode": _opencode,
-    "gemini": _gemini,
-    "goose": _goose,
-    "acp": _acp,
-}
+_READERS: Final[Mapping[PresetName, Callable[[Event], Iterator[Step]]]] = {"claude-code": _claude, "codex": _codex}
+"""Those of programs that do not speak ACP."""
 
 
 def _step(
@@ -355,8 +298,8 @@ def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST
 
 
-def _seconds(ms: object) -> float | None:
-    return ms / 1000 if _is_number(ms) else None
+def _seconds(value: object, unit: int = 1000) -> float | None:
+    return value / unit if _is_number(value) else None
 
 
 def _total(counted: Event, *names: str) -> int | None:

@@ -562,7 +562,9 @@ def say(
             for one in messages.of_runs(connection, [run_id]):
                 if one.id > after and one.text == message.text:
                     return one.document()
-        if len(messages.of_runs(connection, [run_id], "waiting")) >= messages.MOST_WAITING:
+        timings = [one.timing for one in messages.of_runs(connection, [run_id], "waiting")]
+        # One that stops the turn is the way out.
+        if len(timings) >= messages.MOST_WAITING and (message.when != "stop" or "stop" in timings):
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
             raise HttpError(409, "too_many_messages", text)
         agent = agents.of_run(connection, run)

@@ -186,7 +186,7 @@ class _SupervisedAgent:
         given, writing = os.pipe() if file is None else (os.open(file, os.O_RDONLY), None)
         self._stdout = os.fdopen(reading, "rb")
         self._stdin = None if writing is None else os.fdopen(writing, "wb")
-        try:
+        with theirs, os.fdopen(given, "rb"), os.fdopen(output, "wb"):
             self._pid = command.sandbox.launcher.start(
                 *(theirs.fileno(), given, output),
                 argv=command.argv(),
@@ -196,14 +196,10 @@ class _SupervisedAgent:
                 open_files=limits.open_files,
                 group=str(group),
             )
-        except BaseException:
-            with self._control, self._stdout, self._stdin or contextlib.nullcontext():
-                raise
-        finally:
-            theirs.close()
-            os.close(given)
-            os.close(output)
         os.set_blocking(reading, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._control, selectors.EVENT_READ)
+        self._selector.register(self._stdout, selectors.EVENT_READ)
         if writing is not None:
             os.set_blocking(writing, False)
             self._send(command.spoken(command.workspace.instructions_file.read_text("utf-8")))
@@ -248,55 +244,49 @@ class _SupervisedAgent:
         over_since: float | None = None
         options = self._command.agent.options
         idle = IdleWatch(options.idle_s)
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._control, selectors.EVENT_READ)
-            selector.register(self._stdout, selectors.EVENT_READ)
-            while True:
-                now = time.monotonic()
-                check()
-                pass_on()
-                self._send()
-                if (end := self._model.end) is not None:
-                    raise AgentFailedError(end.text, end.reason)
-                over_since = (over_since or now) if self._reader.is_over and not self._model.waiting else None
-                if self._reader.is_over:
-                    self._end_input()
-                if over_since is not None and now > over_since + LINGERS_S:
-                    self.lingered = True
-                    return _EXITED
-                if now > deadline:
-                    text = f"the agent passed its time limit of {self._command.agent.timeout_s:g} s and was stopped"
-                    if (trouble := self._model.trouble) is not None:
-                        text += f"; before that, {trouble.text}"
-                    raise AgentFailedError(text, "timed_out")
-                if now >= measure_due:
-                    measure_due = now + _POLL_S
-                    if passed := self._usage.passed():
-                        self._is_hurried = True
-                        text = f"the agent was stopped for passing its limit of {passed} in [execution.agent]"
-                        raise AgentFailedError(text)
-                    # The proxy has a time limit for the model: an agent that waits for it is not idle.
-                    was_active = self._printed or self._model.waiting > 0
-                    self._printed = False
-                    if idle.passed(self._usage.cpu_s, is_active=was_active):
-                        text = (
-                            f"the agent neither printed nor computed for {options.idle_s:g} s and was stopped "
-                            "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?"
-                        )
-                        raise AgentFailedError(text, "idle")
-                ready = {key.fileobj for key, _ in selector.select(min(_POLL_S, max(0.0, deadline - now)))}
-                if self._control in ready:
-                    self._report = self._read_report()
-                    return self._report
-                if ready and not self._forward(self._stdout.read(_CHUNK)):
-                    selector.unregister(self._stdout)
+        while True:
+            now = time.monotonic()
+            check()
+            pass_on()
+            self._send()
+            if (end := self._model.end) is not None:
+                raise AgentFailedError(end.text, end.reason)
+            over_since = (over_since or now) if self._reader.is_over and not self._model.waiting else None
+            if self._reader.is_over:
+                self._end_input()
+            if over_since is not None and now > over_since + LINGERS_S:
+                self.lingered = True
+                return _EXITED
+            if now > deadline:
+                text = f"the agent passed its time limit of {self._command.agent.timeout_s:g} s and was stopped"
+                if (trouble := self._model.trouble) is not None:
+                    text += f"; before that, {trouble.text}"
+                raise AgentFailedError(text, "timed_out")
+            if now >= measure_due:
+                measure_due = now + _POLL_S
+                if passed := self._usage.passed():
+                    self._is_hurried = True
+                    text = f"the agent was stopped for passing its limit of {passed} in [execution.agent]"
+                    raise AgentFailedError(text)
+                # The proxy has a time limit for the model: an agent that waits for it is not idle.
+                was_active = self._printed or self._model.waiting > 0
+                self._printed = False
+                if idle.passed(self._usage.cpu_s, is_active=was_active):
+                    text = (
+                        f"the agent neither printed nor computed for {options.idle_s:g} s and was stopped "
+                        "(idle_timeout_s): does it wait for a host that it cannot reach, or for an answer?"
+                    )
+                    raise AgentFailedError(text, "idle")
+            if self._follow(min(_POLL_S, max(0.0, deadline - now))):
+                return self._report
 
     def close(self) -> None:
         """Kill everything that still runs, with the supervisor's help or without it."""
         is_told = self._end_input() and not (self._report or self._is_hurried or self.lingered)
-        with self._control, self._stdout:
-            if is_told:
-                self._await_end(time.monotonic() + GRACE_S)
+        with self._control, self._stdout, self._selector:
+            until = time.monotonic() + GRACE_S
+            while is_told and (left := until - time.monotonic()) > 0 and not self._follow(left):
+                pass
             if not self._report:
                 with contextlib.suppress(OSError):
                     self._control.shutdown(socket.SHUT_WR)
@@ -309,18 +299,14 @@ class _SupervisedAgent:
             with contextlib.suppress(OSError):
                 self._control.recv(1)
 
-    def _await_end(self, until: float) -> None:
-        """Pass its output on until it exits, or until an instant."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._control, selectors.EVENT_READ)
-            selector.register(self._stdout, selectors.EVENT_READ)
-            while (left := until - time.monotonic()) > 0:
-                ready = {key.fileobj for key, _ in selector.select(left)}
-                if self._control in ready:
-                    self._report = self._read_report()
-                    return
-                if ready and not self._forward(self._stdout.read(_CHUNK)):
-                    selector.unregister(self._stdout)
+    def _follow(self, timeout_s: float) -> bool:
+        """Wait for output, and pass it on; return whether the supervisor has reported."""
+        ready = {key.fileobj for key, _ in self._selector.select(timeout_s)}
+        if self._control in ready:
+            self._report = self._read_report()
+        elif ready and not self._forward(self._stdout.read(_CHUNK)):
+            self._selector.unregister(self._stdout)
+        return self._control in ready
 
     def _forward(self, chunk: bytes | None) -> bool:
         """Pass a piece of the agent's output on; False: there is no more."""
@@ -330,8 +316,9 @@ class _SupervisedAgent:
             for piece in chunk.splitlines(keepends=True) if self._untaken else (chunk,):
                 self._reader.feed(piece)
                 self._write(piece)
-                for name in self._untaken.keys() & {*self._reader.report.heard}:
-                    self._heard(self._untaken.pop(name))
+                for name in self._reader.report.heard if self._untaken else ():
+                    if name in self._untaken:
+                        self._heard(self._untaken.pop(name))
         return chunk != b""
 
     def _read_report(self) -> str:

@@ -134,7 +134,7 @@ class AgentCommand:
         keys = check.missing_keys(options, self.agent.environment)
         if keys:
             raise AgentFailedError("; ".join(keys), "no_key")
-        for name in self.invocation.folders:
+        for name in self.invocation.preset.folders:
             # A link in the last part of the path is not followed, and all folders before it are ours.
             with contextlib.suppress(FileExistsError):
                 (self.home / name).mkdir(mode=0o700)
@@ -144,8 +144,8 @@ class AgentCommand:
                 what = "its program's settings cannot be written"
                 raise AgentFailedError(f"{what}: an earlier turn left something else at {name}")
             file.write_text(content, "utf-8")
-        self.workspace.left_behind = self.invocation.left_behind
-        if invocation.preset_of(self.agent) is None or not self.task:
+        self.workspace.left_behind = self.invocation.preset.left_behind
+        if self.agent.options.preset is None or not self.task:
             return
         text = instructions_of(self.task)
         is_fresh = self._session_file is None or not self._session_file.exists()
@@ -173,15 +173,16 @@ class AgentCommand:
 
         None: a pipe, over which it gets its instructions and messages, as `spoken` writes them.
         """
-        if self.invocation.hears is not None:
+        if self.invocation.preset.hears is not None:
             return None
         files = {"task": self.workspace.task_file, "instructions": self.workspace.instructions_file}
         return files.get(self.invocation.stdin, Path(os.devnull))
 
     def spoken(self, text: str, name: str = "") -> bytes:
         """Return a line with instructions, or with the message of that name, for a program that hears messages."""
-        assert self.invocation.hears is not None  # noqa: S101 — the caller has a pipe
-        return f"{json.dumps(self.invocation.hears(text, name))}\n".encode()
+        hears = self.invocation.preset.hears
+        assert hears is not None  # noqa: S101 — the caller has a pipe
+        return f"{json.dumps(hears(text, name))}\n".encode()
 
     def environment(self) -> dict[str, str]:
         """Return the whole environment of the agent: the allow-list and the contract's variables."""
@@ -205,8 +206,7 @@ class AgentCommand:
 
     def ending(self, seen: Ending | None) -> Ending | None:
         """Return how the model's last answer ended, unless the program itself reports it."""
-        preset = invocation.preset_of(self.agent)
-        return seen if preset is not None and not preset.reports_endings else None
+        return None if self.invocation.preset.reports_endings else seen
 
     def note(self, report: AgentReport) -> None:
         """Store the state of a successful turn: its session's name, and its last message as its summary."""
@@ -216,10 +216,8 @@ class AgentCommand:
 
     def note_session(self, report: AgentReport) -> None:
         """Store the name of the session that the next turn, or attempt, resumes."""
-        preset = invocation.preset_of(self.agent)
-        name = str(self.task.get("run_id", "")) if preset is not None and preset.named_session else report.session
-        if self._session_file is not None and name:
-            self._session_file.write_text(name, "utf-8")
+        if self._session_file is not None and report.session:
+            self._session_file.write_text(report.session, "utf-8")
 
     @property
     def _is_boxed(self) -> bool:
@@ -239,7 +237,7 @@ class AgentCommand:
         """The path at which the agent sees the repository's guidance for models, or an empty file."""
         preset, tree = invocation.preset_of(self.agent), self.workspace.tree.resolve()
         # A trusted repository's guidance is read by the program itself.
-        names = () if preset is None or self.agent.options.trust_repository else preset.guidance
+        names = () if self.agent.options.trust_repository else preset.guidance
         for name in names:
             # RuntimeError: a link that leads to itself.
             with contextlib.suppress(OSError, RuntimeError):
@@ -288,7 +286,7 @@ class AgentCommand:
                 raise AgentFailedError(f"the cached folder {name} is a file or a link here", "setup_failed")
             kept[folder] = f"{inside}/{within}"
         # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
-        sealed = tuple(name for name in self.invocation.sealed if not _leads_away(self.home, name))
+        sealed = tuple(name for name in self.invocation.preset.sealed if not _leads_away(self.home, name))
         return SandboxView(
             self.home, self.cache, readable, self.agent.network, self.sockets, ports, hidden, sealed, kept
         )

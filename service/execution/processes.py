@@ -8,11 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from service.execution import supervisor
 from service.execution.disk import DiskShare, Usage, mib, shortage, usage_of
@@ -37,7 +38,7 @@ class Launcher:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._requests = socket.socket()
+        self._requests: socket.socket
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, control: int, stdin: int, stdout: int, **request: object) -> int:
@@ -49,29 +50,22 @@ class Launcher:
         Raises:
             OSError: This machine lacks the room for it, or the launcher was killed.
         """
-        # Bytes that are not UTF-8 arrive as they are.
-        text = json.dumps(request).encode()
-        with self._lock:
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as file, self._lock:
+            # Bytes that are not UTF-8 arrive as they are.
+            json.dump(request, file)
+            file.seek(0)
             if self._process is None or self._process.poll() is not None:
-                self._open()
-            length = len(text).to_bytes(supervisor.NUMBER_BYTES, "big")
-            socket.send_fds(self._requests, [length], [control, stdin, stdout])
-            self._requests.sendall(text)
-            answer = self._requests.recv(supervisor.NUMBER_BYTES, socket.MSG_WAITALL)
-        pid = int.from_bytes(answer, "big", signed=True)
+                self._requests, theirs = socket.socketpair()
+                with theirs:
+                    command = [sys.executable, "-I", "-S", "-X", "utf8", supervisor.__file__, str(theirs.fileno())]
+                    own: dict[str, Any] = {"start_new_session": True, "pass_fds": [theirs.fileno()]}
+                    # Without variables: an agent without a sandbox can read those of its parents.
+                    self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={}, **own)
+            socket.send_fds(self._requests, [b"?"], [control, stdin, stdout, file.fileno()])
+            pid = int(self._requests.recv(16) or 0)
         if pid <= 0:
             raise OSError(-pid or errno.ECHILD, os.strerror(-pid) if pid else "the launcher of agents was killed")
         return pid
-
-    def _open(self) -> None:
-        self._requests.close()
-        self._requests, theirs = socket.socketpair()
-        with theirs:
-            argv = [sys.executable, "-I", "-S", "-X", "utf8", supervisor.__file__, str(theirs.fileno())]
-            # Without the service's variables: an agent without a sandbox can read those of its parents.
-            self._process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, env={}, start_new_session=True, pass_fds=[theirs.fileno()]
-            )
 
 
 def kill_marked(marker: str) -> int:

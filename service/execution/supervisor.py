@@ -19,8 +19,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-NUMBER_BYTES = 4
-"""The size of a number in the exchange with the launcher, which is big-endian and has a sign."""
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_S = 10.0
 _PAUSE_MS = 5
@@ -106,14 +104,16 @@ def _end_all(agent: int) -> bool:
     return False
 
 
-def _supervise(control: int, streams: list[int], request: Mapping[str, Any]) -> None:
-    """Run an agent; report `exit N`, `ended` or `fault TEXT`. `streams`: its standard input, output and errors."""
+def _supervise(control: int, stdin: int, stdout: int, asked: int) -> None:
+    """Run an agent; report `exit N`, `ended` or `fault TEXT`."""
     os.setsid()
     os.set_inheritable(control, False)
-    for number, stream in enumerate(streams):
+    with open(asked, encoding="utf-8") as file:
+        request = json.load(file)
+    for number, stream in enumerate((stdin, stdout, stdout)):
         os.dup2(stream, number)
-    for stream in {*streams}:
-        os.close(stream)
+    os.close(stdin)
+    os.close(stdout)
     prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
     # Outside Linux an orphan leaves the tree; the worker then finds it with the help of its environment.
     if prctl is not None:
@@ -145,19 +145,13 @@ def _supervise(control: int, streams: list[int], request: Mapping[str, Any]) -> 
 def main() -> None:
     """Run `supervisor.py SOCKET_FD`: fork a supervisor for each request, until the worker closes the socket or dies.
 
-    A request is the length of a JSON document, with the descriptors of the control socket and of the agent's standard
-    input and output, and then the document. The answer is the process id, or the error's number below zero.
+    A request is a byte with four descriptors: the control socket, the agent's input and output, and a JSON document.
+    The answer is the process id, or the error's number below zero.
     """
     requests = socket.socket(fileno=int(sys.argv[1]))
     # The kernel reaps the supervisors.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        length, given, _, _ = socket.recv_fds(requests, NUMBER_BYTES, 3, socket.MSG_WAITALL)
-        left, text = int.from_bytes(length, "big"), b""
-        while left > len(text) and (piece := requests.recv(left - len(text))):
-            text += piece
-        if not text:
-            return
+    while given := socket.recv_fds(requests, 1, 4)[1]:
         try:
             pid = os.fork()
         except OSError as error:
@@ -165,12 +159,12 @@ def main() -> None:
         if pid == 0:
             try:
                 requests.close()
-                _supervise(given[0], [*given[1:], given[2]], json.loads(text))
+                _supervise(*given)
             finally:
                 os._exit(0)
         for one in given:
             os.close(one)
-        requests.sendall(pid.to_bytes(NUMBER_BYTES, "big", signed=True))
+        requests.send(str(pid).encode())
 
 
 if __name__ == "__main__":

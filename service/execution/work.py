@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from service import ids
 from service.agents import check as check_agent
-from service.agents.invocation import preset_of
 from service.agents.options import RepositorySetup
 from service.agents.outcome import REFUSED
 from service.clock import Clock, rfc3339
@@ -481,7 +480,7 @@ class TurnWork:
         is_silent = (
             made is None and not has_findings and not has_artifacts and question is None and result.summary is None
         )
-        if is_silent and preset_of(attempt.agent) is not None:
+        if is_silent and attempt.agent.options.preset is not None:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:
             text = question.text if failed is None else f"{question.text}; after that, {failed}"

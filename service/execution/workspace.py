@@ -111,10 +111,8 @@ class Workspace:
         """The repository's address, for those of its submodules."""
         self._index = root / "index"
         """That of the new checkout, which the agent cannot change."""
-        self._whole: str | None = None
-        """The commit that all of was checked out; None: there is none, or the checkout has a part of it."""
-        self._has_submodules = True
-        """Whether the checkout has a file `.gitmodules`, as far as it is known."""
+        self._plain: str | None = None
+        """The commit that the whole checkout is of, if it has no submodules."""
         self._theirs = root / "theirs.git"
         self.ours = root / "commit.git"
         """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
@@ -160,8 +158,8 @@ class Workspace:
             git("read-tree", "--reset", "-u", "HEAD", git_dir=self.history, work_tree=self.tree)
             # With its time, by which git knows the files that changed right after it was written.
             shutil.copy2(self.history / "index", self._index)
-            if self.part is None:
-                self._whole, self._has_submodules = base, os.path.lexists(self.tree / ".gitmodules")
+            if self.part is None and not os.path.lexists(self.tree / ".gitmodules"):
+                self._plain = base
             collect.clear(self.tree)
             if self.large_files is not None:
                 filled = self.large_files.fill(
@@ -273,7 +271,7 @@ class Workspace:
         if compared is not None:
             # From the index of the checkout git knows which files are unchanged, without reading them.
             shutil.copy2(self._index, self.ours / "index")
-        if compared is None or compared != self._whole:
+        if compared is None or compared != self._plain:
             reading = ("--empty",) if compared is None else ("-i", "-m", compared)
             git("read-tree", *reading, git_dir=self.ours, work_tree=self.tree)
         if gone or locked:
@@ -367,8 +365,7 @@ class Workspace:
         return "".join(restored)
 
     def _links(self, git: GitRunner, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
-        is_known = commit == self._whole and not self._has_submodules
-        return [] if is_known else submodules.links(git, git_dir, commit)
+        return [] if commit == self._plain else submodules.links(git, git_dir, commit)
 
     def _note_alike(self, git: GitRunner, files: ChangedFiles) -> None:
         """Remark on changed files whose names are the same to file systems that ignore case."""

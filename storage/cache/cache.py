@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from storage.cache import coverage as coverage_queries
 from storage.cache import health as health_queries
-from storage.cache import insights, questions, read_runs, retention, run_sql, schema, stuck
+from storage.cache import insights, questions, read_runs, retention, run_sql, schema, stuck, texts
 from storage.cache import polls as poll_queries
 from storage.cache import store_runs as run_writes
 from storage.cache import window as windows
@@ -47,6 +47,7 @@ class Cache(ThreadedStore):
         self.following = FollowStore(writer, reader, clock)
         """Followed runs, and their reported changes."""
         self.store_runs = run_writes.AnswerQueue(writer).store
+        self._filling: asyncio.Future[None] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -93,6 +94,7 @@ class Cache(ThreadedStore):
 
     set_presence = writes(run_writes.set_presence)
     store_summary = writes(run_writes.store_summary)
+    _fill_texts = writes(texts.fill)
     drop_oldest = writes(retention.drop_oldest)
     store_health = writes(health_queries.store)
     record_poll = writes(poll_queries.record)
@@ -160,7 +162,7 @@ class Cache(ThreadedStore):
         """The first `limit` runs of the order, or those found within `patience_s`."""
         await self._prepare(condition, sort)
         return await self.reader.run(
-            lambda connection: windows.first_rows(connection, condition, sort, limit, patience_s)
+            lambda connection: windows.first_rows(connection, condition, sort, limit, patience_s, self._remembered)
         )
 
     async def index_of(self, run_id: str, condition: RunFilter, sort: RunSort) -> int | None:
@@ -189,6 +191,9 @@ class Cache(ThreadedStore):
     async def count(self, condition: RunFilter) -> int:
         """The number of matching runs."""
         await self._prepare(condition)
+        if condition.search and (self._filling is None or self._filling.done()):
+            # Not before the first rows, and nothing waits for it: for a million runs it takes a second.
+            self._filling = asyncio.ensure_future(self._fill())
         return await self.reader.run(partial(read_runs.total, condition=condition, remembered=self._remembered))
 
     async def status_counts(self, condition: RunFilter) -> dict[str, int]:
@@ -234,6 +239,12 @@ class Cache(ThreadedStore):
         """Make the indexes that serve this filter and order; without them the answer is the same, only slower."""
         with suppress(StorageError):
             await self._index(*run_sql.orders_used(condition, sort), *orders)
+
+    async def _fill(self) -> None:
+        """Make the index for searches; without it the answer is the same, only slower."""
+        with suppress(StorageError):
+            while await self._fill_texts():
+                pass
 
     async def _index(self, *orders: str) -> None:
         for order in (schema.ORDER_INDEXES.keys() & orders) - self._indexed:

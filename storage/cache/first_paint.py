@@ -50,7 +50,7 @@ def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint
     try:
         if layout_of(connection) != LAYOUT:
             return None
-        remembered = Remembered()
+        remembered = Remembered(reads_texts=False)
         return FirstPaint(
             rows=rows(connection, filter, sort, 0, limit, remembered),
             total=total(connection, filter, remembered),

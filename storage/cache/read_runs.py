@@ -9,12 +9,14 @@ from typing import Any, Final, TypeVar, cast
 import msgspec.json
 from msgspec.structs import replace
 
+from storage.cache import texts
 from storage.cache.run_sql import ACTIVE_SQL, Where, both, order_by, where
 from storage.cache.work_time import took
 from storage.database import data_version, snapshot
 from storage.records import (
     FINAL_STATUSES,
     STATUS_ORDER,
+    ActiveRun,
     Presence,
     Repository,
     Run,
@@ -54,7 +56,9 @@ _RunValues = tuple[str, str, str, str, str, int, int, str]
 class Remembered:
     """Results of earlier reads, kept until the cache changes. One instance serves one connection, on its thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reads_texts: bool = True) -> None:
+        """Remember nothing yet; `reads_texts`: searches may take the tenth of a second that reading all texts takes."""
+        self.reads_texts = reads_texts
         self._version: int | None = None
         self._values: dict[Hashable, Any] = {}
 
@@ -91,8 +95,12 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: 
     # Storing keeps the numbers of all runs up to date, so a million runs are never counted.
     counts = f"SELECT status, count(*) FROM runs WHERE {wanted.sql} GROUP BY status"
     query = counts if rest else "SELECT status, runs FROM statuses WHERE runs > 0"
-    found = remembered.get(connection, rest, lambda: dict(connection.execute(query, wanted.parameters).fetchall()))
-    return dict(found)
+
+    def read() -> dict[str, int]:
+        found = texts.by_status(connection, rest) if rest.search and remembered.reads_texts else None
+        return dict(connection.execute(query, wanted.parameters).fetchall()) if found is None else found
+
+    return dict(remembered.get(connection, rest, read))
 
 
 def gone(connection: sqlite3.Connection) -> dict[str, int]:
@@ -233,15 +241,14 @@ def runs(
     return tuple(_run(values) for values in found.fetchall())
 
 
-def active_runs(connection: sqlite3.Connection) -> tuple[Run, ...]:
+def active_runs(connection: sqlite3.Connection) -> tuple[ActiveRun, ...]:
     """Runs whose status is neither known nor learnt to be final, except those that the service lost; newest first."""
     condition = where(RunFilter(active=True))
     found = connection.execute(
-        f"SELECT {_RUN} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id"
-        f" WHERE {condition.sql} ORDER BY {order_by(RunSort())}",
+        f"SELECT run_id, status, created_us FROM runs WHERE {condition.sql} ORDER BY {order_by(RunSort())}",
         condition.parameters,
     )
-    return tuple(_run(values) for values in found.fetchall())
+    return tuple(ActiveRun(run_id, status, from_us_or_none(us)) for run_id, status, us in found.fetchall())
 
 
 def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, RunDetail]:

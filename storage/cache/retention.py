@@ -9,6 +9,7 @@ from typing import Final
 
 from storage.cache.coverage import note, noted
 from storage.cache.schema import make_index
+from storage.cache.texts import BLOCK
 from storage.values import NO_TIME_US, from_us_or_none, sqlite_text, to_us
 
 STEP: Final = 500
@@ -69,6 +70,7 @@ def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: C
         gone = {"gone": _json([number for number, _, _ in oldest])}
         for table, column in _ROWS.items():
             connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(:gone))", gone)
+        connection.execute(f"DELETE FROM texts WHERE block IN (SELECT value / {BLOCK} FROM json_each(:gone))", gone)
         connection.executemany(
             "UPDATE statuses SET runs = runs - ? WHERE status = ?",
             [(count, status) for status, count in Counter(status for _, status, _ in oldest).items()],

@@ -77,7 +77,6 @@ ALL: Final = Where("1")
 
 def where(condition: RunFilter) -> Where:
     """The SQL condition of a filter."""
-    words = sqlite_text(condition.search).casefold().split()[:MAX_WORDS]
     since_us = NO_TIME_US + 1 if condition.since is None else to_us(condition.since)
     until_us = _LATEST_US if condition.until is None else to_us(condition.until)
     parts = [
@@ -100,9 +99,14 @@ def where(condition: RunFilter) -> Where:
         _findings(condition.not_findings, is_excluded=True),
         Where("created_us BETWEEN ? AND ?", (since_us, until_us)) if condition.since or condition.until else None,
         # Not LIKE, in which _ and % would have to be escaped.
-        *(Where("instr(search, ?) > 0", (word,)) for word in words),
+        *(Where("instr(search, ?) > 0", (word,)) for word in search_words(condition)),
     ]
     return _joined([part for part in parts if part is not None], " AND ") or ALL
+
+
+def search_words(condition: RunFilter) -> list[str]:
+    """The words that a run's text has to have."""
+    return sqlite_text(condition.search).casefold().split()[:MAX_WORDS]
 
 
 def orders_used(condition: RunFilter, sort: RunSort) -> frozenset[str]:

@@ -5,6 +5,7 @@ import zlib
 from typing import Final
 
 from storage.cache.run_sql import ACTIVE_SQL
+from storage.cache.texts import BLOCK
 from storage.records import SORTABLE
 
 # The columns for tables and filters are apart from the bodies, so that a scan reads a fifth of the pages.
@@ -27,6 +28,9 @@ CREATE TABLE run_bodies (
     id INTEGER PRIMARY KEY, platform TEXT NOT NULL, data_json TEXT NOT NULL, raw_json TEXT NOT NULL
 ) STRICT;
 CREATE TABLE summaries (run INTEGER PRIMARY KEY, summary_json TEXT NOT NULL) STRICT;
+-- See `storage.cache.texts`.
+CREATE TABLE texts (block INTEGER PRIMARY KEY, newest_us INTEGER NOT NULL, texts BLOB NOT NULL) STRICT;
+CREATE INDEX texts_newest ON texts (newest_us DESC);
 CREATE TABLE transitions (
     id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL, old TEXT NOT NULL, new TEXT NOT NULL,
     at_us INTEGER NOT NULL, after_us INTEGER NOT NULL
@@ -101,6 +105,9 @@ _TRIGGERS: Final = (
         INSERT INTO events (run_id, repository, branch, old, new, at_us)
         VALUES (NEW.run_id, NEW.repository, NEW.branch, OLD.status, NEW.status, coalesce(
             (SELECT at_us FROM transitions WHERE run = NEW.id ORDER BY id DESC LIMIT 1), NEW.first_at_us));
+    END""",
+    f"""CREATE TRIGGER text_changed AFTER UPDATE OF search ON runs WHEN OLD.search <> NEW.search BEGIN
+        DELETE FROM texts WHERE block = NEW.id / {BLOCK};
     END""",
     f"""CREATE TRIGGER event_cap AFTER INSERT ON events BEGIN
         DELETE FROM events WHERE id = NEW.id - {KEPT_EVENTS};

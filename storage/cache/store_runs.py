@@ -368,8 +368,9 @@ class RunMerge(Struct, frozen=True):
             self._note_newest(repository, created_us)
             after_us = polled_us if created_us > newest_us else 0
             is_final = status in self.finals
-            # A run from before the first stored answer is history, unless it is active. A trigger would cost more.
-            if news_us is not None and not (is_final and created_us <= news_us):
+            # A run from before the first stored answer, or in it, is history, unless it is active. A trigger would cost
+            # more.
+            if not is_final or (news_us is not None and created_us > news_us):
                 events.append((number,))
             rows += number, asked_us, is_final, run_id, status, branch, repository
             rows += created_us, updated_us, about + NOTHING_KNOWN, after_us

@@ -1,5 +1,6 @@
 """Windows of rows: runs in their order with gaps between them, or in groups, the one with most failures first."""
 
+import json
 import sqlite3
 import time
 from bisect import bisect_right
@@ -9,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from storage.cache import texts
 from storage.cache.coverage import coverage
 from storage.cache.read_runs import COLUMNS, Remembered, count, row_of, total
 from storage.cache.run_sql import ALL, STUCK_SQL, Key, Where, before, both, key_columns, onwards, order_by, where
@@ -95,7 +97,8 @@ def rows(
     backwards = order_by(sort, backwards=True)
     with snapshot(connection):
         if offset <= NEAR:
-            return page(connection, everything, forwards, offset, limit)
+            found = searched(connection, condition, sort, offset, limit, remembered)
+            return page(connection, everything, forwards, offset, limit) if found is None else found
         runs = total(connection, condition, remembered)
         limit = max(0, min(limit, runs - offset))
         known, run_id = remembered.get(connection, ("place", condition, sort), lambda: (0, ""))
@@ -115,6 +118,26 @@ def rows(
         if found:
             remembered.put(("place", condition, sort), (offset, found[0].run_id))
     return found
+
+
+def searched(
+    connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, limit: int, remembered: Remembered
+) -> tuple[RunRow, ...] | None:
+    """The rows of a search in the usual order, from the index of texts; None: it cannot help."""
+    if not condition.search or sort != RunSort() or not remembered.reads_texts:
+        return None
+    found: tuple[int, list[texts.Place]] = remembered.get(connection, ("newest", condition), lambda: (0, []))
+    most, places = found
+    if len(places) == most < offset + limit:
+        most = offset + limit
+        newest = texts.newest(connection, condition, most)
+        if newest is None:
+            return None
+        places = newest
+        remembered.put(("newest", condition), (most, places))
+    numbers = json.dumps([number for _, _, number in places[offset : offset + limit]])
+    sql = f"SELECT {COLUMNS} FROM json_each(?) AS w CROSS JOIN runs AS r ON r.id = w.value ORDER BY w.key"
+    return tuple(row_of(values) for values in connection.execute(sql, (numbers,)).fetchall())
 
 
 def _key(connection: sqlite3.Connection, sort: RunSort, run_id: str, condition: Where = ALL) -> Key | None:
@@ -163,9 +186,18 @@ def rows_before(
 
 
 def first_rows(
-    connection: sqlite3.Connection, wanted: RunFilter, sort: RunSort, limit: int, patience_s: float
+    connection: sqlite3.Connection,
+    wanted: RunFilter,
+    sort: RunSort,
+    limit: int,
+    patience_s: float,
+    remembered: Remembered,
 ) -> tuple[RunRow, ...]:
     """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
+    with snapshot(connection):
+        indexed = searched(connection, wanted, sort, 0, limit, remembered)
+    if indexed is not None:
+        return indexed
     deadline = time.monotonic() + patience_s
     condition = where(wanted)
     found: list[RunRow] = []

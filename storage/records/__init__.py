@@ -24,7 +24,17 @@ from storage.records.coverage import CLOCK_STEP, Coverage, CoverageGap, Coverage
 from storage.records.health import HealthChange, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
 from storage.records.repository import Repository
-from storage.records.run import Presence, Run, RunChanges, RunDetail, RunRow, RunSummary, StatusTransition, WorkTime
+from storage.records.run import (
+    ActiveRun,
+    Presence,
+    Run,
+    RunChanges,
+    RunDetail,
+    RunRow,
+    RunSummary,
+    StatusTransition,
+    WorkTime,
+)
 from storage.records.run_fields import (
     ACTIVE_STATUSES,
     CANCELLED,

@@ -71,6 +71,14 @@ ASKS: Final = "asks: "
 """Begins the result of a turn that ended with a question."""
 
 
+class ActiveRun(Struct, frozen=True, gc=False):
+    """What a poll needs of each active run, of which there may be very many."""
+
+    run_id: str
+    status: str
+    created_at: datetime | None
+
+
 class RunSummary(Struct, frozen=True, omit_defaults=True):
     """The subject of a run, as far as the ledger or the service has it; foreign text."""
 

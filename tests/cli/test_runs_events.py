@@ -23,9 +23,14 @@ def moves(found: list[dict[str, Any]]) -> list[tuple[str, str | None, str]]:
 
 
 def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, board: Lab) -> None:
-    """Other commands see changes as well; what had ended before the first poll is history."""
+    """Other commands see changes as well. Before the first poll, what had ended is history, and what was active is not.
+
+    That is so for each page of its answer.
+    """
     board.put("run_0", "completed", created=0)
     board.put("run_1", "working", created=1)
+    board.largest_page = 1
+    board.put("run_x", "queued", created=-1)
     start = boarded("runs", "events", "--since", "now", "--json").json()
     board.put("run_2", "queued", created=2)
     boarded("runs", "list")
@@ -35,14 +40,15 @@ def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, board: La
     found = events(boarded, "--since", start["cursor"])
     board.move("run_2", "failed", updated=5)
     later = events(boarded, "--since", found[-1]["cursor"])
-    again = events(boarded, "--since", found[0]["cursor"])
+    again, everything = events(boarded, "--since", found[0]["cursor"]), events(boarded)
 
     assert (start["events"], start["count"]) == ([], 0)
     about = {"run_id": "run_2", "repository": "acme/api", "branch_name": "main", "from": None, "to": "queued"}
     assert found[0] == about | {"cursor": found[0]["cursor"], "at": "2026-05-01T12:02:00.000000Z"}
     assert moves(found[1:]) == [("run_2", "queued", "working"), ("run_1", "working", "completed")]
     assert moves(later) == [("run_2", "working", "failed")]
-    assert (again, events(boarded)) == ([*found[1:], *later], [*found, *later])
+    assert moves(everything[:2]) == [("run_1", None, "working"), ("run_x", None, "queued")]
+    assert (again, everything[2:]) == ([*found[1:], *later], [*found, *later])
     assert len({each["cursor"] for each in (*found, *later)}) == 4
 
 
@@ -73,8 +79,8 @@ def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine,
         if asked.path.endswith("questions")
         else board.answer(asked)
     )
-    boarded("runs", "events")
-    following = boarded.begin("runs", "events", "--follow")
+    cursor = boarded("runs", "events", "--json").json()["cursor"]
+    following = boarded.begin("runs", "events", "--follow", "--since", cursor)
     board.move("run_1", "failed", updated=2)
 
     first = json.loads(following.stdout.readline())
@@ -82,7 +88,7 @@ def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine,
     out, err = following.communicate(timeout=120)
     how = err.strip().splitlines()[-1].removeprefix("Stopped. Go on with: runwarden ").split()
 
-    assert moves([first]) == moves(events(boarded)) == [("run_1", "working", "cancelled")]
+    assert moves([first]) == moves(events(boarded, "--since", cursor)) == [("run_1", "working", "cancelled")]
     assert (following.returncode, out) == (143, "")
     assert how[-4:] == ["events", "--follow", "--since", first["cursor"]]
 
@@ -92,7 +98,7 @@ def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, 
     board.put("run_1", "working", created=1)
     boarded("runs", "events")
     board.move("run_1", "completed", updated=2)
-    (found,) = events(boarded)
+    found = events(boarded)
     refused = boarded("runs", "events", "--since", "x.1", "--json")
     table = boarded("runs", "events", "--follow", "--output", "table")
     down = boarded("runs", "events", RUNWARDEN_TOKEN="")
@@ -105,7 +111,7 @@ def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, 
         in refused.json()["error"]["message"]
     )
     assert (table.code, "use --output ndjson or csv" in table.err, down.code) == (2, True, 2)
-    assert (document.code, document.json()["events"]) == (4, [found])
+    assert (document.code, document.json()["events"]) == (4, found)
     assert document.json()["error"]["kind"] == "not_authorized"
 
 

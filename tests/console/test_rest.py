@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -81,6 +82,9 @@ def test_only_the_changed_part_of_a_line_is_written() -> None:
 
     assert text.changes(line.format("3s"), 2) == ""
     assert text.changes(line.format("4s"), 2) == "\x1b[3;5H  4s  \x1b[1;1H"
+    pieces = "\x1b[3;1Hone\x1b[3;5Htwo\x1b[3;9H{}\x1b[1;1H"
+    assert text.changes(pieces.format("three"), 2) == pieces.format("three")
+    assert text.changes(pieces.format("threw"), 2) == "\x1b[3;9Hthrew\x1b[1;1H"
     every_row = "\x1b[1;1Hone\n\x1b[2;1Htwo\x1b[1;1H"
     for _ in range(2):
         assert text.changes(every_row, 2) == every_row.replace("\n", "")
@@ -109,3 +113,16 @@ async def test_screens_at_rest_are_still(staged: Staged, board: Lab, monkeypatch
                     await scene.sync()
                 await scene.tick(seconds=1)
             assert len("".join(written)) / REST_S < MOST, (keys, written)
+
+
+async def test_ages_on_a_still_screen_go_on(staged: Staged, board: Lab) -> None:
+    """Minutes pass on it, though it is looked at less often while nothing counts seconds."""
+    now = board.now
+    board.put("only", "failed", created=now - timedelta(minutes=20), updated=now - timedelta(minutes=10))
+    async with staged((120, HEIGHT)) as scene:
+        await scene.sync()
+        before = int(re.findall(r"(\d+)m ago", scene.text)[0])
+        for _ in range(2 * 60 + 5):
+            await scene.tick(seconds=1)
+
+        assert int(re.findall(r"(\d+)m ago", scene.text)[0]) == before + 2

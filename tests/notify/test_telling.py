@@ -567,7 +567,7 @@ def test_severity_kind_repository_and_hour_choose(
     ("text", "said"),
     [
         ('[[notify.rules]]\nroute = "elsewhere"', "notify.rules[1].route: there is no route 'elsewhere'"),
-        ('[[notify.rules]]\nroutes = ["team"]', "Did you mean route?"),
+        ('[[notify.rules]]\nroutes = ["elsewhere"]', "notify.rules[1].routes: there is no route 'elsewhere'"),
         ('[[notify.rules]]\nkind = "host"', "notify.rules[1].route: this key is missing"),
         ('[[notify.rules]]\nroute = "team"\nkind = "failure"', "notify.rules[1].kind: 'failure' is not known"),
         ('[[notify.rules]]\nroute = "team"\nseverity = "critical"', "information, warning, error"),

@@ -120,13 +120,15 @@ def test_a_message_that_is_none_is_refused(idle: Api, text: Any, when: str) -> N
 
 
 def test_what_is_said_to_a_waiting_turn(idle: Api) -> None:
-    """It is stopped at once; twenty messages wait at most."""
+    """It is stopped at once; twenty messages wait at most, except for one that stops the turn."""
     run_id = idle.start("go")
     answer = say(idle, run_id, "do this instead", "stop")
     first, second = idle.turns(run_id)
     said = [say(idle, run_id, str(number), "end").status_code for number in range(21)]
+    way_out = say(idle, run_id, "enough", "stop")
 
     assert (answer.json()["state"], first["outcome"]) == ("continued", "cancelled")
     assert (second["instructions"], second["caller"]) == ("do this instead", "tests")
     assert said == [202] * 20 + [409]
+    assert (way_out.json()["state"], idle.turns(run_id)[2]["instructions"][-10:]) == ("continued", "19\n\nenough")
     assert say(idle, "run_x", "hello").json()["error_code"] == "run_not_found"

@@ -1,5 +1,6 @@
 """The sandbox: an agent's network, what it may hide, who ends what it leaves; and without one no agent runs."""
 
+import os
 import platform
 import shutil
 import signal
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import main
+from service.execution.processes import Launcher
 from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
@@ -179,6 +181,26 @@ def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_pa
         eventually(lambda pid=pid: not Path(f"/proc/{pid}").exists(), "the supervisor or its launcher is gone")
 
     assert done.returncode == (0 if how == "exit" else -signal.SIGKILL)
+
+
+def test_agents_start_again_after_their_launcher_was_killed() -> None:
+    """The agent at work is not affected, and the next one gets a new launcher."""
+    launcher, reports = Launcher(), []
+    for _ in range(2):
+        (ours, theirs), (reading, writing) = socket.socketpair(), os.pipe()
+        with ours:
+            request = {"argv": ["cat"], "environment": {"PATH": os.environ["PATH"]}, "folder": "/", "group": ""}
+            pid = launcher.start(theirs.fileno(), reading, writing, **request, file_bytes=1_000_000, open_files=64)
+            parent = int(Path(f"/proc/{pid}/stat").read_text().split()[3])
+            os.kill(parent, signal.SIGKILL)
+            eventually(lambda: not Path(f"/proc/{parent}/cmdline").read_bytes(), "the launcher is dead")  # noqa: B023
+            theirs.close()
+            os.close(writing)
+            os.close(reading)
+            ours.shutdown(socket.SHUT_WR)
+            reports.append(ours.recv(100))
+
+    assert reports == [b"ended", b"ended"]
 
 
 KEY = "sk-ant-a-key-that-no-agent-may-see"

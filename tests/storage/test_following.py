@@ -68,9 +68,10 @@ async def found(cache: Cache, cursor: str, limit: int = 9, *, holds_failures: bo
 
 
 async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> None:
-    """What the first answer shows is history; who has seen a cancelled run as failed is told of the correction."""
-    await cache.store_runs([make_run(1), make_run(2)], asked_at=NOON, news_from=NOON)
-    cursor = (await found(cache, "now")).cursor
+    """What had ended at the first answer is history; a cancelled run that was reported as failed is corrected."""
+    ended = make_run(6, "failed", created_at=NOON - HOUR)
+    await cache.store_runs([make_run(1), make_run(2), ended], asked_at=NOON, news_from=NOON)
+    first, cursor = (await found(cache, "")).events, (await found(cache, "now")).cursor
     old, new = make_run(3, "failed", created_at=NOON - HOUR), make_run(4, "queued", created_at=NOON + MINUTE)
     await cache.store_runs([old, new, make_run(5, created_at=NOON - HOUR)], asked_at=NOON + MINUTE)
     failed = make_run(1, "failed", updated_at=NOON + 2 * MINUTE)
@@ -93,7 +94,8 @@ async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> No
     assert rest.events == (replace(late.events[0], old="working"),)
     assert rest.events[0].at == NOON + 2 * MINUTE
     assert paged == [held.events[1:], early.events]
-    assert (await found(cache, "")).events == (*held.events, *rest.events)
+    assert [(e.run_id, e.old, e.new) for e in first] == [("run_0001", None, "working"), ("run_0002", None, "working")]
+    assert (await found(cache, "")).events == (*first, *held.events, *rest.events)
 
 
 async def test_a_cursor_that_no_longer_means_a_place_is_refused(cache: Cache, cache_path: Path, tmp_path: Path) -> None:

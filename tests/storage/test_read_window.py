@@ -79,13 +79,13 @@ def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections)
     """Perhaps none, and the connection serves on without a limit. An interruption is reported."""
     writer, reader = database
     store(writer, [run(number) for number in range(RUNS, 4_000)])
-    wanted = RunFilter(search="run_000")
+    wanted, by_id = RunFilter(search="run_000"), RunSort("run")
 
-    assert first_rows(reader, wanted, NEWEST_FIRST, limit=5, patience_s=0) == ()
-    assert [row.run_id for row in rows(reader, wanted, NEWEST_FIRST, 0, 5, Remembered())] == ["run_000"]
+    assert first_rows(reader, wanted, by_id, 5, 0, Remembered()) == ()
+    assert [row.run_id for row in rows(reader, wanted, by_id, 0, 5, Remembered())] == ["run_000"]
     reader.create_function("instr", 2, lambda *_: reader.interrupt())
     with pytest.raises(OperationalError, match="interrupted"):
-        first_rows(reader, RunFilter(search="run"), NEWEST_FIRST, limit=5, patience_s=60)
+        first_rows(reader, RunFilter(search="run"), by_id, 5, 60, Remembered())
 
 
 def test_a_change_of_the_cache_moves_them_all(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:

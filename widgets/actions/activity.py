@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -140,18 +141,7 @@ COLUMNS: Final = (
 class ActivityBar(Horizontal):
     """Search, filters and extent."""
 
-    DEFAULT_CSS = """
-    ActivityBar {
-        height: 1;
-        padding: 0 1;
-        ListSearch {
-            width: 1fr; min-width: 8; max-width: 44; height: 1; margin: 0 2 0 0; padding: 0 1;
-            border: none; background: $surface;
-        }
-        ListSearch:focus { border: none; background: $panel; }
-        #activity-extent { width: auto; dock: right; }
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("activity.tcss").read_text("utf-8")
 
     def __init__(self, placeholders: tuple[str, str] = PLACEHOLDERS) -> None:
         """Show the placeholder that fits the width of the search."""

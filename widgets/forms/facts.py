@@ -1,6 +1,7 @@
 """The parts of a form in addition to its fields: facts, notices and choices."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events
@@ -22,15 +23,7 @@ from widgets.kit.badges import Badge
 class FormFact(Widget):
     """A fact in place of a field; or a widget that shows it."""
 
-    DEFAULT_CSS = """
-    FormFact {
-        layout: horizontal;
-        height: auto;
-        max-height: 2;
-        .form-fact--label { width: 15; color: $foreground 70%; padding-left: 1; }
-        .form-fact--value { width: 1fr; padding-left: 2; }
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("fact.tcss").read_text("utf-8")
 
     def __init__(self, label: str, value: SafeText | Widget, badge: Badge | None = None) -> None:
         super().__init__()
@@ -51,14 +44,7 @@ class FormFact(Widget):
 class FactList(Vertical):
     """Named facts, one below the other; long values wrap below themselves, not below their names."""
 
-    DEFAULT_CSS = """
-    FactList {
-        height: auto;
-        Horizontal { height: auto; }
-        .fact-list--name { width: 14; color: $foreground 70%; }
-        .fact-list--value { width: 1fr; max-width: 100; }
-    }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("fact_list.tcss").read_text("utf-8")
 
     def __init__(self) -> None:
         super().__init__()

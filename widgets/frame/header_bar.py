@@ -166,6 +166,8 @@ class HeaderBar(ClickableLine):
         self._healthy_words = healthy_words
         self._clock = clock
         self._shown = Content()
+        self._times: object = None
+        """The facts and the ages that were shown last."""
 
     def show(self, vitals: Vitals) -> None:
         """Show new facts."""
@@ -174,8 +176,13 @@ class HeaderBar(ClickableLine):
 
     def tick(self) -> None:
         """Repaint if an age changed."""
+        now, vitals = self._clock(), self._vitals
+        before = self._times
+        unwell = (host for host in vitals.health if health_badge(host.status, self._healthy_words).tone != "good")
+        hosts = [age(host.since, now) for host in unwell]
+        self._times = vitals, freshness(vitals.runs_link, self._timing, now, vitals.wait), hosts
         # `==` compares only text: a host that merely turns grey would not be repainted.
-        if not super().render().is_same(self._shown):
+        if self._times != before and not super().render().is_same(self._shown):
             self.refresh()
 
     def render(self) -> Content:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import ClassVar, Final, Literal
 
 from msgspec import Struct
@@ -161,22 +162,9 @@ Draw = Callable[[int], Sequence[LeadRow]]
 class LeadList(Options):
     """Titles and rows; the cursor stays on its row, or on the first one."""
 
-    DEFAULT_CSS = """
-    LeadList, LeadList:focus {
-        height: 1fr; border: none; padding: 0 1; background: $background; background-tint: $foreground 0%;
-        scrollbar-size-vertical: 1; scrollbar-gutter: stable; scrollbar-background: $background;
-        scrollbar-color: $panel;
-        & > .option-list--option-highlighted {
-            background: $panel; color: $foreground; text-style: none;
-        }
-        & > .option-list--option-disabled { color: $foreground; }
-    }
-    LeadList:focus > .option-list--option-highlighted { background: $block-cursor-blurred-background; }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("choice_lists.tcss").read_text("utf-8")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            "enter", "select", "its runs", key_display="enter", tooltip="Show the runs of this row", id="leads.open"
-        )
+        Binding("enter", "select", "its runs", tooltip="Show the runs of this row", id="leads.open")
     ]
 
     def __init__(self, *, id: str) -> None:

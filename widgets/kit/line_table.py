@@ -59,7 +59,7 @@ class LineTable(CursorView, Generic[T]):
     {tone_css("LineTable", "lines")}
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", key_display="enter", id="lines.open")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "open", id="lines.open")]
 
     class Highlighted(Message):
         """The cursor moved to another item, or its item changed."""

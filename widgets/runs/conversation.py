@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
+from pathlib import Path
 from typing import ClassVar, Final
 
 from msgspec.structs import replace
@@ -128,13 +129,7 @@ def _took_s(turn: Turn, as_of: datetime) -> float | None:
 class Conversation(VerticalScroll):
     """The turns from the service, or the messages sent from this machine; the last one in view."""
 
-    DEFAULT_CSS = """
-    Conversation {
-        height: auto; max-height: 7; margin: 0 1 1 1; padding: 0 1; border-left: outer $panel;
-        scrollbar-size-vertical: 1; scrollbar-background: $surface; scrollbar-color: $panel-lighten-2;
-    }
-    Conversation:focus { border-left: outer $primary; }
-    """
+    DEFAULT_CSS = Path(__file__).with_name("conversation.tcss").read_text("utf-8")
     BINDINGS: ClassVar[list[BindingType]] = [*SCROLL_KEYS]
 
     def __init__(self) -> None:

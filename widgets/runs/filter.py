@@ -173,7 +173,7 @@ class SearchInput(Input):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"search--{kind}" for kind in KINDS}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "leave", "to the runs", key_display="enter", id="search.leave"),
+        Binding("enter", "leave", "to the runs", id="search.leave"),
         Binding("tab", "take", "complete", id="search.take"),
         hidden("down", "choose(1)", "next suggestion", id="search.next"),
         hidden("up", "choose(-1)", "previous suggestion", id="search.previous"),

@@ -162,7 +162,7 @@ class RunTable(CursorView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("right", "sideways(1)", "columns to the right", id="table.right"),
         hidden("left", "sideways(-1)", "columns to the left", id="table.left"),
-        hidden("enter", "choose", "open", key_display="enter", id="table.open"),
+        hidden("enter", "choose", "open", id="table.open"),
         hidden("space", "mark", "mark", tooltip="Mark the run for an action on several", id="table.mark"),
         hidden("shift+down,J", "stretch(1)", "mark down", id="table.mark_down"),
         hidden("shift+up,K", "stretch(-1)", "mark up", id="table.mark_up"),
@@ -321,12 +321,13 @@ class RunTable(CursorView, can_focus=True):
         if there.top != here.top:
             self.scroll_rows_to(there.top)
         self._unseen = there.unseen
-        if was_replacing or before.total != window.total or there.top != here.top or not before.rows:
+        if was_replacing or before.total > window.total or there.top != here.top or not before.rows:
             self.refresh()
         else:
+            others = {here.cursor, there.cursor, before.total, window.total}
             for index in self.visible_rows:
                 lines = ((before.row, window.row), (before.gap, window.gap), (before.head, window.head))
-                if index in {here.cursor, there.cursor} or any(old(index) != new(index) for old, new in lines):
+                if index in others or any(old(index) != new(index) for old, new in lines):
                     self.repaint_row(index)
             self.repaint_header()
         self._request_rows()
@@ -589,7 +590,14 @@ class RunTable(CursorView, can_focus=True):
     def resize_to(self, total: int) -> None:
         """Lay out the columns, and make room for this many rows."""
         self.columns.fit(self.scrollable_content_region.width)
-        self.virtual_size = Size(self.columns.layout.width, total + HEADER)
+        before, size = self.virtual_size, Size(self.columns.layout.width, total + HEADER)
+        is_longer = size.height > before.height > self.size.height and size.width == before.width
+        if self.show_vertical_scrollbar and is_longer:
+            # More rows below change the bar alone, and Textual would lay out the whole screen.
+            self.set_reactive(RunTable.virtual_size, size)
+            self.vertical_scrollbar.window_virtual_size = size.height
+        else:
+            self.virtual_size = size
 
     def rows_came_into_view(self) -> None:
         """Request missing rows, and forget the times of those that left the view."""

@@ -211,8 +211,10 @@ class Session:
         self.inbox.ask()
 
     def looked(self) -> None:
-        """Note a key or a click: an end that was shown before it was seen."""
+        """Note a key or a click: an end that was shown before it was seen, and the answer goes first."""
         before, self._looked_at = self._looked_at, self.clock()
+        if self.engine is not None:
+            self.engine.client.budget.give_way()
         if any(before - at < SEEN_AFTER <= self._looked_at - at for at in self._ended.values()):
             self.pins_changed.publish(self.pins)
 

@@ -29,11 +29,11 @@ class WrittenText:
     def changes(self, output: str, height: int) -> str:
         """The part of this output that the terminal does not show yet; all of it if it draws every row."""
         before, *placed = _PLACE.split(output)
-        if _OTHER_SCREEN in output or len(placed) // 3 > height:
-            self._rows.clear()
         texts = list(zip(map(int, placed[::3]), map(int, placed[1::3]), placed[2::3], strict=True))
         # A frame ends by placing the cursor.
         cursor = texts.pop()[:2] if texts and not texts[-1][2] else None
+        if _OTHER_SCREEN in output or len({y for y, _, _ in texts}) >= height:
+            self._rows.clear()
         changed = before + "".join(self._changed(y, x, text.removesuffix("\n")) for y, x, text in texts)
         if cursor is None or not (changed or cursor != self._cursor):
             return changed

@@ -85,12 +85,23 @@ allowed = await client.request_permission("s-1", ToolCallUpdate(tool_call_id="t2
 await act("s-1", start_tool_call("t2", "cat", kind="execute", raw_input={"command": "cat src/app.py"}))
 result = tool_content(text_block(allowed.outcome.option_id))
 await act("s-1", update_tool_call("t2", status="completed", content=[result]))
+await act("s-1", start_tool_call("t3", "bash", kind="execute", status="pending", raw_input={"cwd": "/"}))
+for output in ("", "a"):
+    given, so_far = {"command": "ls"}, [tool_content(text_block(output))]
+    await act("s-1", update_tool_call("t3", status="in_progress", raw_input=given, content=so_far))
+await act("s-1", update_tool_call("t3", status="completed", raw_output={"metadata": {"exit": 1}}))
+await act("s-1", start_tool_call("t4", "Writing to app.py", kind="edit", status="in_progress"))
+await act("s-1", update_tool_call("t4", status="completed", content=[edit]))
+await act("s-1", update_tool_call("t4", status="failed"))
 await self.say("It says 43.")
 """
 
 
 def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: Turn) -> None:
-    """All it asks for is allowed; its reports are steps; what a loaded session repeats is none."""
+    """All it asks for is allowed; its reports are steps; what a loaded session repeats is none.
+
+    A call of a tool that it describes bit by bit is one step, with its result as another.
+    """
     done = turn(WORK)
 
     assert (done.failure, done.result.summary) == (None, "It says 43."), done.log
@@ -101,6 +112,10 @@ def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: T
         ("edited", "src/app.py\n-     return 42\n+     return 43"),
         ("ran", "cat src/app.py"),
         ("result", "allow_once"),
+        ("ran", "ls"),
+        ("result", "a"),
+        ("edited", "src/app.py\n-     return 42\n+     return 43"),
+        ("result", ""),
         ("said", "It says 43."),
         ("ended", ""),
     ]
@@ -203,10 +218,11 @@ def test_a_program_that_misbehaves_ends_its_turn_clearly(
 
 REAL = os.environ.get("RUNWARDEN_TEST_AGENTS", "")
 PROGRAMS = {
-    "gemini": (("gemini", "--experimental-acp", "--model", "{model}"), "gemini", "gemini-2.5-pro"),
+    "gemini": (("gemini", "--acp", "--model", "{model}"), "gemini", "gemini-2.5-pro"),
     "opencode": (("opencode", "acp"), "anthropic", "claude-sonnet-4-5"),
     "claude": (("claude-agent-acp",), "anthropic", "claude-sonnet-4-5"),
     "codex": (("codex-acp",), "openai", "gpt-4o"),
+    "copilot": (("copilot", "--acp"), "openai", "gpt-4o"),
     "qwen": (("qwen", "--acp", "--auth-type=openai", "--model={model}"), "openai", "gpt-4o"),
 }
 
@@ -236,7 +252,7 @@ def test_a_real_program_writes_a_file_and_goes_on(
 ) -> None:
     stage, agent = real(program)
     # The stand-in of the model has no tools for it.
-    server.writes = program != "qwen"
+    server.writes = program not in {"copilot", "qwen"}
     first = stage.turn(agent, "Write zebras into written.txt.")
 
     assert (first.failure, first.result.summary) == (None, "All done."), first.log[-6000:]

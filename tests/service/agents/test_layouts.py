@@ -76,6 +76,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"argv": ["no-such-agent"]}, "the program 'no-such-agent' is not there on the service's PATH"),
     ({"argv": None}, "it needs argv, the command, or preset"),
     ({"argv": ["sh", "-c", "echo {instructions}"]}, "has to be a whole argument"),
+    ({"preset": "opencode", "argv": ["opencode", "--agent=plan"]}, "runs `opencode acp`, which has no --agent: leave"),
     ({"model": KEYED}, "the variable NO_KEY is not set"),
     ({"readable": ["/"]}, "would show the agent the service's own data"),
     ({"network": True, "egress": ["a.example"]}, "network = true lets it reach everything"),

@@ -26,21 +26,16 @@ def item(kind: str, **fields: Any) -> dict[str, Any]:
     return {"type": f"item.{kind}", "item": fields}
 
 
-def opencode(kind: str, **part: Any) -> dict[str, Any]:
-    return {"type": kind, "timestamp": 1795540720989, "part": part}
-
-
 def acp(report: str, **update: Any) -> dict[str, Any]:
     return {"acp": "update", "at": AT, "update": {"sessionUpdate": report, **update}}
 
 
 DIFF = {"type": "diff", "path": "/workspace/README.md", "oldText": "# api\n", "newText": "# API\n"}
 PATCH = {"type": "file_change", "changes": [{"path": "/workspace/README.md", "kind": "update"}]}
-FAILED = {"status": "error", "value": [{"type": "text", "text": OUTPUT}]}
-TOOLS = {"id": "c2", "type": "toolResponse", "toolResult": FAILED}
-ASKED = {"id": "c2", "type": "toolRequest", "toolCall": {"value": {"name": "shell", "arguments": {"command": COMMAND}}}}
-RAN = {"status": "completed", "input": {"command": COMMAND}, "output": OUTPUT, "metadata": {"exit": 1}}
-RAN |= {"time": {"start": 1795540719263, "end": 1795540720883}}
+TOKENS = {"token_count": {"input_tokens": 10, "output_tokens": 5}}
+OPENCODE_EDIT = {"filePath": "/workspace/README.md", "oldString": "# api", "newString": "# API"}
+OPENCODE_ENDED = {"output": OUTPUT, "metadata": {"exit": 1}}
+CONTENT = [{"type": "content", "content": {"type": "text", "text": OUTPUT}}]
 TRANSCRIPTS: dict[str, list[Any]] = {
     "claude-code": [
         {"type": "system", "subtype": "init", "tools": ["Bash"]},
@@ -63,25 +58,29 @@ TRANSCRIPTS: dict[str, list[Any]] = {
         {"type": "turn.completed", "usage": TEN_AND_FIVE | {"cached_input_tokens": 3}},
     ],
     "opencode": [
-        opencode("reasoning", text="First look."),
-        opencode("text", text="I look."),
-        opencode("tool_use", tool="edit", callID="c1", state={"status": "completed", "input": EDIT, "output": "ok"}),
-        opencode("tool_use", tool="bash", callID="c2", state=RAN),
-        opencode("step_finish", tokens={"input": 10, "output": 5, "cache": {"read": 0, "write": 0}}),
+        acp("agent_thought_chunk", content={"type": "text", "text": "First look."}),
+        acp("agent_message_chunk", content={"type": "text", "text": "I look."}),
+        acp("tool_call", toolCallId="c1", kind="edit", title="edit", rawInput=OPENCODE_EDIT),
+        acp("tool_call", toolCallId="c2", kind="execute", title=COMMAND, rawInput={"command": COMMAND, "cwd": "/"}),
+        acp("tool_call_update", toolCallId="c2", status="completed", content=CONTENT, rawOutput=OPENCODE_ENDED)
+        | {"seconds": 1.62},
+        acp("tool_call", toolCallId="c3", kind="read", title="read", rawInput={"filePath": "/workspace/README.md"}),
+        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": None, "seconds": 2.193},
     ],
     "gemini": [
-        {"type": "message", "role": "user", "content": "Write."},
-        {"type": "message", "role": "assistant", "content": "I ", "delta": True},
-        {"type": "message", "role": "assistant", "content": "look.", "delta": True},
-        {"type": "tool_use", "tool_id": "c1", "tool_name": "replace", "parameters": EDIT, "timestamp": AT},
-        {"type": "tool_use", "tool_id": "c2", "tool_name": "run_shell_command", "parameters": {"command": COMMAND}},
-        {"type": "tool_result", "tool_id": "c2", "status": "error", "output": OUTPUT, "timestamp": LATER},
-        {"type": "result", "status": "success", "stats": {"total_tokens": 15, "duration_ms": 2193}},
+        acp("agent_message_chunk", content={"type": "text", "text": "I look."}),
+        acp(
+            "tool_call", toolCallId="c1", kind="edit", title="Writing to README.md", status="completed", content=[DIFF]
+        ),
+        acp("tool_call", toolCallId="c2", kind="execute", title=COMMAND),
+        acp("tool_call_update", toolCallId="c2", status="failed", content=CONTENT),
+        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": TOKENS},
     ],
     "goose": [
-        {"type": "message", "message": {"role": "assistant", "content": [{"type": "text", "text": "I look."}, ASKED]}},
-        {"type": "message", "message": {"role": "user", "content": [TOOLS]}},
-        {"type": "complete", "total_tokens": 15},
+        {"type": "message", "message": {"role": "assistant", "content": "of an earlier version"}},
+        acp("agent_message_chunk", content={"type": "text", "text": "I look."}),
+        acp("tool_call", toolCallId="c2", kind="other", title="shell", rawInput={"command": COMMAND}),
+        acp("tool_call_update", toolCallId="c2", status="failed", content=CONTENT),
     ],
     "acp": [
         {"acp": "session", "at": AT, "id": "s-1"},
@@ -91,11 +90,11 @@ TRANSCRIPTS: dict[str, list[Any]] = {
         acp("tool_call", toolCallId="c1", kind="edit", title="Edit README.md", content=[DIFF]),
         acp("tool_call", toolCallId="c2", kind="execute", rawInput={"command": ["/bin/bash", "-lc", COMMAND]}),
         acp("tool_call_update", toolCallId="c2", status="failed", rawOutput={"formatted_output": OUTPUT}),
-        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": {"totalTokens": 15}},
+        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": {"token_count": {"totalTokens": 15}}},
     ],
     "aider": ["I look.", "", "README.md", "Tokens: 10 sent, 5 received.", "Applied edit to README.md"],
 }
-"""What the programs printed of one turn, cut down; goose's is from its documents."""
+"""What the programs, or `acp_client.py` for them, printed of one turn, cut down; goose's is made up."""
 
 
 def log(preset: str) -> bytes:
@@ -121,9 +120,13 @@ def test_each_program_s_output_is_a_conversation() -> None:
         assert any("I look." in str(text) for _, text, *_ in told)
         if preset != "aider":
             assert told[told.index(("ran", COMMAND)) + 1] == ("result", OUTPUT, "failed")
+        if preset not in {"aider", "opencode", "goose"}:
             assert [step.tokens for step in steps if step.tokens] == [15]
         if preset not in {"goose", "aider", "codex"}:
             assert ("edited", "README.md\n- # api\n+ # API") in told
+
+    assert ("used", "read README.md") in said(steps_of("opencode", log("opencode")))
+    assert said(steps_of("goose", log("goose")))[1][0] == "printed"
 
     data = b'one\r\ntwo\n{"type": "assistant", broken\n[1]\n' + b"[" * 99_999 + b"\n" + log("claude-code")
     first = steps_of("claude-code", data)[0]
@@ -140,8 +143,9 @@ FIELDS = (
     *("type", "subtype", "message", "item", "part", "timestamp", "usage", "duration_ms", "result", "error", "errors"),
     *("status", "stats", "role", "content", "tool_name", "tool_id", "parameters", "is_error", "total_tokens", "delta"),
 )
-BLOCKS = ("text", "thinking", "tool_use", "tool_result", "toolRequest", "toolResponse")
+BLOCKS = ("text", "thinking", "tool_use", "tool_result")
 ITEMS = ("command_execution", "file_change", "mcp_tool_call", "todo_list", "web_search", "error")
+UPDATE_FIELDS = ("content", "entries", "kind", "rawInput", "rawOutput", "status", "title", "toolCallId")
 ITEM_FIELDS = ("command", "changes", "items", "arguments", "result", "exit_code", "aggregated_output")
 
 
@@ -153,8 +157,8 @@ def test_forged_events_are_read_as_far_as_they_can_be(preset: PresetName) -> Non
     for kind, role, block, value in product(("assistant", "user", "message"), ("assistant", "user"), BLOCKS, VALUES):
         content = [{"type": block, "text": value, "input": value}]
         forged.append({"type": kind, "message": {"role": role, "content": content}})
-    for event, field, value in product(TRANSCRIPTS["opencode"], ("tool", "tokens", "text", "input"), VALUES):
-        forged.append(event | {"part": event["part"] | {field: value, "state": {field: value, "time": value}}})
+    for kind, field, value in product(("tool_call", "tool_call_update", "plan"), UPDATE_FIELDS, VALUES):
+        forged.append(acp(kind, **{field: value}))
     for kind, name, field, value in product(("started", "completed"), ITEMS, ITEM_FIELDS, VALUES):
         forged.append(item(kind, type=name, **{field: value}))
     steps = steps_of(preset, "\n".join(map(json.dumps, forged)).encode())
@@ -240,4 +244,4 @@ def test_times_and_figures_are_told_where_they_are_known() -> None:
         "the model's answer: 529 overloaded; it tries again"
     ]
     assert (claude[-1].kind, claude[-1].seconds) == ("ended", 2.193)
-    assert [step.seconds for step in opencode if step.kind == "result"] == [None, 1.62]
+    assert [step.seconds for step in opencode if step.seconds] == [1.62, 2.193]

@@ -1,0 +1,127 @@
+"""An index for searches: the texts of a thousand runs in one value, which Python searches faster than SQLite each row.
+
+It is made when a search is first counted, so that storing costs those who do not search nothing.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import chain
+from typing import Final
+
+from msgspec.structs import replace
+
+from storage.cache.run_sql import search_words, where
+from storage.records import RunFilter
+from storage.values import NO_TIME_US
+
+BLOCK: Final = 1024
+"""Runs in one value: those with neighbouring numbers."""
+_END: Final = b"\x1d"
+"""Follows each run's text. White space to `str.split`, so no word has it."""
+_STEP: Final = 32
+"""Blocks made in one transaction: few, so that other writes do not wait long."""
+_MOST_MISSING: Final = 16
+"""Blocks whose runs are searched row by row; with more of them, the index would not help."""
+_MOST: Final = 20_000
+"""Matching runs that are listed. A search that finds more has its first rows soon, and is counted row by row."""
+
+_WITHIN: Final = json.dumps(list(range(BLOCK)))
+_MAKE: Final = f"""
+INSERT INTO texts
+SELECT ?1, ifnull(max(created_us), {NO_TIME_US}), CAST(group_concat(ifnull(search, ''), char(29)) || char(29) AS BLOB)
+FROM json_each(?2) AS within LEFT JOIN runs ON runs.id = ?1 * {BLOCK} + within.value
+"""
+# By number and by no index: a filter's own index may lead to far more runs.
+_AMONG: Final = "runs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?))"
+
+Place = tuple[int, str, int]
+"""A run's creation and id, by which runs are sorted, and its number."""
+
+
+def fill(connection: sqlite3.Connection) -> bool:
+    """Make missing blocks, within a transaction; return whether more are missing."""
+    missing = _missing(connection)
+    connection.executemany(_MAKE, [(block, _WITHIN) for block in missing[:_STEP]])
+    return len(missing) > _STEP
+
+
+def newest(connection: sqlite3.Connection, condition: RunFilter, most: int) -> list[Place] | None:
+    """The newest matching runs, `most` at most, in their order; None: the index cannot help."""
+    parts = _parts(connection, condition)
+    if parts is None:
+        return None
+    unread, words = parts
+    found = _matching(connection, unread, replace(condition, search=""))
+    # Closed even if a statement within is interrupted: as long as one is open, the connection stays interrupted.
+    with closing(connection.execute("SELECT block, newest_us, texts FROM texts ORDER BY newest_us DESC")) as blocks:
+        for block, newest_us, texts in blocks:
+            found = sorted(found, reverse=True)[:most]
+            if len(found) == most and found[-1][0] > newest_us:
+                break
+            found += _matching(connection, _numbers(block, texts, words), replace(condition, search=""))
+    return sorted(found, reverse=True)[:most]
+
+
+def by_status(connection: sqlite3.Connection, condition: RunFilter) -> dict[str, int] | None:
+    """The number of matching runs by status; None: the index cannot help."""
+    parts = _parts(connection, condition)
+    if parts is None:
+        return None
+    found, words = parts
+    for block, texts in connection.execute("SELECT block, texts FROM texts"):
+        found += _numbers(block, texts, words)
+        if len(found) > _MOST:
+            return None
+    rest = where(replace(condition, search=""))
+    sql = f"SELECT status, count(*) FROM {_AMONG} AND {rest.sql} GROUP BY status"
+    return dict(connection.execute(sql, (json.dumps(found), *rest.parameters)).fetchall())
+
+
+def _matching(connection: sqlite3.Connection, numbers: Iterable[int], rest: RunFilter) -> list[Place]:
+    """The places of those of these runs that the rest of the filter lets through."""
+    if not (some := list(numbers)):
+        return []
+    condition = where(rest)
+    sql = f"SELECT created_us, run_id, id FROM {_AMONG} AND {condition.sql}"
+    return connection.execute(sql, (json.dumps(some), *condition.parameters)).fetchall()
+
+
+def _parts(connection: sqlite3.Connection, condition: RunFilter) -> tuple[list[int], Sequence[bytes]] | None:
+    """The numbers of matching runs that are in no block, and the words to be searched for in the blocks."""
+    missing = _missing(connection)
+    words = search_words(condition)
+    if not words or len(missing) > _MOST_MISSING:
+        return None
+    matches = where(RunFilter(search=condition.search))
+    ranges = [(block * BLOCK, (block + 1) * BLOCK) for block in missing]
+    ranges.append((_last(connection) // BLOCK * BLOCK, 2**62))
+    found = chain.from_iterable(
+        connection.execute(
+            f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {matches.sql}", (*each, *matches.parameters)
+        )
+        for each in ranges
+    )
+    return [number for (number,) in found], [word.encode() for word in words]
+
+
+def _numbers(block: int, texts: bytes, words: Sequence[bytes]) -> Iterator[int]:
+    """The numbers of the block's runs whose text has every word."""
+    longest, number, start = max(words, key=len), block * BLOCK, 0
+    while (at := texts.find(longest, start)) >= 0:
+        number += texts.count(_END, start, at)
+        end = texts.index(_END, at)
+        if len(words) == 1 or all(texts.find(word, texts.rfind(_END, 0, at) + 1, end) >= 0 for word in words):
+            yield number
+        start = end
+
+
+def _missing(connection: sqlite3.Connection) -> list[int]:
+    """The blocks that are not made, or were dropped because a text changed; the last one is not full yet."""
+    held = {block for (block,) in connection.execute("SELECT block FROM texts INDEXED BY texts_newest")}
+    return [block for block in range(_last(connection) // BLOCK) if block not in held]
+
+
+def _last(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("SELECT ifnull(max(id), 0) FROM runs").fetchone()[0])
