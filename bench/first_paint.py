@@ -24,7 +24,7 @@ POSTING = "RUNWARDEN_BENCH_POSTING"
 """The variable that may name an installed `posting`, to be measured against."""
 
 
-BARE_BAR, UNSEEN_BAR, POSTING_BAR = 0.3, 1.5, 0.35
+BARE_BAR, UNSEEN_BAR, POSTING_BAR = 0.3, 1.25, 0.35
 
 
 def measure(count: int) -> Iterator[Figure]:
