@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 DEMO ?= $(HOME)/runwarden-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test again check lint campaign wheel-check release container-check page-check bench install lock reference recording transcripts snapshots clean
+.PHONY: help demo test again check lint campaign wheel-check release container-check page-check bench bench-peers install lock reference recording transcripts snapshots clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ page-check: .venv/.dev .venv/.browser .venv/.npm ## Use the page in Chromium by 
 bench: .venv/.dev ## Measure, as ratios within one run
 	@$(BIN)/python -m bench
 
+bench-peers: .venv/.peers ## Measure next to other programs, each installed on its own in .venv/peers (minutes)
+	@$(BIN)/python -m bench peers
+
 install: .venv/.dev ## Set up .venv for development
 	@echo "Ready: $(BIN)/runwarden"
 
@@ -98,6 +101,12 @@ clean: ## Remove what the other targets made
 .venv/.dev: requirements/dev.txt pyproject.toml | .venv/bin/python
 	@$(PIP) install --require-hashes -r requirements/dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.peers: bench/peers.txt | .venv/.dev
+	@while read -r peer; do \
+		folder=.venv/peers/$${peer%%==*}; $(BIN)/python -m venv --clear $$folder && \
+		$$folder/bin/pip --disable-pip-version-check --quiet install $$peer </dev/null || exit 1; done < $<
 	@touch $@
 
 .venv/.npm:

@@ -6,7 +6,21 @@ import platform
 import sqlite3
 import sys
 
-from bench import backfill, busy, commands, first_paint, keys, rest, results, service, store, tenants, turns, windows
+from bench import (
+    backfill,
+    busy,
+    commands,
+    first_paint,
+    keys,
+    peers,
+    rest,
+    results,
+    service,
+    store,
+    tenants,
+    turns,
+    windows,
+)
 from bench.figures import Figure
 
 SUBJECTS = {
@@ -22,6 +36,7 @@ SUBJECTS = {
     "service": service,
     "tenants": tenants,
     "turns": turns,
+    "peers": peers,
 }
 
 

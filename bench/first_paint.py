@@ -1,10 +1,8 @@
 """How soon the console shows its cached rows, against a bare Textual app with one line of text; both on a real pty."""
 
-import os
-import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.figures import Figure, in_turn
 from bench.terminal import CONSOLE, LEFT, Terminal, filled, ready
@@ -20,11 +18,7 @@ Bare().run()
 ROWS = rb"acme/service-"
 HELP = rb"Keys"
 ROUNDS = 11
-POSTING = "RUNWARDEN_BENCH_POSTING"
-"""The variable that may name an installed `posting`, to be measured against."""
-
-
-BARE_BAR, UNSEEN_BAR, POSTING_BAR = 0.3, 1.5, 0.35
+BARE_BAR, UNSEEN_BAR = 0.3, 1.5
 
 
 def measure(count: int) -> Iterator[Figure]:
@@ -33,16 +27,13 @@ def measure(count: int) -> Iterator[Figure]:
         with tempfile.TemporaryDirectory() as folder:
             env = filled(folder, runs)
             visit(env)
-            seconds, bare, *posting = in_turn(
+            seconds, bare = in_turn(
                 lambda env=env: painted([str(CONSOLE)], env, ROWS),
                 lambda env=env: painted([sys.executable, "-c", BARE], env, rb"first-painted-line"),
-                *_posting(env),
                 rounds=ROUNDS,
             )
             name = f"first painted rows of {runs:,} cached runs"
             yield Figure(name, seconds, "bare Textual", bare, bar=BARE_BAR)
-            for other in posting:
-                yield Figure(name, seconds, "posting", other, bar=POSTING_BAR)
             if runs == count:
                 yield from _unseen(env)
 
@@ -58,12 +49,6 @@ def _unseen(env: Mapping[str, str]) -> Iterator[Figure]:
     )
     yield Figure("the same on a terminal of a kind never seen", seconds, "bare Textual", bare, bar=UNSEEN_BAR)
     yield Figure("until a key typed at the start is answered", keyed, "bare Textual's first line", bare)
-
-
-def _posting(env: Mapping[str, str]) -> Iterator[Callable[[], float]]:
-    if posting := os.environ.get(POSTING):
-        argv = shlex.split(posting)
-        yield lambda: painted(argv, env, rb"Collection")
 
 
 def visit(env: Mapping[str, str]) -> None:

@@ -476,6 +476,7 @@ deliveries = _table(
     sa.UniqueConstraint("organization_id", "platform", "delivery", "rule"),
     sa.Index("deliveries_of_number", "organization_id", "platform", "path_key", "number", "received_at"),
     sa.Index("deliveries_newest", "received_at", "id"),
+    sa.Index("deliveries_by_event", "organization_id", "event", "platform", "path_key", "rule", "id"),
 )
 
 log_pieces = _table(
