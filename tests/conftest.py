@@ -121,8 +121,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two more than there are processors, because a third of a test's time is spent waiting for another process.
 
-    At most one for each GiB of memory: a worker and its services take most of one. None for one file: workers would
-    take longer to start than most files take.
+    At most one for each GiB of memory but the first: the many processes of some tests take more than one. None for one
+    file: workers would take longer to start than most files take.
     """
     memory = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     # A container may have less than its machine.
@@ -131,7 +131,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
             memory.append(int(Path("/sys/fs/cgroup", file).read_text()))
     memory_gib = min(memory) >> 30
     is_one_file = len(config.args) == 1 and Path(config.args[0].partition("::")[0]).is_file()
-    return 0 if is_one_file else max(1, min((os.cpu_count() or 1) + 2, memory_gib))
+    return 0 if is_one_file else max(1, min((os.cpu_count() or 1) + 2, memory_gib - 1))
 
 
 @pytest.fixture

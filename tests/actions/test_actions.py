@@ -150,9 +150,14 @@ async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond |
     assert action.state == "unknown"
     assert [request.method for request in desk.server.requests] == ["POST"]
     # A slip of the finger is not for good; read-only it stays.
+    reading = desk.actions(read_only=True)
+    with pytest.raises(ReadOnlyError):
+        await reading.resolve_created(action.action_id, "hello")
+    with pytest.raises(ReadOnlyError):
+        await reading.resolve_not_created(action.action_id)
     await desk.actions().resolve_created(action.action_id, "hello")
     with pytest.raises(ReadOnlyError):
-        await desk.actions(read_only=True).undo_resolution(action.action_id)
+        await reading.undo_resolution(action.action_id)
     assert await desk.actions().undo_resolution(action.action_id) == action
     assert (await desk.actions().resolve_not_created(action.action_id)).state == "not_created"
 

@@ -18,6 +18,7 @@ from storage.records.decision import Decision
 from storage.values import utc_now
 from tests.lab import Drop, Lab, Respond
 from tests.sync.conftest import Desk
+from tests.waiting import present
 
 API = Repository.parse("acme/api")
 GO_ON = ContinueRun("run_1", "Go on.", API)
@@ -103,11 +104,12 @@ async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path)
         await looked(one)
         await looked(other)
         [action] = await one.ledger.actions()
-        outcome, _ = await became(other, waiting)
+        settled = present(await other.usable_state().decision(waiting.decision_id))
 
     assert again == waiting
     assert [json.loads(body)["instructions"] for body in peer.posts] == ["Go on."]
-    assert (outcome, action.state, action.actor) == ("done", "confirmed", waiting.occurrence.facts["actor"])
+    assert (settled.outcome, settled.action_id, settled.result_id) == ("done", action.action_id, action.result_id)
+    assert (action.state, action.actor) == ("confirmed", waiting.occurrence.facts["actor"])
 
 
 async def test_a_cancelled_one_is_not_sent(engine: Engine, peer: Lab) -> None:
