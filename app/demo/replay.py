@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 def main(sessions: Path, pace_s: float) -> int:
     """Replay the session for this task or, without one, the first that fits this checkout; return the exit code."""
-    task, begun = json.loads(sys.stdin.readline())["message"]["content"], time.monotonic()
+    task, begun = sys.stdin.read(), time.monotonic()
     lines = [file.read_text("utf-8").splitlines() for file in sorted(sessions.glob("*.jsonl"))]
     known = [(json.loads(first), [json.loads(line) for line in rest]) for first, *rest in lines]
     fitting = [one for one in known if fits(one[1])]
