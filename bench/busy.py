@@ -33,7 +33,7 @@ def measure(count: int) -> Iterator[Figure]:
 
 def _memory(count: int) -> Iterator[Figure]:
     small, large = map(_anonymous, (1_000, count))
-    yield Figure(f"memory with {count:,} cached runs", large, "1,000 runs", small, unit="MB", factor=1e-6, bar=1.5)
+    yield Figure(f"memory with {count:,} cached runs", large, "1,000 runs", small, unit="MB", factor=1e-6, bar=1.2)
 
 
 def _anonymous(runs: int) -> float:
@@ -58,7 +58,7 @@ def _idle() -> Iterator[Figure]:
             console.settled()
         used = (console.cpu_s() - before) / (time.perf_counter() - start)
     yield Figure(
-        f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100, bar=0.6
+        f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100, bar=0.4
     )
 
 
@@ -78,7 +78,7 @@ def _bot() -> Iterator[Figure]:
         finally:
             bot.kill()
             bot.wait()
-    yield Figure(f"processor of a bot at rest, {IDLE_S:.0f} s", used, "0.5 % of a core", 0.005, "%", 100, bar=1)
+    yield Figure(f"processor of a bot at rest, {IDLE_S:.0f} s", used, "0.5 % of a core", 0.005, "%", 100, bar=0.6)
     yield Figure("memory of a bot at rest", resident, "60 MB", 60e6, "MB", 1e-6, bar=1)
 
 

@@ -18,7 +18,7 @@ Bare().run()
 ROWS = rb"acme/service-"
 HELP = rb"Keys"
 ROUNDS = 11
-BARE_BAR, UNSEEN_BAR = 0.3, 1.5
+BARE_BAR, UNSEEN_BAR = 0.3, 1.25
 
 
 def measure(count: int) -> Iterator[Figure]:

@@ -16,14 +16,14 @@ class Patience:
 
     total_s: float = 600
     """For one request while its provider is down."""
-    outage_s: float = inf
-    """For the end of an outage or limit, also one that is known already: longer ones are for a fallback."""
     pause_s: float = 30
     """The longest pause before a request is repeated: the first lasts a second, and each is twice as long."""
     silent_s: float = 600
     """How long an answer that arrives in one piece may take."""
     stream_silent_s: float = 300
     """How long a stream may be silent."""
+    outage_s: float = inf
+    """For the end of an outage or limit, even if it is known already: longer ones are for a fallback."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def run(
     groups = command.sandbox.groups
     silent_s = limits.model_silent_s, limits.model_stream_silent_s
     waits_s = command.agent.options.waits_s
-    patience = Patience(limits.model_patience_s, waits_s, limits.model_pause_s, *silent_s)
+    patience = Patience(limits.model_patience_s, limits.model_pause_s, *silent_s, waits_s)
     with (
         TurnProxies(command.sockets, command.agent.options, report_line, command.meter, patience) as proxies,
         contextlib.nullcontext()
