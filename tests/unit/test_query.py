@@ -86,7 +86,7 @@ def test_what_means_nothing_is_said_with_its_place_and_a_cure() -> None:
         ("since:0001-01-01 -since:0001-01-01", (24, 34), "calendar", "2026"),
         ("since:99999999d", (6, 15), "century", "7d"),
         ("until:1d,2d", (8, 11), "one value", "until:"),
-        ("is:asleep", (3, 9), "never 'asleep'", "is:active"),
+        ("is:asleep", (3, 9), "There is no state 'asleep'", "is:active"),
         ("-is:stuck", (0, 9), "cannot be excluded", "Take the minus away"),
         ("-word", (0, 5), "cannot be excluded", '"-word"'),
         ('branch:"open', (7, 12), "not closed", 'End it with "'),
