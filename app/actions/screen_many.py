@@ -424,7 +424,7 @@ class ManyForm(ActionForm):
         words = self.values["instructions"]
         actions = self.engine.actions
         sender = BatchSender(lambda request, key: actions.submit(request, key=key))
-        problem: SafeText | None = None
+        problem = ""
         try:
             self._put(replace(self._batch, is_sending=True))
             for count, run in enumerate(rest):
@@ -438,7 +438,7 @@ class ManyForm(ActionForm):
                 result = await sender.send(*self._many.request(run, words))
                 self._put(replace(self._batch, sent={**self._batch.sent, run.run_id: result}))
         except (ActionRefusedError, StorageError) as error:
-            problem = safe_text(str(error))
+            problem = str(error)
         self._put(replace(self._batch, is_sending=False))
         self.engine.polling.poll_soon("runs")
         await self._end(problem)
@@ -452,9 +452,9 @@ class ManyForm(ActionForm):
         if action is None or self._open is None:
             return
         self._put(self._batch.resolved(action, self._open.action_id))
-        self.run_worker(self._end(None))
+        self.run_worker(self._end(""))
 
-    async def _end(self, problem: SafeText | None) -> None:
+    async def _end(self, problem: str) -> None:
         sent = tuple(self._batch.sent.values())
         unknown = next(iter(self._batch.unknown), None)
         blocked = next((one.action for one in sent if one.outcome == "blocked"), None)
@@ -468,7 +468,7 @@ class ManyForm(ActionForm):
         """Show the count of requests alone, and not the time that other forms show while sending."""
 
 
-def outcome(batch: RunBatch, cap: int, problem: SafeText | None) -> OutcomeText:
+def outcome(batch: RunBatch, cap: int, problem: str) -> OutcomeText:
     """Describe the outcomes so far."""
     view, rest = batch.view({}), len(batch.rest)
     facts = tuple(
@@ -480,18 +480,16 @@ def outcome(batch: RunBatch, cap: int, problem: SafeText | None) -> OutcomeText:
     if rest:
         them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
         more = f" Press ^s to send the next {min(rest, cap):,}." if not view.unknown else ""
-        meaning.append(safe_text(f"{rest:,} {them}.{more}"))
+        meaning.append(f"{rest:,} {them}.{more}")
     if view.unknown:
         meaning.append(
-            safe_text(
-                "Whether that one took effect is unknown: press v to resolve it. Until then nothing more is sent."
-            )
+            "Whether that one took effect is unknown: press v to resolve it. Until then nothing more is sent."
         )
     verdict: OutcomeVerdict = "blocked" if view.confirmed else "failed"
     if view.unknown or view.confirmed == len(view.lines):
         verdict = "unknown" if view.unknown else "done"
     said = batch.task.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
-    return OutcomeText(verdict, safe_text(said), facts, tuple(meaning))
+    return OutcomeText(verdict, said, facts, tuple(meaning))
 
 
 HINTS: Final = "enter open · f follow all · del drop the list · esc close"
