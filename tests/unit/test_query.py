@@ -91,7 +91,7 @@ def test_what_means_nothing_is_said_with_its_place_and_a_cure() -> None:
         ("-word", (0, 5), "cannot be excluded", '"-word"'),
         ('branch:"open', (7, 12), "not closed", 'End it with "'),
         ("is:active is:ended", (10, 18), "both", "Keep one"),
-        ("status:queued is:ended", (14, 22), "No status", "Take this away"),
+        ("status:queued is:ended", (14, 22), "None of these", "Take this away"),
         ("since:1d until:2d", (9, 17), "before the earliest", "Widen"),
     ):
         (problem,) = parse(line, NOW).problems

@@ -229,7 +229,7 @@ class _Parser:
             self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
             ended = None
         elif ended is not None and statuses and set(statuses) <= set(ACTIVE_STATUSES):
-            self.blame(ended.start, ended.end, "These statuses are not final.", "Take this away, or the status.")
+            self.blame(ended.start, ended.end, "None of these statuses is final.", "Take this away, or the status.")
             ended = None
         if since is not None and until is not None and since > until and self.bound is not None:
             self.blame(self.bound.start, self.bound.end, "This is before the earliest time asked for.", "Widen one.")
