@@ -21,7 +21,9 @@ from msgspec.structs import astuple
 from storage.values import from_us, to_us
 
 UNSEEN_FOR: Final = timedelta(hours=1)
-"""After this, a claim of a process that cannot be seen from here counts as abandoned: requests take seconds at most."""
+"""The time after which a claim of a process that cannot be seen from here counts as abandoned: requests take seconds at
+most.
+"""
 
 NOT_TOLD: Final = "?"
 """Stands for a fact that the system does not report; it counts as equal to any value."""

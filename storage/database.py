@@ -31,7 +31,7 @@ PRECIOUS: Final[Mapping[str, str | int]] = {
     "mmap_size": 0,
     "foreign_keys": 1,
 }
-"""For a file that cannot be made again: it is durable before it is fast."""
+"""The settings for a file that cannot be made again: it is durable before it is fast."""
 _COPY_CURE: Final = "Restore it from an earlier copy, or save its readable parts with `sqlite3 FILE .recover`."
 
 

@@ -326,7 +326,7 @@ def columns(count: int, width: int) -> tuple[list[int], int]:
 
 _WIDE: Final = 100
 _WITH_TIMES: Final = 63
-"""From this width on there is room for the durations."""
+"""The width from which on there is room for the durations."""
 _LONGEST_NAME: Final = 48
 NAME_CELLS: Final = 24
 CELLS: Final = 10

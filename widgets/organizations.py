@@ -118,7 +118,7 @@ BADGES: Final[Mapping[ImportRowState, Badge]] = {
     "invalid": Badge("✗", "invalid", "bad"),
     "twice": Badge("=", "twice", "quiet"),
 }
-"""In the order of their counts."""
+"""The badges in the order of their counts."""
 IMPORT_COLUMNS: Final = (
     Column(" line", 5),
     Column("outcome", 13),

@@ -47,7 +47,7 @@ class FollowUps:
     """Raises `StorageError` if the automations' state cannot be used."""
     announce: Announce
     _next: dict[int, datetime] = field(default_factory=dict)
-    """By decision: when it may be tried again."""
+    """The time of the next attempt, by decision."""
 
     async def wait(self, request: ContinueRun, key: str | None = None) -> Decision:
         """Enter a continuation that is sent when its run has ended; the same one waits once.

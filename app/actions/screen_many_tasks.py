@@ -176,7 +176,7 @@ class RunBatch(Struct, frozen=True):
     batch_id: str
     task: ManyTask
     sent: Mapping[str, BatchResult] = field(default_factory=dict)
-    """By the id of the run that the request was for."""
+    """The results, by the id of the run that the request was for."""
     is_sending: bool = False
 
     def resolved(self, action: Action, old_id: str = "") -> Self:

@@ -118,7 +118,7 @@ class Reply(Struct, frozen=True):
     status: int
     body: bytes
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """By name; case does not matter."""
+    """The headers by name; case does not matter."""
 
 
 class Call(Struct, frozen=True):
@@ -171,7 +171,7 @@ class Transport:
 
     base_url: str
     token: Token | TokenError | None
-    """Without a token: None, or an error with the reason."""
+    """The token; None, or an error with the reason, if there is none."""
     deadline_s: float
     on_headers: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""

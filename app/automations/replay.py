@@ -61,7 +61,7 @@ class Replayed(Struct, frozen=True):
     """Decisions by outcome."""
     newest: tuple[Decision, ...]
     held_since: datetime | None
-    """Since when the cache contains everything that could have triggered it. None: unknown."""
+    """The time since when the cache contains everything that could have triggered it. None: unknown."""
 
 
 async def replay(
@@ -154,7 +154,7 @@ class ReplayHistory(Struct, frozen=True):
     hold: timedelta = timedelta(0)
     """How long a host must be healthy before an incident is over."""
     runs_since: datetime | None = None
-    """Since when the cache contains every run. None: unknown."""
+    """The time since when the cache contains every run. None: unknown."""
 
     @classmethod
     async def read(cls, engine: Engine, rules: Sequence[Rule], since: datetime, until: datetime) -> "ReplayHistory":

@@ -12,7 +12,7 @@ MAX_DURATION: Final = timedelta(days=36_500)
 INSTANT: Final = timedelta(microseconds=1)
 """The smallest difference between two times."""
 DATED_AFTER: Final = timedelta(days=1)
-"""From this age on a time is shown instead of an age: half of a list would read `1d ago`."""
+"""The age from which on a time is shown instead of an age: half of a list would read `1d ago`."""
 
 
 def parse_duration(text: str) -> timedelta:

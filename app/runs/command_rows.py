@@ -114,4 +114,4 @@ EXPORTED: Final = (
         lambda v: None if v.summary.findings is None else str(v.summary.findings),
     ),
 )
-"""With what is known of results; an unknown value is an empty cell in CSV."""
+"""The columns of an export, with what is known of results; an unknown value is an empty cell in CSV."""

@@ -73,7 +73,7 @@ class LogTails:
     """The ends of logs, each requested once for a state of its run."""
 
     _held: dict[tuple[str, datetime | None], tuple[datetime | None, LogTail]] = field(default_factory=dict)
-    """By run and its own time; with the time of a request that failed, which is repeated."""
+    """The logs by run and its own time; with the time of a request that failed, which is repeated."""
 
     def held(self, detail: RunDetail, now: datetime) -> LogTail | None:
         """The tail as read before; None: it has to be requested."""

@@ -42,7 +42,7 @@ DAYS_BACK: Final = 7
 """Days before today that a digit chooses, up to the same weekday of last week."""
 
 Limits = tuple[str, str]
-"""From and until in the query language; empty: no limit."""
+"""The limits from and until in the query language; empty: no limit."""
 
 
 def limits_of(day: date) -> Limits:

@@ -46,7 +46,7 @@ class Schedule:
     def __init__(self) -> None:
         self._scheduler = AsyncIOScheduler(timezone=UTC)
         self.broken: dict[str, str] = {}
-        """By job: why its last run failed, other than for a reason that the work itself reports."""
+        """The reason why a job's last run failed, other than one that the work itself reports, by job."""
         self._jobs: dict[str, Job] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, float] = {}

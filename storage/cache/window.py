@@ -22,7 +22,7 @@ from storage.values import from_us, to_us
 GAPS: Final = 9
 """How many gaps between runs are shown as rows: each needs a count."""
 NEAR: Final = 2000
-"""Up to this offset, skipping rows from the front costs less than counting them."""
+"""The offset up to which skipping rows from the front costs less than counting them."""
 MOST_GROUPS: Final = 500
 """Groups shown one by one; the last line covers the others."""
 _STEPS: Final = 20_000

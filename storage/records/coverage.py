@@ -43,7 +43,7 @@ class Coverage(Struct, frozen=True):
     ranges: tuple[CoverageRange, ...] = ()
     """The newest first; they do not touch."""
     as_of: datetime | None = None
-    """By our clock: up to then the newest range misses nothing. Later runs may be missing."""
+    """The time, by our clock, up to which the newest range misses nothing. Later runs may be missing."""
     first_run_at: datetime | None = None
     """The oldest creation that is held, if the newest range reaches down to the very first run."""
     is_disordered: bool = False

@@ -17,7 +17,7 @@ class Outcomes(Struct, frozen=True):
     unfinished: int = 0
     """Queued, working, or with any other status that is not known to be final."""
     ended_otherwise: int = 0
-    """In a status that was learnt to be final."""
+    """The number of runs in a status that was learnt to be final."""
 
     @property
     def total(self) -> int:
