@@ -511,7 +511,9 @@ class TurnWork:
 
         def put(name: str, content: bytes) -> None:
             number, size = attempt.turn.attempt, len(content)
-            self._recorder.write(lambda connection: turn_files.put_artifact(connection, key, number, name, size, content))
+            self._recorder.write(
+                lambda connection: turn_files.put_artifact(connection, key, number, name, size, content)
+            )
 
         try:
             for line in artifacts.keep(tree, self._artifacts, *held, attempt.secrets, put):
