@@ -13,7 +13,7 @@ class Conditions:
         self.parameters: tuple[str | int, ...] = ()
 
     def __str__(self) -> str:
-        """As SQL."""
+        """The conditions as SQL."""
         return " AND ".join(self._conditions)
 
     def add(self, condition: str, *parameters: str | int) -> None:

@@ -71,7 +71,7 @@ async def replay(
     now: datetime,
     reached: Callable[[datetime], None] = lambda _: None,
 ) -> dict[str, Replayed]:
-    """Return each rule's hypothetical decisions by name.
+    """Each rule's hypothetical decisions by name.
 
     The runs that a rule would have started, and their consequences, are left out. `reached` is called with each moment
     once it is replayed.

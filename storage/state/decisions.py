@@ -277,7 +277,7 @@ def _decision(row: tuple[Any, ...]) -> Decision:
 
 
 def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now: datetime) -> RuleState:
-    """Return the rule's state; a new rule, or an edited one, begins now.
+    """The rule's state; a new rule, or an edited one, begins now.
 
     An edit counts as the fix of a rule that paused itself; one that the user paused stays so.
     """

@@ -570,7 +570,7 @@ class Batches:
         self._reading.ask()
 
     def view(self, key: str) -> "BatchView | None":
-        """Return the batch with this key; None: it was dismissed."""
+        """The batch with this key; None: it was dismissed."""
         return next((view for view in self.views if view.key == key), None)
 
     def engine_changed(self, event: Event) -> None:
