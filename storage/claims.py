@@ -21,7 +21,9 @@ from msgspec.structs import astuple
 from storage.values import from_us, to_us
 
 UNSEEN_FOR: Final = timedelta(hours=1)
-"""After this, a claim of a process that cannot be seen from here counts as abandoned: requests take seconds at most."""
+"""The time after which a claim of a process that cannot be seen from here counts as abandoned: requests take seconds at
+most.
+"""
 
 NOT_TOLD: Final = "?"
 """Stands for a fact that the system does not report; it counts as equal to any value."""
@@ -120,7 +122,7 @@ def release_lease(connection: sqlite3.Connection, name: str, owner: str) -> None
 
 
 def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
-    """Until when a lease is held; None: it is not held."""
+    """The time until which a lease is held; None: it is not held."""
     row = connection.execute("SELECT until_us FROM leases WHERE name = ?", (name,)).fetchone()
     return None if row is None else from_us(row[0])
 

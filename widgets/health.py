@@ -21,7 +21,7 @@ Slice = Literal["well", "impaired", "bad"] | None
 """None: unknown."""
 
 _GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▂▄▆", "bad": "▎▌█", None: "·"}
-"""For up to a third of the cell's time, up to two thirds, and more."""
+"""The glyphs for up to a third of the cell's time, up to two thirds, and more."""
 _TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "bad", None: "quiet"}
 TITLE: Final = 12
 STATE: Final = 18

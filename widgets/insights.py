@@ -132,7 +132,7 @@ def counted(each: Outcomes, view: InsightsView) -> str:
 
 LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5
-"""Smaller charts are left empty."""
+"""The smallest height at which a chart is drawn."""
 _LABEL_GAP: Final = 2
 STACK: Final = (
     (FAILED, "failed"),
@@ -326,7 +326,7 @@ def columns(count: int, width: int) -> tuple[list[int], int]:
 
 _WIDE: Final = 100
 _WITH_TIMES: Final = 63
-"""From this width on there is room for the durations."""
+"""The width from which on there is room for the durations."""
 _LONGEST_NAME: Final = 48
 NAME_CELLS: Final = 24
 CELLS: Final = 10

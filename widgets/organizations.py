@@ -118,7 +118,7 @@ BADGES: Final[Mapping[ImportRowState, Badge]] = {
     "invalid": Badge("✗", "invalid", "bad"),
     "twice": Badge("=", "twice", "quiet"),
 }
-"""In the order of their counts."""
+"""The badges in the order of their counts."""
 IMPORT_COLUMNS: Final = (
     Column(" line", 5),
     Column("outcome", 13),
@@ -199,7 +199,7 @@ class ImportBar(Vertical):
         self.most = LineField("most", "at most", "How many to send before asking again.", value=str(most))
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
+        """The parts from top to bottom."""
         yield self.file
         yield self.most
         yield Static(id="import-counts", markup=False)

@@ -21,7 +21,7 @@ _OUTCOMES: Final[dict[ActionState, BatchOutcome]] = {
     "not_sent": "not_sent",
     "not_created": "not_sent",
 }
-"""By the state of the action; in every other state the outcome is unknown."""
+"""The outcome by the state of the action; in every other state it is unknown."""
 Submit = Callable[[WriteRequest, str | None], Awaitable[Action]]
 """Send a request through the ledger, under a key if there is one: once for each key."""
 
@@ -86,7 +86,7 @@ class BatchWrite(Struct, frozen=True):
     request: WriteRequest | None = None
     """None: it is refused."""
     key: str = ""
-    """Under which it is sent once."""
+    """The key under which it is sent once."""
 
 
 @dataclass(slots=True)

@@ -160,11 +160,12 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
             output.text(line)
         if action.is_open:
             output.note(advice(action, invocation.command_line))
-        for each in proposal.candidates if proposal else ():
-            output.text(safe_text(f"candidate  {each.line}", limit=300))
-        for invited in proposal.organizations if proposal else ():
-            found = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
-            output.text(safe_text(found, limit=300))
+        if proposal:
+            for each in proposal.candidates:
+                output.text(safe_text(f"candidate  {each.line}", limit=300))
+            for invited in proposal.organizations:
+                found = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
+                output.text(safe_text(found, limit=300))
     return Exit.DONE
 
 

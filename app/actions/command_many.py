@@ -62,11 +62,11 @@ async def cancel(
     dry_run: bool,
     **filters: Any,
 ) -> int:
-    """Cancel runs: their agents are stopped, their turns push nothing, and the runs are failed. Twice does no harm.
+    """Cancel runs: their agents are stopped, their turns push nothing, and the runs fail.
 
-    Name the runs, or give a filter: of the runs that match, those are cancelled that have not ended; --active alone
-    means all of these. A filter, or several runs, are cancelled after one question, one run after the other, each under
-    the key KEY-RUN_ID if there is a key. --dry-run lists them.
+    Cancelling a run again changes nothing. Name the runs, or give a filter: matching runs that have not ended are
+    cancelled; --active alone means all of these. With a filter or several runs, one question is asked; then the runs
+    are cancelled one after the other, each under the key KEY-RUN_ID if there is a key. --dry-run lists them.
     """
     has_filter = any(filters.values())
     if has_filter == bool(run_ids):
@@ -86,9 +86,10 @@ async def cancel(
             found = tuple([await lookup.to_change(each, invocation.output.note) for each in run_ids])
         runs = {run.run_id: run for run in found}
         waiting = await engine.follow_ups.waiting(runs)
-        for each in () if keep_continuation else waiting:
-            words = f"its waiting continuation is dropped, too: “{waiting_words(each)}”"
-            invocation.warn(f"If the run is cancelled, {words}. --keep-continuation sends it.")
+        if not keep_continuation:
+            for each in waiting:
+                words = f"its waiting continuation is dropped, too: “{waiting_words(each)}”"
+                invocation.warn(f"If the run is cancelled, {words}. --keep-continuation sends it.")
         base_url, rows = engine.client.base_url, list[RunWrite]()
         for run in runs.values():
             request, own_key = CancelRun(run.run_id), f"{key}-{run.run_id}" if key else ""
@@ -97,8 +98,9 @@ async def cancel(
                 invocation.output.note(f"{run.run_id}  {badge(run.status)}  {run.repository.label}")
         if not (dry_run or is_one):
             confirm_batch(invocation, rows, "Cancel", yes=yes)
-        for each in waiting if keep_continuation and not dry_run else ():
-            await engine.follow_ups.keep(each)
+        if keep_continuation and not dry_run:
+            for each in waiting:
+                await engine.follow_ups.keep(each)
         document = partial(RunWrite.document, base_url=base_url)
         report: Callable[[], int] = partial(
             print_batch, invocation, rows, CANCEL_COLUMNS, document, base_url, dry_run=dry_run
@@ -131,7 +133,7 @@ class Retry(RunWrite, frozen=True):
     """The request that started its last turn, and its author; None: not known."""
 
     def document(self, base_url: str) -> dict[str, object]:
-        """As JSON."""
+        """The row as JSON."""
         return super().document(base_url) | {"asked_by": (self.asked.caller or None) if self.asked else None}
 
 

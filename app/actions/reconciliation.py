@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Self
@@ -363,19 +363,17 @@ class Reconciliation:
         described: list[Candidate] = []
         # The service's name for our token, as it tells of the run that we started last.
         caller = None
-        started = ActionFilter(["run.start"], ["confirmed"])
-        for ours in await self.ledger.actions(started, limit=1) if found.candidates else ():
-            told = await self.extension.turns_now(ours.result_id or "")
-            caller = told.turns[0].caller if told is not None and told.turns else None
+        if found.candidates:
+            for ours in await self.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
+                told = await self.extension.turns_now(ours.result_id or "")
+                caller = told.turns[0].caller if told is not None and told.turns else None
         for candidate in found.candidates[:MOST_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
             described.append(candidate if answer is None else send.with_turns(candidate, answer.turns, caller))
         # Those that ask the same come first, and those that ask something else last; then those by our own token.
         ordered = sorted(
             (*described, *found.candidates[MOST_ASKED:]),
-            key=lambda one: (
-                *(not one.is_marked, one.is_same is False, not one.is_same, one.is_ours is False, not one.is_ours),
-            ),
+            key=lambda c: (not c.is_marked, c.is_same is False, not c.is_same, c.is_ours is False, not c.is_ours),
         )
         return Proposal(tuple(ordered), is_whole)
 
@@ -402,68 +400,71 @@ class Reconciliation:
         Raises:
             DoubtfulIdError: It does not look like it; the user may know better.
         """
-        request = request_sent(action)
-        kind = action.kind
-        cache = self.runs.cache
-        where = WRITE_KINDS[kind].id_source
-        if kind == "gitlab.onboard":
+        request, where = request_sent(action), WRITE_KINDS[action.kind].id_source
+        if action.kind == "gitlab.onboard":
             sent = request.project_path if isinstance(request, OnboardProject) else None
             if result_id != sent if sent else "/" not in result_id:
                 what = f": it was sent for {sent}" if sent else ""
                 raise DoubtfulIdError(f"{result_id!r} is not the project's path{what}. {where}")
-            return
-        if kind == "run.cancel":
+        elif action.kind == "run.cancel":
             if isinstance(request, CancelRun) and request.run_id != result_id:
                 raise DoubtfulIdError(f"{result_id!r} is not the run that was to be cancelled, {request.run_id}.")
-            return
-        if isinstance(request, SayToRun):
-            try:
-                turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
-            except ApiError as error:
-                raise DoubtfulIdError(f"Whether the service has {result_id} could not be asked: {error}") from error
-            said = {one.message_id: one.text for turn in turns for one in turn.messages}
-            if said.get(result_id) != request.text:
-                what = "no such message" if result_id not in said else "another message of this id"
-                raise DoubtfulIdError(f"The run {request.run_id} has {what}: {result_id}.")
-            return
-        if isinstance(request, ResendInvitation) and request.invitation_id != result_id:
+        elif isinstance(request, SayToRun):
+            await self._check_message(request, result_id)
+        elif isinstance(request, ResendInvitation) and request.invitation_id != result_id:
             raise DoubtfulIdError(f"{result_id!r} is not the invitation that was sent again, {request.invitation_id}.")
-        is_run = await cache.detail(result_id) is not None
+        else:
+            await self._check_new(action, result_id)
+
+    async def _check_message(self, request: SayToRun, message_id: str) -> None:
+        with _asking(f"has {message_id}"):
+            turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
+        said = {one.message_id: one.text for turn in turns for one in turn.messages}
+        if said.get(message_id) != request.text:
+            what = "no such message" if message_id not in said else "another message of this id"
+            raise DoubtfulIdError(f"The run {request.run_id} has {what}: {message_id}.")
+
+    async def _check_new(self, action: Action, result_id: str) -> None:
+        """Check an id that the service made up: it must look like one and belong to no other action."""
+        kind = WRITE_KINDS[action.kind]
+        is_run = await self.runs.cache.detail(result_id) is not None
         if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
-            raise DoubtfulIdError(f"{result_id!r} does not look like {WRITE_KINDS[kind].id_name}. {where}")
-        if is_run and kind == "organization.create":
-            raise DoubtfulIdError(f"{result_id!r} is a run's id. {where}")
-        for other in await self.ledger.actions(ActionFilter([kind], ["confirmed"]), limit=EXECUTIONS):
-            if other.result_id == result_id and other.action_id != action.action_id and kind != "run.continue":
-                raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {where}")
-        if kind == "organization.create":
+            raise DoubtfulIdError(f"{result_id!r} does not look like {kind.id_name}. {kind.id_source}")
+        if is_run and action.kind == "organization.create":
+            raise DoubtfulIdError(f"{result_id!r} is a run's id. {kind.id_source}")
+        for other in await self.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=EXECUTIONS):
+            if other.result_id == result_id and other.action_id != action.action_id and action.kind != "run.continue":
+                raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {kind.id_source}")
+        if action.kind == "organization.create":
+            await self._check_organization(action, result_id)
+        if kind.is_listed:
+            await self._check_run(action, result_id)
+
+    async def _check_organization(self, action: Action, organization_id: str) -> None:
+        with _asking(f"knows {organization_id}"):
             try:
                 told = await self.runs.reader.client.invitations()
             except NotOfferedError:
                 return
-            except ApiError as error:
-                raise DoubtfulIdError(f"Whether the service knows {result_id} could not be asked: {error}") from error
-            emails = {each.email for each in told if each.organization_id == result_id}
-            if not emails:
-                raise DoubtfulIdError(f"The service knows no organization {result_id}.")
-            if action.subject.casefold() not in map(str.casefold, emails):
-                raise DoubtfulIdError(f"{result_id} was created for {min(emails)}, not for {action.subject}.")
-        if not WRITE_KINDS[kind].is_listed:
-            return
-        found = await self.cached(action)
-        detail = await cache.detail(result_id)
+        emails = {each.email for each in told if each.organization_id == organization_id}
+        if not emails:
+            raise DoubtfulIdError(f"The service knows no organization {organization_id}.")
+        if action.subject.casefold() not in map(str.casefold, emails):
+            raise DoubtfulIdError(f"{organization_id} was created for {min(emails)}, not for {action.subject}.")
+
+    async def _check_run(self, action: Action, run_id: str) -> None:
+        cache = self.runs.cache
+        found, detail = await self.cached(action), await cache.detail(run_id)
         if detail is None:
-            try:
+            with _asking(f"lists {run_id}"):
                 found = await self.ask(action)
-            except ApiError as error:
-                raise DoubtfulIdError(f"Whether the service lists {result_id} could not be asked: {error}") from error
-            detail = await cache.detail(result_id)
-        if result_id in {candidate.run.run_id for candidate in found.candidates}:
+            detail = await cache.detail(run_id)
+        if run_id in {candidate.run.run_id for candidate in found.candidates}:
             return
         if detail is None:
-            raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
+            raise DoubtfulIdError(f"The service lists no run {run_id} from around the time it was sent.")
         if (send := Send.of(action, await cache.run_clock())) is not None:
-            raise DoubtfulIdError(f"{result_id} does not fit: {_misfit(detail, send)}")
+            raise DoubtfulIdError(f"{run_id} does not fit: {_misfit(detail, send)}")
 
     async def work(self) -> float:
         """Search for unknown actions, once the service answers again; return the seconds until the next look."""
@@ -509,6 +510,15 @@ class Reconciliation:
         timeless = () if timed else [run for run in await cache.runs(condition, MOST) if run.created_at is None]
         details = await cache.details([run.run_id for run in (*timed, *timeless)])
         return [details[run.run_id] for run in (*timed, *timeless) if run.run_id in details]
+
+
+@contextmanager
+def _asking(what: str) -> Iterator[None]:
+    """Turn an error of the service into a doubt: whether it `what` is not known."""
+    try:
+        yield
+    except ApiError as error:
+        raise DoubtfulIdError(f"Whether the service {what} could not be asked: {error}") from error
 
 
 def _misfit(detail: RunDetail, send: Send) -> str:

@@ -211,7 +211,7 @@ class AlreadyAskedError(ActionRefusedError):
         self.existing = existing
 
     def is_for(self, request: WriteRequest) -> bool:
-        """Whether the action in the ledger is of this request, whichever rule sent it, or of another under the key."""
+        """Whether the action sent this request, whichever rule asked for it; False: its key is used for another one."""
         existing, bodies = self.existing, list[dict[str, Any]]()
         for text in (existing.body_json, as_json(request, existing.action_id)):
             body = json.loads(text)

@@ -4,7 +4,6 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import ClassVar, Final
 
@@ -20,6 +19,7 @@ from app.actions.copies import UnfaithfulError, as_command, as_curl
 from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
 from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
 from app.actions.screen_fields import Field, filled_in, from_editor
+from app.actions.screen_outcomes import about_draft, blocked_outcome, confirmed_outcome, unknown_outcome, why_not_done
 from app.actions.screen_resolve import HEIGHTS, ResolveForm
 from app.api.requests import WriteRequest, as_json
 from app.console.guard import guarded_event
@@ -30,10 +30,9 @@ from app.console.terminal.terminal import copy_out
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, safe_block, safe_text
-from app.engine.times import ago, span, stamp
+from app.engine.times import ago, span
 from storage.errors import StorageError
-from storage.records import INVITATION_LIFETIME, WRITE_KINDS, Action, ActionFailure, RunFilter
-from storage.records.error_kinds import error_kind
+from storage.records import Action, RunFilter
 from widgets.forms.dialog import (
     FormButton,
     FormDialog,
@@ -42,11 +41,10 @@ from widgets.forms.dialog import (
     OutcomeText,
     RequestPreview,
     bindings_of,
-    reason,
 )
 from widgets.forms.field import ChoiceField, FormField, ParagraphField
 from widgets.kit import SecondPress, after_refresh, hidden
-from widgets.kit.badges import Tone, action_badge
+from widgets.kit.badges import Tone
 
 RequestOrProblems = WriteRequest | tuple[FieldProblem, ...]
 """A request as typed, or the problems that prevent it."""
@@ -225,7 +223,7 @@ class ActionForm(ModalScreen[Action | None]):
         outcome, sent = await self._outcome_of(draft)
         if draft is not None and outcome == "done":
             await self.form_draft.done()
-            self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
+            self._note(*about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
         elif draft is not None and self._fresh_wins:
             self._other = draft.values
         elif draft is not None:
@@ -514,7 +512,7 @@ class ActionForm(ModalScreen[Action | None]):
             if self._is_fresh and outcome == "not_sent":
                 self._note(safe_text(f"A draft from {ago(draft.saved_at, now)} is kept: press ^n to restore it."))
             else:
-                self._note(*_about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, now)))
+                self._note(*about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, now)))
         self._noted = outcome
 
     async def _outcome_of(self, draft: Draft | None) -> tuple[DraftOutcome, Action | None]:
@@ -557,8 +555,7 @@ class ActionForm(ModalScreen[Action | None]):
                 f"Check the ledger before you send this again: {command_line} actions list. A write listed there as "
                 "sending or unknown may have taken effect; one that is not listed was not sent."
             )
-            title = safe_text("The ledger could not be written")
-            self.show_outcome(OutcomeText("failed", title, (), (safe_text(str(error)), safe_text(meaning))))
+            self.show_outcome(OutcomeText("failed", "The ledger could not be written", (), (str(error), meaning)))
         else:
             if action.state == "confirmed":
                 await self.form_draft.done()
@@ -582,83 +579,3 @@ class ActionForm(ModalScreen[Action | None]):
         """Show the outcome; without a result nothing was sent, and the fields are one step back."""
         self.query_one(OutcomePage).show(outcome)
         self.enter("refused" if self._result is None else "outcome")
-
-
-def _about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[SafeText, Tone]:
-    """Describe where the text comes from, and its outcome if it was sent."""
-    if outcome == "open":
-        return safe_text(f"Sent {when}; the outcome is unknown: check before you send it again."), "warn"
-    if outcome == "done":
-        result = f": {sent.result_id}" if sent is not None and sent.result_id else ""
-        return safe_text(f"Your request from {when} took effect{result}"), "good"
-    return safe_text(f"Your draft from {when}."), "quiet"
-
-
-_MAY_NOT_CREATE: Final = (
-    "The token needs the scope organizations:create or admin, the organization the entitlement CreateOrganizations, "
-    "and it must be active."
-)
-
-
-def confirmed_outcome(action: Action) -> OutcomeText:
-    """Describe an action that took effect."""
-    text = WRITE_KINDS[action.kind]
-    facts = [(text.made, safe_text(action.result_id or "-")), ("action", safe_text(action.action_id))]
-    if action.kind == "organization.create" and action.settled_at is not None:
-        until = stamp(action.settled_at + INVITATION_LIFETIME)
-        facts.insert(1, ("invited", safe_text(f"{action.subject}, until {until}")))
-    return OutcomeText("done", safe_text(text.done), tuple(facts), (safe_text(text.after),))
-
-
-def unknown_outcome(action: Action, command_line: str) -> OutcomeText:
-    """Describe an action that may have taken effect."""
-    facts = [("action", safe_text(action.action_id))]
-    if action.error is not None:
-        facts.insert(0, ("reason", safe_text(reason(action.error))))
-    meaning = (
-        "It was sent, but no usable answer came back: it may have taken effect, or not. "
-        "It is never sent again automatically."
-    )
-    resolve = f"Press v to resolve it, or run: {command_line} actions resolve {action.action_id}"
-    return OutcomeText(
-        "unknown",
-        safe_text("The outcome is unknown"),
-        tuple(facts),
-        (safe_text(meaning), safe_text(WRITE_KINDS[action.kind].check), safe_text(resolve)),
-    )
-
-
-def blocked_outcome(existing: Action, now: datetime, command_line: str) -> OutcomeText:
-    """Describe the earlier action that blocks this one."""
-    facts = [
-        ("for", safe_text(existing.subject)),
-        ("earlier", safe_text(f"{action_badge(existing.state).word}, {ago(existing.created_at, now)}")),
-        ("by", safe_text(existing.actor)),
-        ("action", safe_text(existing.action_id)),
-    ]
-    if existing.error is not None:
-        facts.insert(2, ("reason", safe_text(reason(existing.error))))
-    if existing.state == "unknown":
-        meaning = (
-            WRITE_KINDS[existing.kind].check,
-            f"Press v to resolve it, or run: {command_line} actions resolve {existing.action_id}",
-        )
-    else:
-        meaning = ("It is being sent.", "Wait until it is done, then try again.")
-    return OutcomeText(
-        "blocked",
-        safe_text("Not sent: an earlier attempt is still open"),
-        tuple(facts),
-        tuple(safe_text(line) for line in meaning),
-    )
-
-
-def why_not_done(action: Action) -> str:
-    """Describe why a rejected or unsent action had no effect, and what to change."""
-    error = action.error or ActionFailure("unknown", "The reason is unknown.")
-    if action.state == "not_sent":
-        return f"Not sent: {error.message} Nothing left this machine; you can send it again."
-    cure = error_kind(error.kind).write_fix
-    if error.kind == "forbidden" and action.kind == "organization.create":
-        cure = _MAY_NOT_CREATE
-    return f"Rejected: {reason(error)} Nothing was done. {cure}"

@@ -35,7 +35,7 @@ from widgets.kit.choice_lists import Options
 
 Resolution = Literal["created", "not_created", "send_again"]
 RESOLUTIONS: Final[tuple[Resolution, ...]] = ("created", "not_created", "send_again")
-"""In the order of `WriteKind.answers`."""
+"""The answers, in the order of `WriteKind.answers`."""
 _LETTERS: Final = "yna"
 """The keys of the three choices; digits pick candidates."""
 _NUMBERED: Final = 9

@@ -57,7 +57,7 @@ PATIENCE_S: Final = {
 }
 """Waits up to this long are waited out; after a longer one a request fails at once, and a write is sent."""
 CLOCK_STEP_S: Final = 5.0
-"""Smaller differences between the clocks are noise, and not worth a write."""
+"""The smallest difference between the clocks that is worth a write: less is noise."""
 LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
 FAILURES_TO_REST: Final = 5
@@ -81,7 +81,7 @@ class Budget:
     now_s: Callable[[], float] = time.time
     """Seconds since 1970: the only clock that processes share."""
     draw: Callable[[], float] = random.random
-    """Between 0 and 1: spreads simultaneous requests."""
+    """A random number from 0 to 1, which spreads simultaneous requests."""
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
     """The number of requests so far."""
     heard_ahead: timedelta | None = None
@@ -89,9 +89,9 @@ class Budget:
     _state: BudgetState = field(default_factory=BudgetState)
     """The state as it was read last."""
     _gives_way_until_s: float = 0.0
-    """Until then requests in the background wait, by the event loop's clock."""
+    """The time until which requests in the background wait, by the event loop's clock."""
     _held_until_s: float = 0.0
-    """Until then each other request that is answered lets one for history follow."""
+    """The time until which each other request that is answered lets one for history follow."""
     _credit: int = 0
     """How many requests for history may follow now."""
     _changes: set[asyncio.Task[None]] = field(default_factory=set)

@@ -20,7 +20,7 @@ from storage.records.results import Artifact, Change, FailureFacts, Invitation, 
 
 QueryParameters = Sequence[tuple[str, str]]
 _LARGEST_PATCH: Final = 64 << 20
-"""As large as a change that a service keeps without pushing it."""
+"""The size of the largest change that a service keeps without pushing it."""
 _ARTIFACT_S: Final = 600.0
 """How much longer than other answers a large file may take."""
 _DONE: Final = frozenset({200, 201, 202})

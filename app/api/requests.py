@@ -13,7 +13,7 @@ from storage.records import Action, ActionKind, Repository, Run
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 MARK: Final = "{action}"
-"""In a branch name or in metadata: replaced by the action's id, which is unique."""
+"""A placeholder in a branch name or in metadata: it is replaced by the action's id, which is unique."""
 RULE: Final = "runwarden_automation"
 """The metadata key for the rule's name in runs that an automation started."""
 

@@ -13,7 +13,7 @@ _EARLIEST: Final = datetime(1900, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 """Times beyond these are placeholders (`0001-01-01`), and adding to them could leave the calendar."""
 _FIRST_MILLISECONDS: Final = 1e11
-"""As seconds this would be the year 5138; as milliseconds it is 1973."""
+"""The smallest number read as milliseconds: as seconds it would be the year 5138, as milliseconds it is 1973."""
 
 
 def timestamp(received: object) -> datetime | None:

@@ -118,7 +118,7 @@ class Reply(Struct, frozen=True):
     status: int
     body: bytes
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """By name; case does not matter."""
+    """The headers by name; case does not matter."""
 
 
 class Call(Struct, frozen=True):
@@ -171,7 +171,7 @@ class Transport:
 
     base_url: str
     token: Token | TokenError | None
-    """Without a token: None, or an error with the reason."""
+    """The token; None, or an error with the reason, if there is none."""
     deadline_s: float
     on_headers: Callable[[Mapping[str, str], float], None] = lambda _headers, _sent_s: None
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""
@@ -349,7 +349,7 @@ class _FailureBody(Struct, frozen=True):
 
 
 def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str | None) -> RefusedError:
-    """Return the error of a 4xx or 5xx answer (spec 2.8, 7 and 8).
+    """The error of a 4xx or 5xx answer (spec 2.8, 7 and 8).
 
     An unreadable body does not matter: the status alone decides. The service's message is kept. A date in
     `retry_after` is relative to the header Date in `sent_at`.

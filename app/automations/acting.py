@@ -41,9 +41,9 @@ from storage.state import State
 _LONGEST_TITLE: Final = 120
 _LONGEST_TEXT: Final = 400
 _LEVELS: Final[Mapping[str, Level]] = {"failed": "error", "completed": "information", "recovered": "information"}
-"""By the status that triggered the rule."""
+"""The alert's level, by the status that triggered the rule."""
 _OUTCOMES: Final[Mapping[str, Outcome]] = {"confirmed": "done", "unknown": "unknown", "sending": "unknown"}
-"""By the action's state; any other state is a failure."""
+"""The decision's outcome by the action's state; any other state is a failure."""
 
 
 class CannotActError(RunwardenError):

@@ -91,7 +91,7 @@ class Bot:
     _is_working: bool = False
     """Whether this process holds the lease."""
     _failures: dict[str, str] = field(default_factory=dict)
-    """By part of the work: why it fails."""
+    """The reason why a part of the work fails, by part."""
 
     def __post_init__(self) -> None:
         self.state = self.engine.usable_state()

@@ -114,9 +114,10 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     output = invocation.output
     if output.format.is_json:
         output.listing("automations", entries, ())
-    elif not entries:
+        return Exit.DONE
+    if not entries:
         output.note(NO_RULES)
-    for entry in [] if output.format.is_json else entries:
+    for entry in entries:
         _print_check(output, entry, replayed.get(entry["name"]))
     return Exit.DONE
 

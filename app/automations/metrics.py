@@ -50,7 +50,7 @@ FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "heartbeats_total": ("Heartbeats that this process sent.", ("outcome",)),
     "bot_working": ("1: this process holds the automations' lease.", ()),
 }
-"""By name without the prefix `runwarden_`: the help text, and the labels in addition to `profile`."""
+"""The help text and the labels in addition to `profile`, by name without the prefix `runwarden_`."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class Snapshot(Struct, frozen=True):
 
     profile: str
     values: Mapping[str, Values]
-    """By the name of the metric."""
+    """The values, by the name of the metric."""
     counts: RunCounts = msgspec.field(default_factory=RunCounts)
 
 

@@ -61,7 +61,7 @@ class Replayed(Struct, frozen=True):
     """Decisions by outcome."""
     newest: tuple[Decision, ...]
     held_since: datetime | None
-    """Since when the cache contains everything that could have triggered it. None: unknown."""
+    """The time since when the cache contains everything that could have triggered it. None: unknown."""
 
 
 async def replay(
@@ -71,7 +71,7 @@ async def replay(
     now: datetime,
     reached: Callable[[datetime], None] = lambda _: None,
 ) -> dict[str, Replayed]:
-    """Return each rule's hypothetical decisions by name.
+    """Each rule's hypothetical decisions by name.
 
     The runs that a rule would have started, and their consequences, are left out. `reached` is called with each moment
     once it is replayed.
@@ -96,7 +96,7 @@ async def replay(
         async with AsyncExitStack() as stack:
             for number, rule in enumerate(rules):
                 state = await stack.enter_async_context(await State.open(Path(folder) / f"{number}", clock=clock))
-                await state.make_fleeting()
+                await state.make_fast()
                 playback = Playback(history, rule, facts)
                 journal = tallies[rule.name].add
                 runners.append(Runner((rule,), state, engine.cache, NoEffects(), playback, journal, clock))
@@ -154,7 +154,7 @@ class ReplayHistory(Struct, frozen=True):
     hold: timedelta = timedelta(0)
     """How long a host must be healthy before an incident is over."""
     runs_since: datetime | None = None
-    """Since when the cache contains every run. None: unknown."""
+    """The time since when the cache contains every run. None: unknown."""
 
     @classmethod
     async def read(cls, engine: Engine, rules: Sequence[Rule], since: datetime, until: datetime) -> "ReplayHistory":

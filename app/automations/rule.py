@@ -21,7 +21,7 @@ Count = Annotated[int, Between(1, 10_000)]
 
 
 class OnSchedule(Struct, frozen=True):
-    """At fixed times of a time zone's clock."""
+    """A trigger at fixed times of a time zone's clock."""
 
     cron: str = field(name="schedule")
     """Five fields: minute, hour, day of the month, month, day of the week."""
@@ -32,7 +32,7 @@ class OnSchedule(Struct, frozen=True):
 
 
 class OnInterval(Struct, frozen=True):
-    """At a fixed interval, counted from when the rule was first seen."""
+    """A trigger at a fixed interval, counted from when the rule was first seen."""
 
     every: Annotated[timedelta, Between(timedelta(minutes=1), MAX_DURATION)]
 
@@ -172,7 +172,7 @@ class Limit(Struct, frozen=True):
     """How often a rule may act."""
 
     per_conversation: Count = 3
-    """For one run, its turns, and the runs made from it."""
+    """The limit for one run, its turns, and the runs made from it."""
     per_hour: Count = 20
     per_day: Count = 100
 
@@ -194,7 +194,7 @@ class Rule(Struct, frozen=True):
     catch_up: timedelta = timedelta(hours=1)
     """How late it may still act; for several missed times it acts once."""
     pause_after: Annotated[int, Between(0, 10_000)] = 5
-    """After this many failures in a row it pauses itself; 0: never."""
+    """The number of failures in a row after which it pauses itself; 0: never."""
     limit: Limit = Limit()
     quiet: QuietHours | None = None
     """Local hours in which it does nothing."""

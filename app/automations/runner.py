@@ -76,7 +76,7 @@ class Responses(Protocol):
         """Carry out the rule's action."""
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
-        """Return the rule's request.
+        """The rule's request.
 
         Raises:
             CannotActError: It has none.
@@ -106,9 +106,9 @@ class OpenWork:
     """The unfinished work of this process, which outlives a runner: after a reload, the next one continues it."""
 
     attempts: dict[int, _Attempt] = field(default_factory=dict)
-    """By decision."""
+    """The attempts, by decision."""
     programs: dict[str, _Program] = field(default_factory=dict)
-    """By rule: its program, which runs in the background. A rule has one at a time."""
+    """The program of each rule, which runs in the background. A rule has one at a time."""
 
 
 @dataclass(slots=True)
@@ -127,12 +127,12 @@ class Runner:
     program_ended: Callable[[], None] = lambda: None
     """Called when a program has exited: the rule's next one may be waiting for it."""
     _next: dict[str, datetime] = field(default_factory=dict)
-    """By rule: the next time of its schedule or interval."""
+    """The next time of each rule's schedule or interval, by rule."""
     _is_behind: bool = False
     """Whether the last look could not fetch the results of all runs, so that the next one has to see them again."""
     _looked_at: datetime | None = None
     _known: dict[str, frozenset[str]] = field(default_factory=dict)
-    """By rule: the identities of the occurrences at the last look."""
+    """The identities of the occurrences at the last look, by rule."""
     _ledger_version: int | None = None
     """The version of the ledger that was read last."""
     _has_unknown: bool = True
@@ -183,7 +183,7 @@ class Runner:
         self.work.programs.pop(name).task.result()
 
     def _running(self, name: str) -> _Program | None:
-        """Return the rule's running program, and forget one that has exited."""
+        """The rule's running program; one that has exited is forgotten."""
         program = self.work.programs.get(name)
         if program is None or not program.task.done():
             return program

@@ -127,7 +127,7 @@ TABS: Final = (
 TICK_S = 1.0
 """How often ages are checked; they are painted only when their text changes."""
 TICKS_BEHIND = 5
-"""Behind a sheet, ages are checked only at every fifth tick."""
+"""The number of ticks between checks of the ages behind a sheet."""
 STILL: Final = timedelta(seconds=3)
 """A screen that was not repainted for so long counts no seconds."""
 LEAST: Final = Size(50, 12)

@@ -26,11 +26,11 @@ LIGHT: Final = "runwarden-light"
 FEW_LIGHT_COLOURS: Final = "runwarden-light-16"
 """The same for the light theme. Green and yellow cannot be read on white."""
 NO_COLOURS: Final = "runwarden-no-colour"
-"""For NO_COLOR: black and white, so that anything bright is a cursor or a choice."""
+"""The theme for NO_COLOR: black and white, so that anything bright is a cursor or a choice."""
 _RED, _BLUE, _LIGHT_GREY, _GREY, _BRIGHT_RED, _WHITE = 1, 4, 7, 8, 9, 15
-"""Of the sixteen colours."""
+"""Names of some of the sixteen colours."""
 _READ_ON_BLUE: Final = frozenset({0, 4, 7, 11, 14, 15})
-"""With black and blue, in which only lines and scrollbars are drawn."""
+"""The colours readable on blue, with black and blue, in which only lines and scrollbars are drawn."""
 _PARTS: Final = "primary secondary accent success warning error foreground background surface panel"
 
 
@@ -43,7 +43,7 @@ class ColourRemover(LineFilter):
 
 
 class SixteenColours(LineFilter):
-    """For terminals with 16 colours: replaces pairs of colours that cannot be read."""
+    """Replaces, on terminals with 16 colours, pairs of colours that cannot be read."""
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
         """Return the segments, readable on every ground."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 FIRST_S: Final = 3.0
-"""For the first review of a branch not made by an agent, so that there are findings soon."""
+"""The seconds for the first review of a branch not made by an agent, so that there are findings soon."""
 SHORTEST_S: Final = 6.0
 LONGEST_S: Final = 150.0
 ABOUT: Final = (

@@ -27,7 +27,7 @@ sandbox = "none"
 
 
 NO_ACCOUNT: Final = {"ANTHROPIC_AUTH_TOKEN": "the-demo-has-no-account"}
-"""Without a sandbox the fixer would hold its key by itself; this one is worth nothing."""
+"""A placeholder for the fixer's key, which it holds by itself if there is no sandbox; it is worth nothing."""
 
 
 class DemoError(RunwardenError):

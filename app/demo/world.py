@@ -36,7 +36,7 @@ REVIEWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "security-review": ("30", "--input", "focus=security"),
     "housekeeping": ("45", "--input", "focus=style"),
 }
-"""By name: the usual seconds (0 without a console), and the inputs with which the bundled reviewer is called."""
+"""The usual seconds of each reviewer (0 without a console) and the inputs with which it is called, by name."""
 AGENTS: Final = (*REVIEWERS, FIXER)
 PROGRAMS: Final = {
     "claude": ("claude-code", "anthropic", "ANTHROPIC", "npm install -g @anthropic-ai/claude-code"),
@@ -85,7 +85,7 @@ class SampleRepository(Struct, frozen=True):
     platform: str
     sample: str
     branches: Mapping[str, str]
-    """By branch: the folder with its files, which are copied over those of `main`."""
+    """The folder with the files of each branch, which are copied over those of `main`."""
 
 
 REPOSITORIES: Final = (
@@ -245,7 +245,7 @@ def _agents(folder: Path, *, is_live: bool) -> Iterator[dict[str, object]]:
 
 
 def tasks() -> dict[str, list[str]]:
-    """Return the tasks that the fixer has a recorded session for, by the sample of their repository."""
+    """The tasks that the fixer has a recorded session for, by the sample of their repository."""
     found: dict[str, list[str]] = {}
     for file in sorted(SESSIONS.glob("*.jsonl")):
         with file.open(encoding="utf-8") as lines:

@@ -18,7 +18,7 @@ from storage.records import Author, Surface
 from storage.values import utc_now
 
 SURFACES: Final[Mapping[str, Surface]] = {"console": "console"}
-"""By actor; all others are commands."""
+"""The part of the program that each actor uses; all others are commands."""
 
 
 class ProfileFiles(Struct, frozen=True):

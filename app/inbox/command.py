@@ -23,7 +23,7 @@ from storage.records.alert import Delivery, Message
 from storage.records.inbox import NO_TIME, RETRIED, InboxItem, Mark
 
 TONES: Final = {"critical": "bad", "decide": "warn", "delivered": "good", "failed": "bad", "expired": "bad"}
-"""By an item's severity or a message's outcome."""
+"""The tones, by an item's severity or a message's outcome."""
 ALL: Final = "all"
 KEYS: Final = click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 

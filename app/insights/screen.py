@@ -49,7 +49,7 @@ class InsightSpan(Struct, frozen=True):
     """A period up to now."""
 
     name: str
-    """As in `7d`."""
+    """The name of the span, such as `7d`."""
     title: str
     step: ChartStep
     count: int

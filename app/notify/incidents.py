@@ -27,7 +27,7 @@ class IncidentReader:
     """How long a host must be healthy before an incident is over."""
     _hosts: tuple[PlatformHealth, ...] = ()
     _states: list[tuple[str, str, bool, datetime]] | None = None
-    """Of each host, what changes incidents that are over. None: nothing was read yet."""
+    """The state of each host at the last look. None: nothing was read yet."""
     _incidents: tuple[Incident, ...] = ()
 
     @classmethod

@@ -32,9 +32,9 @@ class News(Struct, frozen=True):
     """The alerts of one look."""
 
     screen: tuple[Alert, ...] = ()
-    """For the screen of this process."""
+    """The alerts for the screen of this process."""
     outward: tuple[Alert, ...] = ()
-    """For bell, desktop and command; claimed, so that no other process sends them."""
+    """The alerts for bell, desktop and command; claimed, so that no other process sends them."""
 
 
 @dataclass(slots=True)

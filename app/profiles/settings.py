@@ -50,7 +50,7 @@ class NotifyRoute(Struct, frozen=True):
     """Fields that are no keys of its table."""
     name: str
     command: tuple[str, ...] = ()
-    """As `NotifySettings.command`."""
+    """The program and its arguments, like `NotifySettings.command`."""
     desktop: bool = False
     urls_env: str | None = None
     """The environment variable that holds Apprise's addresses, with blanks between them."""
@@ -64,7 +64,7 @@ class NotifyRoute(Struct, frozen=True):
     repeat: Repeat | None = None
     """How often the notification of an unacknowledged problem is repeated. None: never."""
     give_up: Repeat = timedelta(days=1)
-    """After how long nothing is repeated or delivered any longer."""
+    """The time after which nothing is repeated or delivered any longer."""
     fallback: str = ""
     """The route that is used when this one fails. Empty: the channels of `[notify]`, if it has any."""
 
@@ -154,7 +154,7 @@ class ConfigError(RunwardenError):
     kind = "config"
 
     path: tuple[str | int, ...] = ()
-    """Of the key in its file, as `app.profiles.table` has it; empty where that is not known."""
+    """The place of the key in its file, in the form of `app.profiles.table`; empty where that is not known."""
 
     def __init__(
         self, message: str, *, cure: str, file: Path | None = None, key: str | None = None, line: int | None = None
@@ -229,9 +229,9 @@ class RepositoryAddress(Struct, frozen=True):
     """The address of repositories whose names match."""
 
     pattern: str
-    """In lower case and with the platform: `github:acme/*`."""
+    """A pattern in lower case and with the platform: `github:acme/*`."""
     address: str
-    """With placeholders such as `{path}`, see `app.profiles.repositories`; a local path is absolute."""
+    """An address with placeholders such as `{path}`, see `app.profiles.repositories`; a local path is absolute."""
 
 
 class ResultsSettings(Struct, frozen=True):
@@ -289,7 +289,7 @@ class UserCommand(Struct, frozen=True):
 
     name: str
     argv: tuple[str, ...]
-    """With placeholders such as `{run_id}`; no shell is involved."""
+    """The program and its arguments, with placeholders such as `{run_id}`; no shell is involved."""
     key: Annotated[str | None, _keys] = None
     """None: in the palette only."""
     confirm: bool = False
@@ -354,9 +354,9 @@ class Settings(Struct, frozen=True):
     """The most specific pattern first."""
     results: ResultsSettings = ResultsSettings()
     automations: tuple["Rule", ...] = ()
-    """In the order of the file; `runwarden watch` carries them out."""
+    """The rules in the order of the file; `runwarden watch` carries them out."""
     profiles: tuple[Profile, ...] = ()
-    """In the order of the file; the environment's first."""
+    """The profiles in the order of the file; the environment's first."""
     file: Path | None = None
     """The file these came from; None: there is none."""
     command_line: str = "runwarden"

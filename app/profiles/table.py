@@ -14,12 +14,12 @@ from app.profiles.settings import ConfigError
 from app.profiles.values import MAY_BE_EMPTY, ONE_OR_MORE, Between, MistakeError, QuietHours
 
 KeyPath = tuple[str | int, ...]
-"""As in `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""
+"""A path such as `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""
 
 LEFT_OUT: Final = None
-"""In an array of tables: a table that was found wrong before, see `app.profiles.load.mistakes`."""
+"""A marker in an array of tables for a table that was found wrong before, see `app.profiles.load.mistakes`."""
 _MOST_LINES: Final = 5_000
-"""Longer files would take seconds to search."""
+"""The longest file that is searched: a longer one would take seconds."""
 _NAMES: Final[Mapping[type, str]] = {
     str: "a string in quotes", bool: "true or false", int: "a whole number", float: "a number",
     list: 'a list of strings, as in ["a", "b"]',

@@ -220,13 +220,14 @@ async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> in
         pairs = [(each, finding) for each in reviews for finding in each.findings]
         entries = [{"review": each.path, **finding_document(finding)} for each, finding in pairs]
         output.listing("findings", entries, FINDINGS, [finding for _, finding in pairs])
-    for each in reviews if output.format is Format.TABLE else ():
-        output.note(f"{each.path}, from {ORIGINS[each.source]}. {each.note or ''}".rstrip())
-        if output.width is None:
-            output.write(each.text.encode())
-            continue
-        for line in each.text.split("\n"):
-            output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
+    else:
+        for each in reviews:
+            output.note(f"{each.path}, from {ORIGINS[each.source]}. {each.note or ''}".rstrip())
+            if output.width is None:
+                output.write(each.text.encode())
+                continue
+            for line in each.text.split("\n"):
+                output.print(safe_text(line.rstrip("\r").expandtabs(_TAB), limit=_LONGEST_LINE))
     return Exit.DONE
 
 

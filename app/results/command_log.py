@@ -41,7 +41,7 @@ LONGEST_SHOWN: Final = 4_000
 """Characters shown of a line, unless nothing is cut."""
 NO_LIMIT: Final = 1 << 26
 END_FACTS: Final = "outcome reason failure_kind summary question commit"
-"""Of a turn, in the last event of `--follow --json`."""
+"""Facts of a turn that the last event of `--follow --json` shows."""
 
 
 @click.command("log", cls=FactCommand)

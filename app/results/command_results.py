@@ -118,8 +118,9 @@ class _About(NamedTuple):
         agent = turns.agent if isinstance(turns, RunTurns) else None
         output.record({}, self._replace(agent=self.agent or agent).pairs(is_table=True))
         transitions = view.detail.transitions if view.detail else ()
-        for line in ("", "timeline, as observed") if transitions else ():
-            output.text(line)
+        if transitions:
+            output.text("")
+            output.text("timeline, as observed")
         for each, end in zip(transitions, [each.at for each in transitions[1:]] + [view.now], strict=True):
             is_end = view.detail and each.new in view.detail.final_statuses and end is view.now
             lasted = "" if is_end else f" for {span((end - each.at).total_seconds(), pads_hours=False)}"
@@ -131,8 +132,9 @@ class _About(NamedTuple):
             for posting in turns.notable_postings:
                 output.text(safe_text(str(posting)))
             return
-        for line in ("", "conversation, sent from this machine") if self.sent else ():
-            output.text(line)
+        if self.sent:
+            output.text("")
+            output.text("conversation, sent from this machine")
         for action in self.sent:
             kind = WRITE_KINDS[action.kind].words
             output.text(f"  {rfc3339(action.created_at)}  {kind}  {state_text(action)}  {action.action_id}")
@@ -250,8 +252,9 @@ def _tell_turn(output: Output, turn: "Turn", agent: str | None) -> None:
     if turn.artifacts:
         output.text(f"  {plural(len(turn.artifacts), 'artifact')}: runs artifacts lists and saves them")
     for name in ("reason", "summary", "offer", "commit"):
-        for line in safe_block(getattr(turn, name)) if getattr(turn, name) else ():
-            output.text(f"  {name}: {line}")
+        if told := getattr(turn, name):
+            for line in safe_block(told):
+                output.text(f"  {name}: {line}")
 
 
 @click.command("open", cls=FactCommand)

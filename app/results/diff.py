@@ -41,7 +41,7 @@ class FilePatch:
     deletions: int = 0
     is_binary: bool = False
     names: dict[str, str] = field(default_factory=dict)
-    """By the header line that gives the name."""
+    """The file's names, by the header line that gives the name."""
     facts: dict[str, str] = field(default_factory=dict)
 
     @property

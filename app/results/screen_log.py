@@ -25,7 +25,7 @@ PAUSE_S: Final = 5.0
 REST_S: Final = 1.0
 """The pause after an answer without new output."""
 QUIET_FROM: Final = timedelta(seconds=3)
-"""After this time without output, the log is reported as waiting."""
+"""The time without output after which the log is reported as waiting."""
 
 
 class LogPart(SearchedPart):

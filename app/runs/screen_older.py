@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from widgets.runs.table import RunTable
 
 WAIT_S: Final = 5.0
-"""After a 429 that states no wait."""
+"""The wait after a 429 that states none."""
 
 
 class OlderRuns:

@@ -42,11 +42,11 @@ DAYS_BACK: Final = 7
 """Days before today that a digit chooses, up to the same weekday of last week."""
 
 Limits = tuple[str, str]
-"""From and until in the query language; empty: no limit."""
+"""The limits from and until in the query language; empty: no limit."""
 
 
 def limits_of(day: date) -> Limits:
-    """Return the limits of a day of the local calendar: its date, if the day begins at midnight UTC."""
+    """The limits of a day of the local calendar: its date, if the day begins at midnight UTC."""
     begin, end = local_moment(day), local_moment(day + timedelta(days=1))
     if begin.time() == end.time() == time.min:
         return f"{begin:%Y-%m-%d}", f"{begin:%Y-%m-%d}"

@@ -75,7 +75,7 @@ class Preferences(Struct, frozen=True):
     detail: bool = True
     """Whether the run under the cursor is shown next to the table or below it."""
     last: dict[str, LastQuery] = field(default_factory=dict)
-    """By terminal: the last query of its console; `view`, `sort` and `group` are those of the newest one."""
+    """The last query of each terminal's console; `view`, `sort` and `group` are those of the newest one."""
     version: int = VERSION
 
     def shown(self, terminal: str, query: LastQuery) -> "Preferences":
@@ -247,7 +247,7 @@ def limit_in(line: str, key: KeyName) -> str:
 
 
 def problem_texts(problem: QueryProblem) -> Iterator[SafeText]:
-    """The problem with the line and its fix, then shorter: the line underlines the mistake."""
+    """The problem with its fix, then shorter texts of it, since the line underlines the mistake."""
     instead = re.split(_SENTENCES, problem.cure)[0]
     for text in (f"{problem.message} {problem.cure}", f"{problem.message} {instead}", instead):
         yield safe_text(f"✗ {text}", limit=200)

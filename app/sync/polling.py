@@ -75,7 +75,7 @@ class Cadence:
 
     base_s: float
     draw: Callable[[], float] = random.random
-    """Between 0 and 1: spreads the polls of many consoles over the interval."""
+    """A random number from 0 to 1, which spreads the polls of many consoles over the interval."""
     interval_s: float = field(init=False)
     rationed_s: float = field(init=False, default=0.0)
     """The interval after refusals. 0: the service refuses nothing."""
@@ -130,7 +130,7 @@ class Polling:
     health_s: float
     budget: Budget = field(default_factory=Budget)
     chores: Mapping[str, JobWork] = field(default_factory=dict)
-    """By name, further work of the process with the lease; each sets its own pace."""
+    """Further work, by name, of the process with the lease; each part sets its own pace."""
     state: State | None = None
     """None: the state cannot be used."""
     is_poller: bool = False

@@ -78,7 +78,7 @@ class RunSync:
     """Stores any list of runs."""
     _refreshes: int = 0
     _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By missing run: the refresh that may look it up again, and the pause before it."""
+    """The refresh that may look a missing run up again, and the pause before it, by run."""
     _filters_by_creation: bool = False
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ class Schedule:
     def __init__(self) -> None:
         self._scheduler = AsyncIOScheduler(timezone=UTC)
         self.broken: dict[str, str] = {}
-        """By job: why its last run failed, other than for a reason that the work itself reports."""
+        """The reason why a job's last run failed, other than one that the work itself reports, by job."""
         self._jobs: dict[str, Job] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._due: dict[str, float] = {}
@@ -70,11 +70,6 @@ class Schedule:
         """Bring a job's next run forward to now; a run in progress counts as that run."""
         if name in self._jobs and name not in self._running:
             self._plan(name, 0.0)
-
-    def due_in_s(self, name: str) -> float | None:
-        """Seconds until the job's next run; None while it runs, or if the job is unknown."""
-        due = self._due.get(name)
-        return None if due is None or name in self._running else max(0.0, due - time.monotonic())
 
     async def stop(self) -> None:
         """Cancel every run and wait until it has ended."""

@@ -24,7 +24,7 @@ TICK: Final = timedelta(microseconds=1)
 SECOND: Final = timedelta(seconds=1)
 """A service may show whole seconds of finer times, and list a run a moment after it was created."""
 IN_A_ROW: Final = 3
-"""After this many known and unchanged runs in a row, the following ones are known as well."""
+"""The number of known and unchanged runs in a row after which the following ones are known as well."""
 MOST_PAGES_WITHOUT_NEW: Final = 2
 """Pages in a row without a new run. One is normal: runs move while a list is read."""
 MOST_UNREADABLE_PAGES: Final = 20

@@ -15,11 +15,11 @@ MAX_WORDS: Final = 32
 """How many words of a search count: SQLite limits the depth of expressions."""
 
 KNOWN_FROM: Final = "\x1f"
-"""In the text that a search reads: before a run's instructions and agent."""
+"""The mark before a run's instructions and agent in the text that a search reads."""
 RESULT_FROM: Final = "\x1e"
-"""In the text that a search reads: before a run's result, which is outdated once the run changes."""
+"""The mark before a run's result, which is outdated once the run changes, in the text that a search reads."""
 NOTHING_KNOWN: Final = f"{KNOWN_FROM}\n{RESULT_FROM}"
-"""In the text that a search reads: all about a run whose instructions, agent and result are unknown."""
+"""The part about a run whose instructions, agent and result are unknown, in the text that a search reads."""
 _BITS: Final = 10
 """Bits for the number of a run's findings of one severity."""
 _MOST_FINDINGS: Final = 2**_BITS - 1

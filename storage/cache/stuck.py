@@ -76,7 +76,7 @@ class _Candidate(NamedTuple):
     repository: str
     active_since_us: int
     taken_us: int
-    """For how long polls saw it active in this turn."""
+    """The time for which polls saw it active in this turn."""
     is_flagged: bool
 
     def is_stuck(self, p95_us: int) -> bool:

@@ -22,7 +22,7 @@ from storage.values import from_us, to_us
 GAPS: Final = 9
 """How many gaps between runs are shown as rows: each needs a count."""
 NEAR: Final = 2000
-"""Up to this offset, skipping rows from the front costs less than counting them."""
+"""The offset up to which skipping rows from the front costs less than counting them."""
 MOST_GROUPS: Final = 500
 """Groups shown one by one; the last line covers the others."""
 _STEPS: Final = 20_000
@@ -75,7 +75,7 @@ def _gaps(
 
 
 def _moves(request: WindowRequest, row: Callable[[str], int | None]) -> tuple[int, int | None]:
-    """By how many rows the anchor moved down, and the cursor's current row."""
+    """The number of rows by which the anchor moved down, and the cursor's current row."""
     if not request.is_fresh:
         return 0, None if request.cursor_id is None else request.cursor_index
     anchor = None if request.anchor_id is None else row(request.anchor_id)
@@ -219,7 +219,7 @@ def first_rows(
 
 
 def page(connection: sqlite3.Connection, condition: Where, order: str, offset: int, limit: int) -> tuple[RunRow, ...]:
-    """At most `limit` rows of an order, after skipping `offset`."""
+    """The next rows of an order, at most `limit`, after skipping `offset`."""
     if limit <= 0:
         return ()
     # The inner select skips along an index; only the window's own rows are looked up in the table.

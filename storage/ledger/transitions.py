@@ -43,7 +43,7 @@ class Transition(Struct, frozen=True):
     """A change of state that the ledger allows."""
 
     name: str
-    """For messages: "confirming is not possible from there"."""
+    """The name in messages: "confirming is not possible from there"."""
     record: str
     """Its name in the audit."""
     sources: frozenset[ActionState]

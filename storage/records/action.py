@@ -222,10 +222,10 @@ class Action(Struct, frozen=True):
     superseded_by: str | None = None
     """The action that sent this one again on purpose."""
     base_url: str | None = None
-    """The service it went to. None: not recorded, as in the next one."""
+    """The service it went to. None: not recorded."""
     author: Author = Author()
     resolved_at: datetime | None = None
-    """When the user resolved its unknown outcome; None: as `resolution`."""
+    """The time when the user resolved its unknown outcome; None: not resolved, or not recorded."""
     resolved_by: Author = Author()
 
     @property
@@ -276,4 +276,4 @@ class Organization(Struct, frozen=True):
     organization_slug: str
     parent_organization_id: str
     raw_json: str
-    """As received."""
+    """The response as received."""

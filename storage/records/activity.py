@@ -73,7 +73,7 @@ class PollSpan(Struct, frozen=True):
     error_kind: str | None = None
     """None: they were answered. Otherwise an `ApiError.kind`."""
     error_message: str | None = None
-    """Of the last of them."""
+    """The message of the last error."""
     http_status: int | None = None
 
     @property
@@ -97,9 +97,9 @@ class ActivityFilter(Struct, frozen=True):
     search: str = ""
     """Words that must all occur, in any case."""
     since: datetime | None = None
-    """Inclusive: what began or ended at or after it."""
+    """The earliest time, inclusive: what began or ended at or after it."""
     is_open: bool = False
-    """Only writes that have an open outcome."""
+    """A filter for writes that have an open outcome."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ class ActivityPage(Struct, Generic[T], frozen=True):
     matching: int = 0
     """How many the filter lets through, the newest among them."""
     tally: Tally = field(default_factory=dict)
-    """Of all entries, regardless of the filter."""
+    """The tally of all entries, regardless of the filter."""
 
 
 CLOCKS_DISAGREE_S: Final = 60.0
@@ -147,7 +147,7 @@ class BudgetState(Struct, frozen=True):
     refusals: float = 0.0
     """How many 429s came in a row."""
     resting_until_s: float = 0.0
-    """Until then polls and history wait on their own account, after a 429 or several failures."""
+    """The time until which polls and history wait on their own account, after a 429 or several failures."""
     failures: float = 0.0
     """How many requests failed in a row."""
     clock_ahead_s: float = 0.0

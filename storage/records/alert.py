@@ -57,7 +57,9 @@ class Alert(AlertSubject, frozen=True, kw_only=True):
     entered_at: datetime | None = None
     """When it was stored; None: not yet."""
     after: tuple[str, ...] = ()
-    """For the end of a state: the keys of its beginning, one of which must have been reported. Empty: no condition."""
+    """The keys of a state's beginning, for the alert about its end: one of them must have been reported. Empty: no
+    condition.
+    """
     is_lasting: bool = False
     """Whether it reports a lasting state instead of an event; if so, it is sent even when it is late."""
     is_followed: bool = False
@@ -120,7 +122,7 @@ class Plan(Struct, frozen=True):
 
     messages: tuple[Message, ...] = ()
     settled: Mapping[str, Settled] = field(default_factory=dict)
-    """By the alert's key."""
+    """The way in which each alert was settled, by the alert's key."""
     told: tuple[ReportedProblem, ...] = ()
     """New and changed problems."""
     over: tuple[ReportedProblem, ...] = ()

@@ -43,7 +43,7 @@ class Coverage(Struct, frozen=True):
     ranges: tuple[CoverageRange, ...] = ()
     """The newest first; they do not touch."""
     as_of: datetime | None = None
-    """By our clock: up to then the newest range misses nothing. Later runs may be missing."""
+    """The time, by our clock, up to which the newest range misses nothing. Later runs may be missing."""
     first_run_at: datetime | None = None
     """The oldest creation that is held, if the newest range reaches down to the very first run."""
     is_disordered: bool = False
@@ -104,9 +104,9 @@ class BackfillProgress(Struct, frozen=True):
     seconds_left: float | None = None
     """None: not known."""
     until: datetime | None = None
-    """While it waits: when it continues."""
+    """The time when it continues, while it waits."""
     why: str = ""
-    """While it waits: the kind of error that it waits out."""
+    """The kind of error that it waits out, while it waits."""
     dropped: int = 0
     """Entries of the list that were left out: they have no usable run id."""
 

@@ -10,17 +10,17 @@ class ErrorKind(Struct, frozen=True):
     """One kind of error: its words, its fixes and its effects."""
 
     exit_code: int = 2
-    """Of a command that ends with it."""
+    """The exit code of a command that ends with it."""
     word: str = "not answering"
-    """In a few words, for the header."""
+    """The kind in a few words, for the header."""
     title: str = "The service gives no usable answer"
-    """In a sentence without its full stop."""
+    """The kind in a sentence without its full stop."""
     fix: str = ""
-    """While polling; empty: the error's own message may help."""
+    """The fix while polling; empty: the error's own message may help."""
     write_fix: str = "Change it and send it again."
-    """Of a write that the service rejected."""
+    """The fix for a write that the service rejected."""
     setup_fix: str = ""
-    """While a profile is set up; empty: the error's own message says more than the title."""
+    """The fix while a profile is set up; empty: the error's own message says more than the title."""
     passes: bool = False
     """Whether the same request may succeed later, without a fix."""
     concerns: Literal["link", "token", "request", "anything"] = "anything"

@@ -65,7 +65,7 @@ class StatusChange(Struct, frozen=True):
     at: datetime
     """When it happened according to the service or, without that, when it was seen."""
     after: datetime
-    """By our clock: when an answer showed that it had not happened yet. 1970: none did."""
+    """The time, by our clock, when an answer showed that it had not happened yet. 1970: none did."""
     active_since: datetime
     """When it would have begun if it had worked without the pauses between its turns."""
     is_pinned: bool
@@ -100,7 +100,7 @@ class RunEvent(Struct, frozen=True):
     cursor: str
     """Its place among all of them."""
     at: datetime
-    """As `StatusChange.at`."""
+    """The time, like `StatusChange.at`."""
     run_id: str
     repository: str
     branch_name: str

@@ -38,7 +38,7 @@ class HealthSpan(Struct, frozen=True):
     status: str
     start: datetime
     end: datetime
-    """Up to here it is known, not necessarily until it changed."""
+    """The time up to which it is known, not necessarily until it changed."""
 
 
 class PlatformHealth(Struct, frozen=True):

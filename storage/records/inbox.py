@@ -27,7 +27,7 @@ SEVERITIES: Final[Mapping[InboxKind, InboxSeverity]] = {
 RETRIED: Final[frozenset[InboxKind]] = frozenset({"host", "failed"})
 """Kinds of items whose runs can be retried."""
 NO_TIME: Final = datetime.fromtimestamp(0, UTC)
-"""For events without a readable time."""
+"""The time of events without a readable one."""
 _ORDER: Final = tuple(dict.fromkeys(SEVERITIES.values()))
 
 

@@ -9,15 +9,15 @@ class Outcomes(Struct, frozen=True):
     """The outcomes of the runs created in a stretch of time."""
 
     start: datetime
-    """Inclusive."""
+    """The start, inclusive."""
     end: datetime
-    """Exclusive."""
+    """The end, exclusive."""
     completed: int = 0
     failed: int = 0
     unfinished: int = 0
     """Queued, working, or with any other status that is not known to be final."""
     ended_otherwise: int = 0
-    """In a status that was learnt to be final."""
+    """The number of runs in a status that was learnt to be final."""
 
     @property
     def total(self) -> int:

@@ -106,9 +106,9 @@ class RunFilter(Struct, frozen=True):
     not_findings: tuple[str, ...] = ()
     """A run whose findings are unknown passes neither this condition nor the one above."""
     since: datetime | None = None
-    """Inclusive, by creation."""
+    """The earliest creation, inclusive."""
     until: datetime | None = None
-    """Inclusive, by creation."""
+    """The latest creation, inclusive."""
     search: str = ""
     """Words that must all occur, in any case, in run id, repository, branch, instructions, result or agent."""
     active: bool = False
@@ -196,7 +196,7 @@ class RunWindow(Struct, frozen=True):
     rows: tuple[RunRow, ...] = ()
     """The rows of runs."""
     shift: int = 0
-    """By how many rows the anchor moved down since the request."""
+    """The number of rows by which the anchor moved down since the request."""
     cursor_index: int | None = None
     """The row of the cursor's run. None: the request named none, or it is no longer in the table."""
     gaps: tuple[tuple[int, CoverageGap], ...] = ()
@@ -259,7 +259,7 @@ class RunPage(Struct, frozen=True):
     next_token: str | None
     """None: this was the last page (the service may say so with null, an empty string or by leaving it out)."""
     total_count: int | None = None
-    """As received, if it is a number; never trusted for paging, since the spec does not define it."""
+    """The total as received, if it is a number; never trusted for paging, since the spec does not define it."""
     dropped: int = 0
     """Entries that had no usable id."""
     repeated: frozenset[str] = frozenset()

@@ -24,7 +24,7 @@ class FindingCounts(Struct, frozen=True, omit_defaults=True):
     minor: int = 0
     note: int = 0
     finding: int = 0
-    """Those without a severity."""
+    """The number of findings without a severity."""
 
     @property
     def each(self) -> tuple[tuple[str, int], ...]:
@@ -99,7 +99,7 @@ class Turn(Struct, frozen=True):
     number: int
     """Counted from 1."""
     state: str
-    """As a run's status; of a turn known from git alone, `completed`."""
+    """The state, named like a run's status; of a turn known from git alone, `completed`."""
     instructions: str | None = None
     caller: str | None = None
     """The alias of the token that asked for it."""
@@ -154,7 +154,7 @@ class FailureFacts(Struct, frozen=True):
     """Runs with the status `failed` that did not fail."""
 
     questions: tuple[OpenQuestion, ...] = ()
-    """Those of their agents, newest first."""
+    """The open questions of their agents, newest first."""
     cancelled: tuple[str, ...] = ()
     """The ids of cancelled ones."""
 
@@ -184,7 +184,7 @@ class AgentInput(Struct, frozen=True):
     type: str = "any"
     description: str = ""
     default: str | None = None
-    """As it is typed on a command line; None: it has none."""
+    """The default as it is typed on a command line; None: it has none."""
     choices: tuple[str, ...] = ()
     """The only values, as they are typed; empty: any of its type."""
     is_required: bool = False
@@ -265,7 +265,7 @@ class LogChunk(Struct, frozen=True):
     """Where it begins, in bytes."""
     next_offset: int
     size: int
-    """Of the whole log so far; smaller than `offset`: it was replaced."""
+    """The size of the whole log so far; smaller than `offset`: it was replaced."""
     ended: bool
     """Nothing more will be added."""
     data: bytes
@@ -290,7 +290,7 @@ class ChangedFile(Struct, frozen=True):
     path: str
     kind: ChangeKind
     old_path: str | None = None
-    """Of a renamed or copied file."""
+    """The old path of a renamed or copied file."""
     additions: int | None = None
     """None: a binary file, or not counted yet."""
     deletions: int | None = None

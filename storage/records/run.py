@@ -34,7 +34,7 @@ class WorkTime(Struct, frozen=True):
     seconds: float | None = None
     """The total of a run that has ended."""
     since: datetime | None = None
-    """For an active run, when it would have begun if it had worked without a pause."""
+    """The time when an active run would have begun if it had worked without a pause."""
 
     def until(self, as_of: datetime) -> float | None:
         """The seconds up to then; all of them, once it has ended."""
@@ -95,7 +95,7 @@ class RunSummary(Struct, frozen=True, omit_defaults=True):
     updated_at: datetime | None = None
     """The run's own time then."""
     findings: FindingCounts | None = None
-    """Those of its last turn. None: not known, which is not the same as none."""
+    """The counts of its last turn's findings. None: not known, which is not the same as none."""
 
     @property
     def asks(self) -> bool:
@@ -161,7 +161,7 @@ class RunDetail(Struct, frozen=True):
     """Oldest first."""
     took: WorkTime = WorkTime()
     final_statuses: frozenset[str] = FINAL_STATUSES
-    """Those of the spec, and others that end a turn."""
+    """The statuses that end a turn: those of the spec, and others."""
     summary: RunSummary = RunSummary()
 
     @property

@@ -33,11 +33,11 @@ RUN_STATUSES: Final = (
     RunStatus("failed", "✗", "bad", 0, is_final=True, becomes="fails"),
     RunStatus(CANCELLED, "⊘", "quiet", 4, is_final=True, becomes="is cancelled"),
 )
-"""In the order of a run's life, in which they are offered."""
+"""The statuses in the order of a run's life, in which they are offered."""
 STUCK_URGENCY: Final = 1
-"""Of stuck runs, and of those with a status that is neither of the spec nor known to be final."""
+"""The urgency of stuck runs, and of those with a status that is neither of the spec nor known to be final."""
 ENDED_URGENCY: Final = 4
-"""Of runs with a status that the spec does not name, but that is known to be final."""
+"""The urgency of runs with a status that the spec does not name, but that is known to be final."""
 
 STATUS_ORDER: Final = tuple(status.name for status in RUN_STATUSES)
 KNOWN_STATUSES: Final = frozenset(STATUS_ORDER)
@@ -57,7 +57,7 @@ class RunField(Struct, frozen=True):
     """A field of a run that a table shows, or only an order."""
 
     name: str
-    """In settings, in queries and on the command line; a column's title."""
+    """The name in settings, in queries and on the command line; a column's title."""
     order: str
     """The ascending order by it as SQL, total by itself; descending is its exact reverse.
 
@@ -125,4 +125,4 @@ RUN_FIELDS: Final = (
 """The cache can sort by each."""
 FIELD_BY_NAME: Final = {field.name: field for field in RUN_FIELDS}
 SORTABLE: Final = tuple(sorted(RUN_FIELDS, key=lambda field: not field.begins_descending))
-"""In the order in which they are offered for sorting, times first."""
+"""The fields in the order in which they are offered for sorting, times first."""

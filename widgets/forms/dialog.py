@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
-from app.engine.text import SafeText
+from app.engine.text import SafeText, safe_text
 from storage.records import ActionFailure
 from widgets.forms.facts import FactList
 from widgets.forms.field import toned
@@ -78,13 +78,13 @@ _MARKS: Final[dict[OutcomeVerdict, Badge]] = {
 
 
 class OutcomeText(Struct, frozen=True):
-    """An outcome in words."""
+    """An outcome in words, made safe when it is shown."""
 
     verdict: OutcomeVerdict
-    headline: SafeText
-    facts: tuple[tuple[str, SafeText], ...] = ()
+    headline: str
+    facts: tuple[tuple[str, str], ...] = ()
     """Our names, possibly foreign values."""
-    meaning: tuple[SafeText, ...] = ()
+    meaning: tuple[str, ...] = ()
     """Paragraphs: the meaning and the next step."""
 
 
@@ -116,10 +116,10 @@ class OutcomePage(VerticalScroll):
         """Show the outcome."""
         mark = _MARKS[outcome.verdict]
         self.query_one(".outcome-page--headline", Static).update(
-            Content.assemble((f"{mark.glyph} {outcome.headline}", mark.style))
+            Content.assemble((f"{mark.glyph} {safe_text(outcome.headline)}", mark.style))
         )
-        self.query_one(FactList).show(tuple((name, Content(value)) for name, value in outcome.facts))
-        self.query_one(".outcome-page--meaning", Static).update(Content("\n\n".join(outcome.meaning)))
+        self.query_one(FactList).show(tuple((name, Content(safe_text(value))) for name, value in outcome.facts))
+        self.query_one(".outcome-page--meaning", Static).update(Content("\n\n".join(map(safe_text, outcome.meaning))))
         self.scroll_home(animate=False)
 
 

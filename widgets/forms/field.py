@@ -61,6 +61,7 @@ class FormField(Widget):
         self._hint: tuple[SafeText, Tone] = (safe_text(hint), "quiet")
         self._problem: SafeText | None = None
         self._shown: tuple[SafeText, Tone] = self._hint
+        self._resting_hint: tuple[SafeText, Tone] = self._hint
         self._known = self.value
         """The value that was last announced."""
         self.touched = False
@@ -149,7 +150,7 @@ class FormField(Widget):
         self.query_one(".form-field--label").add_class("-focused")
 
     def on_descendant_blur(self) -> None:
-        """Counts a field with a value as touched when it is left."""
+        """Count a field with a value as touched when it is left."""
         self.query_one(".form-field--label").remove_class("-focused")
         self._is_typing = False
         if isinstance(self._control, LineInput):
@@ -180,10 +181,7 @@ class ChoiceField(LineField):
     CONTROL = ChoiceInput
     _control: ChoiceInput
 
-    def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
-        super().__init__(key, label, hint, value=value, placeholder=placeholder)
-        self._resting_hint: tuple[SafeText, Tone] = self._hint
-        self._about: Mapping[str, str] = {}
+    _about: Mapping[str, str] = {}
 
     def offer(self, choices: tuple[str, ...], about: Mapping[str, str] | None = None) -> None:
         """Set the suggestions, best first, and the descriptions shown for a chosen one."""
@@ -305,10 +303,6 @@ class PairsField(ParagraphField):
     DEFAULT_CSS = """
     PairsField { height: 4; min-height: 4; TextArea { min-height: 3; } }
     """
-
-    def __init__(self, key: str, label: str, hint: str, *, value: str = "", placeholder: str = "") -> None:
-        super().__init__(key, label, hint, value=value, placeholder=placeholder)
-        self._resting_hint: tuple[SafeText, Tone] = self._hint
 
     @on(TextArea.Changed)
     def _read(self) -> None:

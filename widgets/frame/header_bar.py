@@ -149,9 +149,9 @@ class Brevity(IntEnum):
     WORDS = 1
     GLYPHS = 2
     UNWELL = 3
-    """Of the hosts only those that are not well."""
+    """The variant that shows only those hosts that are not well."""
     HOSTS = 4
-    """Without counts; unhealthy hosts are next to the profile, so that nothing can push them out."""
+    """The variant without counts; unhealthy hosts are next to the profile, so that nothing can push them out."""
 
 
 class HeaderBar(ClickableLine):

@@ -59,7 +59,7 @@ class ProfileMark(Struct, frozen=True):
 
 
 NO_MARK: Final = ProfileMark("")
-"""For a box that is about no profile."""
+"""The mark of a box that is about no profile."""
 
 
 class Badge(Struct, frozen=True):

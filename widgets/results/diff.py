@@ -127,7 +127,7 @@ class FileRows:
     """The rows of one file, in one of the two ways to show it."""
 
     left: "array[int]" = field(default_factory=lambda: array("i"))
-    """For each row, the number of the old line in the patch, or `NONE`."""
+    """The number of the old line in the patch for each row, or `NONE`."""
     right: "array[int]" = field(default_factory=lambda: array("i"))
     """The same of the new line; unified, both are the row's one line."""
     hunks: "array[int]" = field(default_factory=lambda: array("i"))
@@ -267,7 +267,8 @@ class DiffLines:
         pieces, done = [], 0
         colours = self.colours[file][0 if kind == REMOVED else 1] if file in self.colours else ()
         number = self._patch.numbers(line)[0 if kind == REMOVED else 1]
-        for begin, end, tone in colours[number - 1] if number and number <= len(colours) else ():
+        coloured = colours[number - 1] if number and number <= len(colours) else ()
+        for begin, end, tone in coloured:
             pieces += [TextPiece(text[done : shifted(begin)]), TextPiece(text[shifted(begin) : shifted(end)], tone)]
             done = shifted(end)
         pieces.append(TextPiece(text[done:]))
@@ -311,7 +312,7 @@ class DiffView(TextView):
         self._lines = DiffLines(self._rows.patch, ())
         self._about: Sequence[str] = ()
         self._starts: list[int] = []
-        """By file, the line of its name."""
+        """The line of each file's name, by file."""
         self._folded: set[int] = set()
         self._split: bool | None = None
         """Whether old and new are side by side. None: the width decides."""

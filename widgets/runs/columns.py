@@ -203,7 +203,7 @@ class ColumnArrangement:
         self.is_limited = False
         """Whether they stop growing at `ample_width`, so that they need not shrink for a pane on a wider screen."""
         self.filled: frozenset[str] = frozenset()
-        """Those of `SPARED` that have had a value."""
+        """The columns of `SPARED` that have had a value."""
         self.fit(0)
 
     @property

@@ -109,8 +109,9 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
     counts += [] if turn.usage is None else [(f"  {turn.usage}", QUIET)]
     if result or counts:
         lines.append(line((" " * INDENT, ""), ("→ ", QUIET), (" · ".join(result), QUIET), *counts))
-    for text in safe_block(turn.summary, lines=MOST_LINES) if turn.summary else ():
-        lines += wrapped(text, width, STYLES["plain"], INDENT + 2)
+    if turn.summary:
+        for text in safe_block(turn.summary, lines=MOST_LINES):
+            lines += wrapped(text, width, STYLES["plain"], INDENT + 2)
     if turn.artifacts:
         lines += wrapped(f"{plural(len(turn.artifacts), 'artifact')}: O lists them", width, QUIET, INDENT)
     if turn.offer:

@@ -36,7 +36,7 @@ NEW: Final = " [+]"
 CHANGED: Final = "•"
 """Follows the current view's name once the filter differs from the view."""
 BETWEEN: Final = " · "
-"""Between two views."""
+"""The separator of two views."""
 FACET_GAP: Final = 3
 MOST: Final = 8
 """Suggestions shown."""

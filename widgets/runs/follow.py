@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 WORDY: Final = 110
-"""From this width on, words follow the glyphs."""
+"""The width from which on words follow the glyphs."""
 FIGURES: Final = 64
-"""From this width on, the repository's usual durations are shown."""
+"""The width from which on the repository's usual durations are shown."""
 _TOOK: Final = 8
 LEAST: Final = 8
 """The fewest cells in which a name is readable."""

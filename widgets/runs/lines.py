@@ -35,8 +35,9 @@ TAIL_MARGIN: Final = 6
 def found_in(shown: str, words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
     """The ranges of a cell's text in which it has these words, which are case-folded."""
     folded = shown.casefold()
-    # None in text whose length changes with case folding.
-    for word in words if len(folded) == len(shown) else ():
+    if len(folded) != len(shown):
+        return  # The columns would not fit.
+    for word in words:
         start = folded.find(word)
         while start >= 0:
             yield start, start + len(word)
@@ -57,7 +58,7 @@ class TableRenderer(Struct, frozen=True):
 
     base: Style
     styles: dict[str, Style]
-    """By the part of a line, or by tone."""
+    """The styles by the part of a line, or by tone."""
 
     @classmethod
     def of(cls, widget: Widget) -> Self:
@@ -107,7 +108,8 @@ class TableRenderer(Struct, frozen=True):
             style = background + self.styles[tone]
             if state.at_cursor and column.title == "repository":
                 style += Style(bold=True)
-            for start, end in sorted(found_in(shown, words)) if column.title in SEARCHED else ():
+            found = sorted(found_in(shown, words)) if column.title in SEARCHED else ()
+            for start, end in found:
                 if start >= done:
                     segments += [
                         Segment(shown[done:start], style),

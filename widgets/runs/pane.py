@@ -104,9 +104,9 @@ SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
 """The pane's sizes, smallest first."""
 
 WIDE: Final = 120
-"""From this width on the pane may be next to the table."""
+"""The width from which on the pane may be next to the table."""
 TALL: Final = 32
-"""From this height on there is room for the pane below the table."""
+"""The height from which on there is room for the pane below the table."""
 LEAST: Final = 40
 """The fewest cells of a pane next to the table."""
 MOST: Final = 76

@@ -251,7 +251,9 @@ class RunTable(CursorView, can_focus=True):
         self.stuck: frozenset[str] = frozenset()
         """The runs that take far longer than usual."""
         self.profile_times: dict[str, tuple[timedelta, datetime | None]] = {}
-        """How far each one's clock of runs is ahead, and `as_of` by that clock; others: as at the last tick."""
+        """For each profile, how far the clock of its runs is ahead, and `as_of` by that clock; other profiles: the
+        values of the last tick.
+        """
         self.marks = RunMarks()
         self._painted: dict[int, RowTimes] = {}
         self._aged, self._aged_at = self._window, self._now

@@ -204,14 +204,14 @@ class Session:
     def show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
         """Replace the followed runs."""
         if not self.pins:
-            # An end of before this console began is in the inbox.
+            # Runs that ended before this console began are in the inbox.
             self._ended |= {pin.run_id: LONG_AGO for pin in pins if pin.row is not None and pin.row.is_final}
         self.pins = pins
         self.pins_changed.publish(pins)
         self.inbox.ask()
 
     def looked(self) -> None:
-        """Note a key or a click: an end that was shown before it was seen, and the answer goes first."""
+        """Note a key or a click: ends that were shown long enough count as seen, and background requests wait."""
         before, self._looked_at = self._looked_at, self.clock()
         if self.engine is not None:
             self.engine.client.budget.give_way()
@@ -570,7 +570,7 @@ class Batches:
         self._reading.ask()
 
     def view(self, key: str) -> "BatchView | None":
-        """Return the batch with this key; None: it was dismissed."""
+        """The batch with this key; None: it was dismissed."""
         return next((view for view in self.views if view.key == key), None)
 
     def engine_changed(self, event: Event) -> None:

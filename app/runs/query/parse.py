@@ -72,9 +72,9 @@ class Query(Struct, frozen=True):
     filter: RunFilter
     """The filter of the valid parts; times in it are relative to the given `now`."""
     problems: tuple[QueryProblem, ...]
-    """In the order of the line; empty if the whole line is valid."""
+    """The problems in the order of the line; empty if the whole line is valid."""
     spans: tuple[TextSpan, ...]
-    """In the order of the line, not overlapping."""
+    """The spans in the order of the line, not overlapping."""
 
 
 def read_value(token: QueryToken, wanted: KeyName) -> str:
@@ -132,7 +132,7 @@ def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
         if wanted == "finding" and token.text.casefold() not in (*FINDINGS, ""):
             meant = closest(token.text.casefold(), FINDINGS)
             cure = f"Did you mean finding:{meant}?" if meant else f"There are {', '.join(FINDINGS)}."
-            return QueryProblem(token.start, token.end, f"No finding is {token.text!r}.", cure)
+            return QueryProblem(token.start, token.end, f"There is no finding {token.text!r}.", cure)
     if not given(term):
         return QueryProblem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {key_of(wanted).example}")
     if wanted in {"since", "until", "is"} and len(term.tokens) > 1:
@@ -229,7 +229,7 @@ class _Parser:
             self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
             ended = None
         elif ended is not None and statuses and set(statuses) <= set(ACTIVE_STATUSES):
-            self.blame(ended.start, ended.end, "No status asked for is an end.", "Take this away, or the status.")
+            self.blame(ended.start, ended.end, "None of these statuses is final.", "Take this away, or the status.")
             ended = None
         if since is not None and until is not None and since > until and self.bound is not None:
             self.blame(self.bound.start, self.bound.end, "This is before the earliest time asked for.", "Widen one.")
@@ -284,7 +284,7 @@ class _Parser:
         if state not in STATES:
             meant = closest(state, STATES)
             cure = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended, is:stuck or is:followed."
-            return QueryProblem(token.start, token.end, f"A run is never {token.text!r}.", cure)
+            return QueryProblem(token.start, token.end, f"There is no state {token.text!r}.", cure)
         if state in {"stuck", "followed"}:
             if term.is_negated:
                 what = f"{state.capitalize()} runs cannot be excluded."

@@ -25,7 +25,7 @@ class Vocabulary(Struct, frozen=True):
     branches: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     statuses: tuple[str, ...] = ()
-    """In addition to those that the spec names."""
+    """The statuses in addition to those that the spec names."""
 
 
 def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, ...]:

@@ -74,7 +74,7 @@ class QueryToken(Struct, frozen=True):
     """A value or a word."""
 
     text: str
-    """Without quotes and escapes."""
+    """The text without quotes and escapes."""
     start: int
     end: int
     is_quoted: bool = False

@@ -1,0 +1,149 @@
+"""The data of the Automations tab: rules with their state, and pending approvals."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from msgspec import Struct
+from textual.content import Content
+
+from app.automations.acting import in_words
+from app.automations.bot import LEASE, process_of, rules_of
+from app.automations.occurrences import upcoming
+from app.automations.proposals import PROPOSALS
+from app.automations.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
+from app.automations.sentence import limits, sentence, warnings
+from app.engine.engine import Engine
+from app.engine.text import SafeText, safe_text
+from app.profiles import Settings
+from storage.records.decision import Decision, RuleState
+from storage.state import AT_WORK, State
+from widgets.automations import STRIP, RuleView, Status, set_off_by, until
+from widgets.kit.badges import STYLES, Badge
+from widgets.kit.cells import fit, shorten
+
+MOST_WAITING: Final = 200
+UPCOMING: Final = 5
+_ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
+"""Retrying a turn that continued a run continues it again; any other retry starts a run."""
+NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
+OUTDATED: Final = Badge("▲", "the running bot uses an older file:", "warn")
+
+
+class Automations(Struct, frozen=True):
+    """The rules of one profile, and the pending approvals."""
+
+    rules: tuple[Rule, ...]
+    views: tuple[RuleView, ...]
+    """One for each rule, in the same order."""
+    waiting: tuple[Decision, ...]
+    """The decisions that wait for approval, oldest first."""
+    status: Status | None
+    """The bot's state; None: there is nothing for a bot to do."""
+
+
+class Approval(Struct, frozen=True):
+    """One pending decision."""
+
+    decision: Decision
+    words: SafeText
+    """The request in one line."""
+    expires: timedelta
+    """How long after the decision it expires."""
+
+    @property
+    def key(self) -> str:
+        """Its decision's number."""
+        return str(self.decision.decision_id)
+
+    def lines(self, now: datetime, width: int, *, is_marked: bool) -> Content:
+        """The rule, its trigger and the expiry on one line; the request on the next."""
+        end = self.decision.decided_at + self.expires
+        expires = f"  expires {until(end, now) if end > now else 'now'}"
+        rule = safe_text(self.decision.rule, limit=max(1, width // 3))
+        facts = self.decision.occurrence.facts
+        # The request's own words name the repository and branch.
+        cause = safe_text(facts.get("run.status", "")) if "run.id" in facts else set_off_by(self.decision, now)
+        room = max(1, width - 2 - len(expires))
+        return Content.assemble(
+            ("■ " if is_marked else "  ", "$accent"),
+            Content(fit(f"{rule}  {cause}", room)).stylize(f"{STYLES['warn']} bold", 0, len(rule)),
+            (f"{expires}\n  ", STYLES["quiet"]),
+            shorten(self.words, max(1, width - 2)),
+        )
+
+
+async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, ...]:
+    """Read the pending approvals of an engine's profile, oldest first.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    rules = {rule.name: rule for rule in (*PROPOSALS.values(), *rules_of(settings.automations, engine.profile.name))}
+    waiting = (await engine.usable_state().journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
+    now = engine.clock()
+    known = [(each, rules[each.rule]) for each in waiting if each.rule in rules]
+    ids = [each.occurrence.facts.get("run.id", "") for each, _ in known]
+    details = await engine.cache.details(ids)
+    return tuple(
+        Approval(each, safe_text(in_words(each, details.get(run_id)) or sentence(rule, now)), rule.approval_expires)
+        for (each, rule), run_id in zip(known, ids, strict=True)
+    )
+
+
+async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
+    """Read the rules of a profile with their state, and the pending approvals.
+
+    Raises:
+        StorageError: The state cannot be read.
+    """
+    rules = rules_of(settings.automations, profile)
+    states = await state.rule_states()
+    waiting = (await state.journal(outcomes=("waiting",), limit=MOST_WAITING))[::-1]
+    bot = process_of(await state.lease_owner(LEASE, now))
+    views = []
+    for rule in rules:
+        journal = await state.journal(rule.name, limit=STRIP)
+        count = sum(decision.rule == rule.name for decision in waiting)
+        view = view_of(rule, states.get(rule.name), rules, now, settings.notify.silent, journal=journal, waiting=count)
+        views.append(view)
+    read = states.get(AT_WORK)
+    is_outdated = bot is not None and read is not None and read.fingerprint != fingerprint_of(rules)
+    if bot is None:
+        badge = NO_BOT
+        hint = f"{settings.command_line} watch starts one"
+    elif is_outdated:
+        badge, hint = OUTDATED, f"kill -HUP {bot}"
+    else:
+        badge = Badge("●", "a bot is at work:", "good")
+        hint = f"process {bot}"
+    status = Status(badge, safe_text(hint), len(waiting))
+    return Automations(rules, tuple(views), waiting, status if views or waiting or is_outdated else None)
+
+
+def view_of(
+    rule: Rule,
+    state: RuleState | None,
+    rules: Sequence[Rule],
+    now: datetime,
+    silent: Collection[str] = (),
+    *,
+    journal: tuple[Decision, ...] = (),
+    waiting: int = 0,
+) -> RuleView:
+    """Return a rule in words, with its next times."""
+    paused = state.paused if state is not None else None
+    return RuleView(
+        rule.name,
+        "off" if not rule.is_on else "paused" if paused else "on",
+        safe_text(sentence(rule, now), limit=1_000),
+        safe_text(limits(rule), limit=1_000),
+        safe_text(paused or ""),
+        tuple(islice(upcoming(rule, state.since if state is not None else now, now), UPCOMING)),
+        journal,
+        waiting,
+        tuple(safe_text(line) for line in warnings(rule, rules, now, silent)),
+        _ON_RUN.get(type(rule.do), ""),
+        state.since if state is not None else None,
+    )
