@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from storage.claims import Claims, this_process
-from storage.database import Conditions, snapshot
+from storage.conditions import Conditions
+from storage.database import snapshot
 from storage.records import Author
 from storage.records.decision import (
     ACTED_OUTCOMES,
