@@ -49,7 +49,7 @@ class Preset:
     """One program."""
 
     program: str
-    """Empty: the first word of the agent's argv."""
+    """The program's name; empty: the first word of the agent's argv."""
     argv: tuple[str, ...]
     models: Mapping[str, ModelWords]
     keys: tuple[str, ...]
@@ -124,7 +124,7 @@ GENERIC: Final = {
     ),
     "bedrock": ModelWords({"ANTHROPIC_BEDROCK_BASE_URL": "{url}", "AWS_REGION": "us-east-1"}),
 }
-"""For a command that the operator wrote: the variables that most clients read."""
+"""The variables that most clients read, by the wire API, for a command that the operator wrote."""
 PLAIN: Final = Preset(program="", argv=(), models=GENERIC, keys=(), reports_endings=True)
 """Any other command."""
 

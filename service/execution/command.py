@@ -279,7 +279,8 @@ class AgentCommand:
                 "trust_repository = true for this agent"
             )
         kept = {}
-        for folder, name in self.kept.items() if self._is_boxed else ():
+        boxed = self.kept if self._is_boxed else {}
+        for folder, name in boxed.items():
             root, inside = (self.home, INSIDE.home) if name.startswith("~/") else (self.workspace.tree, INSIDE.tree)
             within = name.removeprefix("~/")
             if _leads_away(root, within) or ((root / within).exists() and not (root / within).is_dir()):
