@@ -63,7 +63,7 @@ class HostEntry(_Entry):
     token_ends: date | None = None
     """The day on which the token expires; None to rely on the host's information."""
     token_command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = None
-    """Prints a token of short life."""
+    """The command that prints a token of short life."""
     app: GitHubApp | None = None
     """A GitHub App whose installation has the token."""
     rotate: bool = False

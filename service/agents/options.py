@@ -247,7 +247,7 @@ class AgentOptions(_Options):
     session: bool | None = None
     """Whether the home folder stays for the run's later turns; None: with a preset."""
     idle_timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
-    """Ends an agent that neither prints nor computes for this long; None: 300 with a preset, otherwise never."""
+    """How long an agent may neither print nor compute; None: 300 with a preset, otherwise no limit."""
     egress: tuple[str, ...] | None = None
     """Hosts that the agent may reach over TLS, at public addresses or at the one that is given; None: none."""
     model: ModelAccess | None = None

@@ -70,7 +70,7 @@ class Preset:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Files of its home with their content, written before each turn."""
     servers: ServerWriter | None = None
-    """Configures it for a repository's MCP servers; None: it takes none."""
+    """The function that configures it for a repository's MCP servers; None: it takes none."""
     guidance: tuple[str, ...] = ()
     """Files of a repository with text for the model, which the program reads by itself only if it also obeys the
     repository's configuration: the first that is there is passed on."""
@@ -88,7 +88,7 @@ class Preset:
     """Its arguments if it is given these documents, and not the text of its instructions."""
     listener: Listener | None = None
     of_line: Callable[[str, AgentReport], None] | None = None
-    """Reads its output where that is not JSON."""
+    """The function that reads its output where that is not JSON."""
     reports_endings: bool = False
     """Whether the program says itself that a model's answer was a refusal, or was cut."""
 

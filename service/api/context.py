@@ -62,9 +62,9 @@ class Context:
     page_key: bytes
     """The key that signs page tokens, the same in every process on one database."""
     counts: RunCounter
-    """Counts the runs in lists; the count of a long list may be a few seconds old."""
+    """The counter of the runs in lists; the count of a long list may be a few seconds old."""
     wake: Callable[[], None]
-    """Notifies the workers of an accepted turn."""
+    """The function that notifies the workers of an accepted turn."""
     folder: DataFolder
     """The data folder; on SQLite it contains the logs and diffs of turns."""
     accounts: OwnAccounts

@@ -397,7 +397,7 @@ class TurnLog:
     """A turn's log."""
 
     read: Callable[[int, int], LogPiece]
-    """Returns up to so many bytes from an offset, from the end if negative."""
+    """The function that returns up to so many bytes from an offset, from the end if negative."""
     preset: PresetName | None
     """The known program that wrote it."""
     is_ended: bool

@@ -82,7 +82,7 @@ class AgentCommand:
     """The home folder of the run; None: it has one for this turn alone."""
     cache: Path | None = None
     meter: UsageMeter = field(default_factory=MemoryMeter)
-    """Stores its use of a model."""
+    """The meter that stores its use of a model."""
     setup: RepositorySetup = field(default_factory=RepositorySetup)
     """The repository's; the service's variables come before its own."""
     kept: Mapping[Path, str] = field(default_factory=dict)

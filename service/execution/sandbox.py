@@ -141,11 +141,11 @@ class Sandbox:
     network_fault: str | None = None
     """Why no agent may have a network; None: agents have one if they are configured so."""
     groups: DelegatedGroup | None = None
-    """Makes a control group with limits for each agent; None: limits are only enforced by measuring its processes."""
+    """The control group that holds a limited one for each agent; None: limits are only enforced by measuring."""
     is_missing: bool = False
     """Whether it is required and does not work here: then no agent is started."""
     launcher: Launcher = field(default_factory=Launcher, repr=False, compare=False)
-    """Starts the agents' supervisors."""
+    """The launcher of the agents' supervisors."""
 
     def __str__(self) -> str:
         if self.is_missing:

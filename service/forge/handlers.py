@@ -44,7 +44,7 @@ class Subject:
     run_url: str | None
     """The address of the run's page; None: there is none."""
     mask: Callable[[str], str]
-    """Masks the secrets that the service knows."""
+    """The function that masks the secrets that the service knows."""
     same: Sequence[Any] = ()
     """Other runs' pull requests with the same change."""
     linked: Posting | None = None
