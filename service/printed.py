@@ -43,7 +43,7 @@ class PrintedKey:
         self._failed_until = 0.0
         self._asking = threading.Lock()
         self._answer: Future[str] | None = None
-        """That of the running command, or of one for which nobody waited any more."""
+        """The answer of the running command, or of one for which nobody waited any more."""
 
     def get(self, refused: str | None = None) -> str:
         """Return the key. If that is the `refused` one, run the command again, which may print the same key.

@@ -24,7 +24,7 @@ class Platform:
     ref: str
     """The ref under which a repository keeps the head of a pull request."""
     mark: str
-    """Before the number of a pull request."""
+    """The mark before the number of a pull request."""
     branch: str
     """The path before a branch in its address."""
     event: str = "x-github-event"

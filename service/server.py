@@ -47,7 +47,7 @@ class ServeOptions:
     host: str = "127.0.0.1"
     port: int = 8400
     database_url: str | None = None
-    """None for SQLite in the data folder."""
+    """The database's address; None for SQLite in the data folder."""
     executes: bool = True
     """Whether this process executes turns; otherwise other worker processes do."""
     concurrency: int | None = None
@@ -193,7 +193,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.woken = asyncio.Event()
-        """Set: `should_exit` is set."""
+        """The event that is set with `should_exit`."""
 
     async def main_loop(self) -> None:
         """Renew the Date header once a second until the end; uvicorn would wake ten times a second to look for it."""

@@ -77,13 +77,13 @@ class ArtifactLimits(_Section):
     """Limits of the files that agents leave in `.runwarden/artifacts`."""
 
     files: Annotated[int, Field(ge=0, le=1000)] = 100
-    """Of one turn; 0 to keep none."""
+    """The most artifacts of one turn; 0 to keep none."""
     file_bytes: Annotated[int, Field(ge=1, le=256 << 20)] = 10 << 20
-    """The largest one."""
+    """The largest size of one artifact."""
     turn_bytes: Annotated[int, Field(ge=1)] = 50 << 20
-    """Of one turn together."""
+    """The largest size of all artifacts of one turn together."""
     organization_bytes: Annotated[int, Field(ge=1)] = 1 << 30
-    """Of one organization together."""
+    """The largest size of all artifacts of one organization together."""
 
 
 class SigningSettings(_Section):
@@ -125,7 +125,7 @@ class ExecutionSettings(_Section):
     author_name: str = "Runwarden reviewer"
     author_email: str = "reviewer@runwarden.invalid"
     signing: SigningSettings | None = None
-    """With which key commits are signed; None: they are not."""
+    """The key with which commits are signed; None: they are not."""
     agent: AgentLimits = AgentLimits()
     artifacts: ArtifactLimits = ArtifactLimits()
 
@@ -135,11 +135,11 @@ class SmtpSettings(_Section):
 
     host: Annotated[str, Field(min_length=1)]
     port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """None for the usual port: 587 (starttls), 465 (tls) or 25 (none)."""
+    """The mail server's port; None for the usual one: 587 (starttls), 465 (tls) or 25 (none)."""
     security: Literal["starttls", "tls", "none"] = "starttls"
     """`starttls` starts unencrypted and needs the server's support, `tls` is encrypted from the first byte."""
     username: str | None = None
-    """None for no login."""
+    """The name for the login; None for no login."""
     password_env: str = "RUNWARDEN_SMTP_PASSWORD"  # noqa: S105 — a variable's name, not a password
     """The environment variable that holds the password."""
     timeout_s: Annotated[float, Field(gt=0, le=300)] = 10
@@ -159,7 +159,7 @@ class MailSettings(_Section):
 
     sender: str = "Runwarden <no-reply@runwarden.invalid>"
     smtp: SmtpSettings | None = None
-    """None to write each invitation into a file in the outbox folder."""
+    """The mail server; None to write each invitation into a file in the outbox folder."""
     retry_s: Annotated[float, Field(gt=0)] = 60
     """The wait before a failed delivery is retried; doubled each time, up to an hour."""
 
@@ -227,7 +227,7 @@ class TriggerSettings(_Section):
     github_secret_env: str | None = None
     """The environment variable with the secret that signs GitHub's deliveries; see `gitlab.webhook_secret_env`."""
     forgejo_secret_env: str | None = None
-    """The same for Forgejo."""
+    """The environment variable with the secret that signs Forgejo's deliveries."""
     mention: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = "runwarden"
     """The name, without `@`, with which comments to this service begin."""
     own_accounts: tuple[str, ...] = ()
@@ -243,9 +243,9 @@ class RetentionSettings(_Section):
     """How long workers keep old data; runs and their turns are never deleted."""
 
     logs_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
-    """Logs and diffs of ended turns; None to keep them until `runwarden service prune` is called."""
+    """How long logs and diffs of ended turns are kept; None to keep them until `runwarden service prune` is called."""
     artifacts_days: Annotated[float, Field(gt=0, le=36_500)] | None = 90
-    """Artifacts of ended turns; None to keep them until `runwarden service prune` is called."""
+    """How long artifacts of ended turns are kept; None to keep them until `runwarden service prune` is called."""
     queue_days: Annotated[float, Field(gt=0, le=36_500)] = 30
     """The queue's entries of ended turns, useful only for debugging the queue."""
     sessions_days: Annotated[float, Field(gt=0, le=36_500)] = 30

@@ -63,7 +63,7 @@ class HostEntry(_Entry):
     token_ends: date | None = None
     """The day on which the token expires; None to rely on the host's information."""
     token_command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = None
-    """Prints a token of short life."""
+    """The command that prints a token of short life."""
     app: GitHubApp | None = None
     """A GitHub App whose installation has the token."""
     rotate: bool = False
@@ -113,7 +113,7 @@ class OrganizationEntry(_Entry):
     active: bool = True
     entitlements: tuple[Literal["ServiceAPI", "CreateOrganizations"], ...] = ("ServiceAPI",)
     budget: DayBudget | None = None
-    """None for no change."""
+    """The organization's budget; None for no change."""
     tokens: tuple[TokenEntry, ...] = ()
     hosts: tuple[HostEntry, ...] = ()
     repositories: tuple[RepositoryEntry, ...] = ()
@@ -124,7 +124,7 @@ class AgentEntry(AgentOptions):
 
     name: AgentName
     argv: tuple[Annotated[str, Field(min_length=1, max_length=2000)], ...] = ()
-    """With a preset: another program, or additional arguments."""
+    """The command; with a preset: another program, or additional arguments."""
     organization: str | None = None
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = agents.DEFAULT_TIMEOUT_S
     network: bool = False
@@ -440,8 +440,8 @@ def _agent(entry: AgentEntry, owner: Organization | None, data: Path | None) -> 
         faults += check.missing(entry.argv, options, entry.environment, data)
     if faults:
         raise SetupError(f"agent {entry.name}: {'; '.join(faults)}")
-    command = (entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment)
-    return agents.Agent(*command, options, None if owner is None else owner.id)
+    whose = None if owner is None else owner.id
+    return agents.Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment, options, whose)
 
 
 class _Organizations:
@@ -591,7 +591,5 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
     commands = [] if organization.active == entry.active else [f"{'activate' if entry.active else 'deactivate'} {slug}"]
     commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - held)]
     commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(held - wanted)]
-    name = (
-        f"name the entry {organization.name!r}, as the organization with the slug {slug} is named, or change its slug"
-    )
+    name = f"name the entry {organization.name!r}, as the organization with the slug {slug}, or change its slug"
     return [*([] if organization.name == entry.name else [name]), *(f"runwarden service org {one}" for one in commands)]

@@ -143,15 +143,13 @@ def build_worker(
     slots = concurrency or settings.execution.concurrency
     executing = settings.execution.model_copy(update={"concurrency": slots})
     clock = DatabaseClock(database)
-    given = (database, folder, executing, sandbox, clock, settings.secret_names, tracer, settings.forge)
-    execution = TurnExecution(*given)
+    names = settings.secret_names
+    execution = TurnExecution(database, folder, executing, sandbox, clock, names, tracer, settings.forge)
     # Retention compares file times, so it needs this machine's clock.
     retention = Retention(database, folder, settings, now_micros)
     mailer = mailer_of(folder, settings.mail, os.environ)
     mail = MailSender(database, mailer, settings.mail, clock, settings.page_url)
-    poster = Poster(
-        database, settings.forge.model_copy(update={"run_url": settings.run_url}), clock, settings.secret_names
-    )
+    poster = Poster(database, settings.forge.model_copy(update={"run_url": settings.run_url}), clock, names)
     sender = EventSender(database, settings.events, clock)
     rotating = TokenRotation(database, clock)
     errands: dict[str, Callable[[str], object]] = {

@@ -122,7 +122,7 @@ def release_lease(connection: sqlite3.Connection, name: str, owner: str) -> None
 
 
 def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
-    """Until when a lease is held; None: it is not held."""
+    """The time until which a lease is held; None: it is not held."""
     row = connection.execute("SELECT until_us FROM leases WHERE name = ?", (name,)).fetchone()
     return None if row is None else from_us(row[0])
 

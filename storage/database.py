@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, translated
 from storage.private_file import make_private, opening
-from storage.values import sqlite_text
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -20,7 +19,7 @@ BUSY_WAIT_S: Final = 10.0
 """How long a statement waits for another process's transaction."""
 _LOOK_AGAIN_S: Final = 0.01
 
-PRECIOUS: Final[Mapping[str, str | int]] = {
+DURABLE: Final[Mapping[str, str | int]] = {
     # Not WAL: its reset has a rare bug in the SQLite versions of most systems.
     "journal_mode": "DELETE",
     # EXTRA syncs the folder too: otherwise a power cut can bring back the journal, and with it the earlier state.
@@ -100,7 +99,7 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
-def make_fleeting(connection: sqlite3.Connection) -> None:
+def make_fast(connection: sqlite3.Connection) -> None:
     """Trade durability for speed: later writes need not outlive the process."""
     for pragma in ("synchronous = OFF", "journal_mode = MEMORY"):
         connection.execute(f"PRAGMA {pragma}").fetchall()
@@ -122,7 +121,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path, damage_cure: str
         raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_cure}", path=path)
 
 
-def open_precious(path: Path, schema: Schema) -> sqlite3.Connection:
+def open_durable(path: Path, schema: Schema) -> sqlite3.Connection:
     """The connection to a file that cannot be made again, created or migrated where needed.
 
     Raises:
@@ -131,7 +130,7 @@ def open_precious(path: Path, schema: Schema) -> sqlite3.Connection:
     """
     with opening(path):
         make_private(path)
-        connection = connect(path, PRECIOUS)
+        connection = connect(path, DURABLE)
         try:
             migrate(connection, schema, path)
             # At each start: these files are small.
@@ -204,25 +203,3 @@ def copy_database(source: Path, target: Path) -> None:
         partial.rename(target)
     finally:
         partial.unlink(missing_ok=True)
-
-
-class Conditions:
-    """Conditions that all hold, with their parameters."""
-
-    def __init__(self, *conditions: str) -> None:
-        self._conditions = ["1", *conditions]
-        self.parameters: tuple[str | int, ...] = ()
-
-    def __str__(self) -> str:
-        """As SQL."""
-        return " AND ".join(self._conditions)
-
-    def add(self, condition: str, *parameters: str | int) -> None:
-        """Require this too."""
-        self._conditions.append(condition)
-        self.parameters += tuple(sqlite_text(each) if isinstance(each, str) else each for each in parameters)
-
-    def is_in(self, column: str, values: Collection[str]) -> None:
-        """Require one of these values, if there are any."""
-        if values:
-            self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)

@@ -235,7 +235,7 @@ def writes(query: _Query[P, T]) -> _Method[P, T]:
 
 
 def writes_now(query: Callable[Concatenate[sqlite3.Connection, datetime, P], T]) -> _Method[P, T]:
-    """As `writes`; the query also gets the time, which is read once no other process can write."""
+    """The same as `writes`; the query also gets the time, which is read once no other process can write."""
 
     async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         def job(connection: sqlite3.Connection) -> T:

@@ -19,7 +19,7 @@ def sqlite_text(text: str) -> str:
 
 
 def sqlite_text_or_none(text: str | None) -> str | None:
-    """As `sqlite_text`; None stays None."""
+    """The same as `sqlite_text`; None stays None."""
     return None if text is None else sqlite_text(text)
 
 
@@ -47,10 +47,10 @@ def from_us(instant_us: int) -> datetime:
 
 
 def from_us_or_none(instant_us: int | None) -> datetime | None:
-    """As `from_us`; None stays None, and so does `NO_TIME_US`."""
+    """The same as `from_us`; None stays None, and so does `NO_TIME_US`."""
     return None if instant_us is None or instant_us == NO_TIME_US else from_us(instant_us)
 
 
 def to_sortable_us(instant: datetime | None) -> int:
-    """As `to_us`; None becomes `NO_TIME_US` (a column that is sorted by)."""
+    """The same as `to_us`; None becomes `NO_TIME_US` (a column that is sorted by)."""
     return NO_TIME_US if instant is None else to_us(instant)

@@ -33,7 +33,7 @@ def pytest_configure() -> None:
     Take signals as a shell's foreground does: under nohup, and in the background, their disregard is inherited.
     No test cuts the power, so that files need not be on the disk: syncing them took half of a command's time.
     """
-    database.PRECIOUS["synchronous"] = "OFF"
+    database.DURABLE["synchronous"] = "OFF"
     os.environ["TZ"] = "UTC"
     time.tzset()
     # Tests may run within tmux or GNU screen; the console asks which.

@@ -29,7 +29,7 @@ def leave_unsynced(connection: Any, *_: object) -> None:
 
 
 # No test cuts the power: see conftest.py.
-database.PRECIOUS["synchronous"] = "OFF"
+database.DURABLE["synchronous"] = "OFF"
 event.listen(Pool, "checkout", leave_unsynced)
 gc.collect()
 gc.freeze()

@@ -132,7 +132,7 @@ def counted(each: Outcomes, view: InsightsView) -> str:
 
 LEAST_WIDTH: Final = 24
 LEAST_HEIGHT: Final = 5
-"""Smaller charts are left empty."""
+"""The smallest height at which a chart is drawn."""
 _LABEL_GAP: Final = 2
 STACK: Final = (
     (FAILED, "failed"),

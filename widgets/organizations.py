@@ -199,7 +199,7 @@ class ImportBar(Vertical):
         self.most = LineField("most", "at most", "How many to send before asking again.", value=str(most))
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
+        """The parts from top to bottom."""
         yield self.file
         yield self.most
         yield Static(id="import-counts", markup=False)

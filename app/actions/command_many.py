@@ -133,7 +133,7 @@ class Retry(RunWrite, frozen=True):
     """The request that started its last turn, and its author; None: not known."""
 
     def document(self, base_url: str) -> dict[str, object]:
-        """As JSON."""
+        """The row as JSON."""
         return super().document(base_url) | {"asked_by": (self.asked.caller or None) if self.asked else None}
 
 

@@ -172,7 +172,7 @@ class RunWrite(BatchWrite, frozen=True):
     """The run as far as it is known."""
 
     def document(self, base_url: str) -> dict[str, object]:
-        """As JSON."""
+        """The result as JSON."""
         result = self.result
         is_shown = result.outcome == "to_send" and self.request is not None
         return {

@@ -73,7 +73,7 @@ class FollowUps:
         return decision
 
     async def waiting(self, run_ids: Collection[str]) -> tuple[Decision, ...]:
-        """Those that wait for the end of these runs; none if the state cannot be used."""
+        """The continuations that wait for the end of these runs; none if the state cannot be used."""
         try:
             found = await self.usable_state().open_decisions(outcome="queued")
         except StorageError:
@@ -100,7 +100,7 @@ class FollowUps:
         return is_cancelled
 
     async def unsent(self) -> tuple[Decision, ...]:
-        """Those that wait, and the newest that were cancelled or given up before anything was sent; newest first."""
+        """The waiting continuations and the newest that were cancelled or given up unsent; newest first."""
         found = await self.usable_state().journal(WHEN_ENDED, limit=MOST_SHOWN)
         return tuple(each for each in found if each.action_id is None and each.outcome != "done")
 

@@ -514,7 +514,7 @@ class Reconciliation:
 
 @contextmanager
 def _asking(what: str) -> Iterator[None]:
-    """Turn an error of the service into a doubt: whether it `what` is not known."""
+    """Raise a `DoubtfulIdError` if the service fails; `what` ends its sentence “Whether the service …”."""
     try:
         yield
     except ApiError as error:

@@ -362,7 +362,7 @@ class OrganizationForm(ActionForm):
 
 
 async def form_for(engine: Engine, action: Action) -> ActionForm:
-    """Return the right form with the action's request filled in; edits are a draft of that action.
+    """The right form with the action's request filled in; edits are a draft of that action.
 
     Raises:
         UnfaithfulError: No form shows the request exactly as it was sent.

@@ -57,7 +57,7 @@ PATIENCE_S: Final = {
 }
 """Waits up to this long are waited out; after a longer one a request fails at once, and a write is sent."""
 CLOCK_STEP_S: Final = 5.0
-"""Smaller differences between the clocks are noise, and not worth a write."""
+"""The smallest difference between the clocks that is worth a write: less is noise."""
 LOOK_AGAIN_S: Final = 5.0
 """How soon a waiting request notices that another process found the way free."""
 FAILURES_TO_REST: Final = 5

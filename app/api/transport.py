@@ -349,7 +349,7 @@ class _FailureBody(Struct, frozen=True):
 
 
 def failure(status: int, body: bytes, *, retry_after: str | None, sent_at: str | None) -> RefusedError:
-    """Return the error of a 4xx or 5xx answer (spec 2.8, 7 and 8).
+    """The error of a 4xx or 5xx answer (spec 2.8, 7 and 8).
 
     An unreadable body does not matter: the status alone decides. The service's message is kept. A date in
     `retry_after` is relative to the header Date in `sent_at`.

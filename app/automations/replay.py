@@ -71,7 +71,7 @@ async def replay(
     now: datetime,
     reached: Callable[[datetime], None] = lambda _: None,
 ) -> dict[str, Replayed]:
-    """Return each rule's hypothetical decisions by name.
+    """Each rule's hypothetical decisions by name.
 
     The runs that a rule would have started, and their consequences, are left out. `reached` is called with each moment
     once it is replayed.
@@ -96,7 +96,7 @@ async def replay(
         async with AsyncExitStack() as stack:
             for number, rule in enumerate(rules):
                 state = await stack.enter_async_context(await State.open(Path(folder) / f"{number}", clock=clock))
-                await state.make_fleeting()
+                await state.make_fast()
                 playback = Playback(history, rule, facts)
                 journal = tallies[rule.name].add
                 runners.append(Runner((rule,), state, engine.cache, NoEffects(), playback, journal, clock))

@@ -21,7 +21,7 @@ Count = Annotated[int, Between(1, 10_000)]
 
 
 class OnSchedule(Struct, frozen=True):
-    """At fixed times of a time zone's clock."""
+    """A trigger at fixed times of a time zone's clock."""
 
     cron: str = field(name="schedule")
     """Five fields: minute, hour, day of the month, month, day of the week."""
@@ -32,7 +32,7 @@ class OnSchedule(Struct, frozen=True):
 
 
 class OnInterval(Struct, frozen=True):
-    """At a fixed interval, counted from when the rule was first seen."""
+    """A trigger at a fixed interval, counted from when the rule was first seen."""
 
     every: Annotated[timedelta, Between(timedelta(minutes=1), MAX_DURATION)]
 

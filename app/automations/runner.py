@@ -76,7 +76,7 @@ class Responses(Protocol):
         """Carry out the rule's action."""
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
-        """Return the rule's request.
+        """The rule's request.
 
         Raises:
             CannotActError: It has none.
@@ -183,7 +183,7 @@ class Runner:
         self.work.programs.pop(name).task.result()
 
     def _running(self, name: str) -> _Program | None:
-        """Return the rule's running program, and forget one that has exited."""
+        """The rule's running program; one that has exited is forgotten."""
         program = self.work.programs.get(name)
         if program is None or not program.task.done():
             return program

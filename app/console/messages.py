@@ -17,7 +17,7 @@ class OpenRun(Message):
 
     run_id: str
     profile: str = ""
-    """Whose run it is: the console switches to it. Empty: the one on show."""
+    """The profile whose run it is: the console switches to it. Empty: the one on show."""
     part: str = "conversation"
     """The part of its page to show."""
 
@@ -28,7 +28,7 @@ class FollowRun(Message):
 
     run_ids: tuple[str, ...]
     profile: str = ""
-    """Whose runs they are. Empty: those of the profile on show."""
+    """The profile whose runs they are. Empty: the one on show."""
 
 
 @dataclass

@@ -43,7 +43,7 @@ class ColourRemover(LineFilter):
 
 
 class SixteenColours(LineFilter):
-    """For terminals with 16 colours: replaces pairs of colours that cannot be read."""
+    """Replaces, on terminals with 16 colours, pairs of colours that cannot be read."""
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
         """Return the segments, readable on every ground."""

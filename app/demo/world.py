@@ -245,7 +245,7 @@ def _agents(folder: Path, *, is_live: bool) -> Iterator[dict[str, object]]:
 
 
 def tasks() -> dict[str, list[str]]:
-    """Return the tasks that the fixer has a recorded session for, by the sample of their repository."""
+    """The tasks that the fixer has a recorded session for, by the sample of their repository."""
     found: dict[str, list[str]] = {}
     for file in sorted(SESSIONS.glob("*.jsonl")):
         with file.open(encoding="utf-8") as lines:

@@ -164,7 +164,7 @@ class Engine(Struct, frozen=True):
         return token if isinstance(token, TokenError) else None
 
     async def __aenter__(self) -> Self:
-        """Return the open engine."""
+        """The open engine."""
         return self
 
     async def __aexit__(

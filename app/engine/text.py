@@ -133,7 +133,7 @@ def _printable(text: str) -> Iterator[str]:
 
 
 def _joins(before: str, after: str, kinds: str) -> bool:
-    """Whether a joiner belongs between these characters, of scripts or emoji that are written with it."""
+    """Return whether a joiner belongs between these characters, of scripts or emoji that are written with it."""
     return all(each and not each.isascii() and category(each)[0] in kinds for each in (before, after))
 
 

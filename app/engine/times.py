@@ -31,7 +31,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
-    """Return the first and the last instant of a time, aware and in UTC.
+    """The first and the last instant of a time, aware and in UTC.
 
     `7d` and `-7d` are an instant before now, `now` is now, RFC 3339 is that instant, and a date is its day in UTC. A
     time without an offset is refused: it could mean any time zone.
@@ -106,7 +106,7 @@ def roughly_ago(then: datetime, now: datetime) -> str:
 
 
 def exact_ago(then: datetime | None, now: datetime) -> str:
-    """As `ago`, but to the second on both sides of now: `0s ago`, `in 5s`; `—` if unknown."""
+    """The same as `ago`, but to the second on both sides of now: `0s ago`, `in 5s`; `—` if unknown."""
     if then is None:
         return "—"
     seconds = int((now - then).total_seconds())

@@ -103,7 +103,7 @@ class HostView(Struct, frozen=True):
     now: datetime
 
     def facts(self) -> dict[str, object]:
-        """As JSON: the platform's object as received (spec 2.7), and our observations."""
+        """The document as JSON: the platform's object as received (spec 2.7), and our observations."""
         platform = self.platform
         return {
             "status": platform.status,

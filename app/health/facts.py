@@ -143,7 +143,7 @@ class Incident(Struct, frozen=True):
 
     @property
     def lasted(self) -> timedelta:
-        """From its start to the recovery or, so far, to the last unhealthy sample."""
+        """The time from its start to the recovery or, so far, to the last unhealthy sample."""
         return (self.recovered_at or self.until) - self.start
 
     @property
@@ -157,7 +157,7 @@ class Incident(Struct, frozen=True):
         return not self.is_over and self.recovered_at is None
 
     def failures(self, health_s: float) -> tuple[datetime, datetime | None]:
-        """From when to when failed runs are put down to it; None: it goes on.
+        """The beginning and the end of the time whose failed runs are put down to it; None: it goes on.
 
         It began at some time after the last healthy sample: up to `health_s`, the seconds between polls, before its
         start.

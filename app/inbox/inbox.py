@@ -85,7 +85,7 @@ class Inbox(Struct, frozen=True):
         return "" if isinstance(state, State) else f"Marks unknown: items that are done are listed too. {state}"
 
     async def items(self, *, with_done: bool = False) -> tuple[InboxItem, ...]:
-        """Return the open items, the most severe and then the newest first; new events bring items back."""
+        """The open items, the most severe and then the newest first; new events bring items back."""
         now = self.engine.clock()
         marks = {} if with_done else await self._marks()
         causes = await self.causes.read(now)

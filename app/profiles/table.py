@@ -19,7 +19,7 @@ KeyPath = tuple[str | int, ...]
 LEFT_OUT: Final = None
 """A marker in an array of tables for a table that was found wrong before, see `app.profiles.load.mistakes`."""
 _MOST_LINES: Final = 5_000
-"""Longer files would take seconds to search."""
+"""The longest file that is searched: a longer one would take seconds."""
 _NAMES: Final[Mapping[type, str]] = {
     str: "a string in quotes", bool: "true or false", int: "a whole number", float: "a number",
     list: 'a list of strings, as in ["a", "b"]',

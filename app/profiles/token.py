@@ -76,7 +76,7 @@ def _bare(content: bytes) -> Token:
 
 
 class EnvToken(Struct, frozen=True):
-    """In an environment variable."""
+    """A token in an environment variable."""
 
     variable: str = "RUNWARDEN_TOKEN"
     meant_for: str = ""
@@ -103,7 +103,7 @@ class EnvToken(Struct, frozen=True):
 
 
 class FileToken(Struct, frozen=True):
-    """In a file that only its owner can read."""
+    """A token in a file that only its owner can read."""
 
     path: Path
 
@@ -182,7 +182,7 @@ class CommandToken(Struct, frozen=True):
 
 
 class KeyringToken(Struct, frozen=True):
-    """In the desktop's keyring, under the service name `runwarden`."""
+    """A token in the desktop's keyring, under the service name `runwarden`."""
 
     name: str
 
@@ -206,7 +206,7 @@ class KeyringToken(Struct, frozen=True):
 
 
 class StreamToken(Struct, frozen=True):
-    """On an open stream, as with `--token-stdin`."""
+    """A token on an open stream, as with `--token-stdin`."""
 
     stream: TextIO
 

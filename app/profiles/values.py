@@ -55,9 +55,9 @@ class QuietHours(Struct, frozen=True):
     """A part of the day; it spans midnight if it ends earlier than it starts."""
 
     start: time
-    """Inclusive."""
+    """The start, inclusive."""
     end: time
-    """Exclusive."""
+    """The end, exclusive."""
 
     @classmethod
     def parse(cls, text: str) -> Self | None:

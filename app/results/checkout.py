@@ -130,7 +130,7 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
 
 
 def check(change: Change, patch: Patch) -> tuple[str, ...]:
-    """Return remarks on a change.
+    """Remarks on a change.
 
     Raises:
         GitError: It must not be applied: it is not whole, or leads out of the checkout.

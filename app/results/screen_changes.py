@@ -90,7 +90,7 @@ async def apply_sheet(results: "Results", detail: "RunDetail", change: "Change")
 
 
 def lines_of(change: "Change") -> tuple[int, int]:
-    """How many lines a change adds and removes."""
+    """Return how many lines a change adds and removes."""
     files = change.files
     return sum(file.additions or 0 for file in files), sum(file.deletions or 0 for file in files)
 
@@ -137,7 +137,7 @@ def artifact_sheet(app: "App[Any]", results: "Results", run_id: str, turn: int, 
 
 
 def nearest_checkout(results: "Results", repository: "Repository") -> Path:
-    """The configured checkout of a repository, or the working folder."""
+    """Return the configured checkout of a repository, or the working folder."""
     try:
         folder = Path(results.repositories.mirror(repository).address).expanduser()
         # A bare repository has no files to apply anything to.
@@ -340,7 +340,7 @@ class ChangesPart(SearchedPart):
         self._settle()
 
     def _about(self, change: Change) -> tuple[str, ...]:
-        """The facts about the change, the most important first."""
+        """Return the facts about the change, the most important first."""
         if self._is_beside:
             return safe_text(change.note), f"as of {(change.head or '')[:10]}"
         added, removed = lines_of(change)

@@ -62,7 +62,7 @@ class RunLookup(Struct, frozen=True):
         return await self._held(text) or await self._from_service(text)
 
     async def to_change(self, text: str, tell: Callable[[str], None]) -> Run:
-        """As `named`; reports the run that a part of an id means."""
+        """The same as `named`; reports the run that a part of an id means."""
         run = await self.named(text)
         if run.run_id != text:
             tell(f"{text} is the run {run.run_id}.")

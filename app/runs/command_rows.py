@@ -34,7 +34,7 @@ class RunDocument(Struct, frozen=True):
     """How far that clock is ahead of this machine's."""
 
     def document(self) -> dict[str, object]:
-        """As JSON."""
+        """The run as JSON."""
         return run_document(self.run, self.detail, stuck=self.is_stuck, continues=self.continues)
 
     @property
@@ -81,7 +81,7 @@ async def views(
 
 
 async def continued_from(engine: "Engine | ProfileFiles") -> dict[str, str]:
-    """By run: the run whose conversation it continues, if the service gave the continuation another id."""
+    """The run that each run continues, if the service gave the continuation another id."""
     actions = await engine.ledger.actions(ActionFilter({"run.continue"}, {"confirmed"}), limit=10_000)
     return {
         action.result_id: action.subject

@@ -39,7 +39,7 @@ TURN_LINES: Final = 60
 
 
 def turn_of(action: "Action") -> SentMessage:
-    """Return an action of the ledger as a turn of a conversation."""
+    """An action of the ledger as a turn of a conversation."""
     trouble = safe_text(action.error.message) if action.error is not None else None
     body = json.loads(action.body_json)
     text = body.get("instructions") if isinstance(body, dict) else None
@@ -52,7 +52,7 @@ def turn_of(action: "Action") -> SentMessage:
 
 
 def instructions_of(action: "Action") -> str:
-    """Return the action's instructions; empty if it had none."""
+    """The action's instructions; empty if it had none."""
     body = json.loads(action.body_json)
     return str(body.get("instructions") or "") if isinstance(body, dict) else ""
 

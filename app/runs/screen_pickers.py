@@ -46,7 +46,7 @@ Limits = tuple[str, str]
 
 
 def limits_of(day: date) -> Limits:
-    """Return the limits of a day of the local calendar: its date, if the day begins at midnight UTC."""
+    """The limits of a day of the local calendar: its date, if the day begins at midnight UTC."""
     begin, end = local_moment(day), local_moment(day + timedelta(days=1))
     if begin.time() == end.time() == time.min:
         return f"{begin:%Y-%m-%d}", f"{begin:%Y-%m-%d}"

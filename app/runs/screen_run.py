@@ -179,7 +179,7 @@ class RunScreen(RunActions):
 
     @property
     def _artifacts(self) -> "list[tuple[int, Artifact]]":
-        """Those of the selected turn, or of all turns, the newest first, each with its turn."""
+        """The artifacts of the selected turn, or of all turns, the newest first, each with its turn."""
         turns = () if self._subject.turns is None else self._subject.turns.turns[::-1]
         of_turns = [turn for turn in turns if self._subject.turn in {None, turn.number}]
         return [(turn.number, one) for turn in of_turns for one in turn.artifacts]

@@ -71,11 +71,6 @@ class Schedule:
         if name in self._jobs and name not in self._running:
             self._plan(name, 0.0)
 
-    def due_in_s(self, name: str) -> float | None:
-        """Seconds until the job's next run; None while it runs, or if the job is unknown."""
-        due = self._due.get(name)
-        return None if due is None or name in self._running else max(0.0, due - time.monotonic())
-
     async def stop(self) -> None:
         """Cancel every run and wait until it has ended."""
         if self._watch is not None:

@@ -35,7 +35,7 @@ _FAREWELL_S: Final = 1.0
 """How long it may stay after its answer; it is killed after twice that time."""
 _BUFFER: Final = 32 << 20
 _LONGEST_REPORT: Final = 1 << 20
-"""As long as a line that `outcome` and `steps` read."""
+"""The largest report in bytes, as long as a line that `outcome` and `steps` read."""
 _TEXTS: Final = ("agent_message_chunk", "agent_thought_chunk", "plan")
 _AUTH_REQUIRED: Final = -32000
 
@@ -178,8 +178,9 @@ class Turn:
 
     async def _choose_model(self, connection: ClientSideConnection, session: str) -> None:
         """Choose the configured model, if the program offers it by that name or as `PROVIDER/NAME`."""
-        wanted = os.environ.get(MODEL)
-        for option in self._options if wanted else ():
+        if not (wanted := os.environ.get(MODEL)):
+            return
+        for option in self._options:
             if option.category != "model" or not isinstance(option, schema.SessionConfigOptionSelect):
                 continue
             groups = [

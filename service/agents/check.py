@@ -82,9 +82,8 @@ def missing_keys(options: AgentOptions, environment: tuple[str, ...]) -> list[st
     return [f"there is no key: set {' or '.join(given) or 'model'} in the environment of the service"]
 
 
-TAKES_NONE: Final = (
-    f"only agents with the preset {', '.join(name for name, one in PRESETS.items() if one.servers)} or acp take them"
-)
+_TAKING: Final = ", ".join(name for name, one in PRESETS.items() if one.servers)
+TAKES_NONE: Final = f"only agents with the preset {_TAKING} or acp take them"
 
 
 def takes_servers(options: AgentOptions) -> bool:

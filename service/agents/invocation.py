@@ -78,7 +78,7 @@ class CommandTemplate:
     settings: Mapping[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
     reader: OutcomeReader | None = None
-    """None: only the exit status says how the agent ended."""
+    """The reader of its output; None: only the exit status says how the agent ended."""
     before: tuple[str, ...] = ()
     """A command that starts the program."""
     preset: Preset = PLAIN

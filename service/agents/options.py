@@ -53,7 +53,7 @@ class SpendingLimits(_Options):
 
     run_usd: Annotated[float, Field(gt=0)] | None = None
     day_usd: Annotated[float, Field(gt=0)] | None = None
-    """All runs of the agent in one day (UTC)."""
+    """The most dollars for all runs of the agent in one day (UTC)."""
     run_tokens: Annotated[int, Field(gt=0)] | None = None
 
 
@@ -73,7 +73,7 @@ class ModelAccess(_Options):
     models: tuple[Annotated[str, Field(max_length=200, pattern=r"^[A-Za-z0-9*][\w./:@*-]*$")], ...] = ()
     """The only models that the agent may ask, `*` standing for any text; empty: `name` and its program's small ones."""
     base_url: str | None = None
-    """None: the provider's public address."""
+    """The provider's address; None: its public one."""
     headers: dict[
         Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z0-9-]+$")],
         Annotated[str, Field(max_length=1000, pattern=r"^[!-~]([ -~]*[!-~])?$")],
@@ -197,7 +197,7 @@ class RepositorySetup(_Options):
     cache: tuple[Annotated[str, Field(max_length=500)], ...] = ()
     """Folders of the checkout, or of the home (`~/`), that stay from turn to turn and are never committed."""
     variables: dict[VariableName, Annotated[str, Field(max_length=10_000, pattern=r"^[^\x00]*$")]] = {}
-    """For the commands and for the agent."""
+    """Variables for the commands and for the agent."""
     timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 900
     mcp_servers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")], McpServer] = {}
     """Servers of tools for the agent, if its program takes any."""
@@ -247,7 +247,7 @@ class AgentOptions(_Options):
     session: bool | None = None
     """Whether the home folder stays for the run's later turns; None: with a preset."""
     idle_timeout_s: Annotated[float, Field(gt=0, le=86_400)] | None = None
-    """Ends an agent that neither prints nor computes for this long; None: 300 with a preset, otherwise never."""
+    """How long an agent may neither print nor compute; None: 300 with a preset, otherwise no limit."""
     egress: tuple[str, ...] | None = None
     """Hosts that the agent may reach over TLS, at public addresses or at the one that is given; None: none."""
     model: ModelAccess | None = None

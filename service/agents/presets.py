@@ -49,7 +49,7 @@ class Preset:
     """One program."""
 
     program: str
-    """Empty: the first word of the agent's argv."""
+    """The program's name; empty: the first word of the agent's argv."""
     argv: tuple[str, ...]
     models: Mapping[str, ModelWords]
     keys: tuple[str, ...]
@@ -70,7 +70,7 @@ class Preset:
     settings: Mapping[str, str] = field(default_factory=dict)
     """Files of its home with their content, written before each turn."""
     servers: ServerWriter | None = None
-    """Configures it for a repository's MCP servers; None: it takes none."""
+    """The function that configures it for a repository's MCP servers; None: it takes none."""
     guidance: tuple[str, ...] = ()
     """Files of a repository with text for the model, which the program reads by itself only if it also obeys the
     repository's configuration: the first that is there is passed on."""
@@ -88,7 +88,7 @@ class Preset:
     """Its arguments if it is given these documents, and not the text of its instructions."""
     listener: Listener | None = None
     of_line: Callable[[str, AgentReport], None] | None = None
-    """Reads its output where that is not JSON."""
+    """The function that reads its output where that is not JSON."""
     reports_endings: bool = False
     """Whether the program says itself that a model's answer was a refusal, or was cut."""
 
@@ -124,7 +124,7 @@ GENERIC: Final = {
     ),
     "bedrock": ModelWords({"ANTHROPIC_BEDROCK_BASE_URL": "{url}", "AWS_REGION": "us-east-1"}),
 }
-"""For a command that the operator wrote: the variables that most clients read."""
+"""The variables that most clients read, by the wire API, for a command that the operator wrote."""
 PLAIN: Final = Preset(program="", argv=(), models=GENERIC, keys=(), reports_endings=True)
 """Any other command."""
 

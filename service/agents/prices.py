@@ -29,7 +29,7 @@ class ListPrice(Price):
 
     looked_up: date
     beyond: tuple[int, Price] | None = None
-    """A prompt of more tokens has the other price."""
+    """A number of tokens, with the price of a longer prompt."""
 
 
 def _price(figures: _Figures) -> Price:

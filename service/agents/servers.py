@@ -23,7 +23,7 @@ class ServerWords:
 
     argv: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """By the file of its home, or the variable, that holds JSON: keys to add to that."""
+    """Keys to add to a JSON document, by the file of its home or the variable that holds the document."""
 
 
 ServerWriter = Callable[[Servers, Sequence[str]], ServerWords]

@@ -37,9 +37,9 @@ class Step:
 
     kind: StepKind
     text: str = ""
-    """Of an edit the file, and below it the lines of its difference."""
+    """Its text; for an edit the file, and below it the lines of its difference."""
     at: str | None = None
-    """RFC 3339."""
+    """The time of it, as RFC 3339."""
     call: str | None = None
     """The id that a result shares with the step that it belongs to."""
     seconds: float | None = None
@@ -238,7 +238,7 @@ def _aider(line: str) -> Step:
 
 
 _READERS: Final[Mapping[PresetName, Callable[[Event], Iterator[Step]]]] = {"claude-code": _claude, "codex": _codex}
-"""Those of programs that do not speak ACP."""
+"""The readers of programs that do not speak ACP."""
 
 
 def _step(

@@ -68,7 +68,7 @@ class RunListBody(BaseModel):
     runs: list[RunBody]
     page_size: int
     next_token: str | None
-    """Null on the last page."""
+    """The token of the next page; null on the last page."""
     total_count: int
     """The number of runs on all pages, after the filters."""
 
@@ -145,6 +145,6 @@ class OnboardingBody(BaseModel):
     """`onboarded`, `already_connected` or `failed`."""
     webhook_configured: bool
     project_id: int = 0
-    """Left out if it is not known."""
+    """The project's id; left out if it is not known."""
     error: str = ""
-    """Left out if nothing failed."""
+    """What failed; left out if nothing did."""

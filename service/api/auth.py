@@ -38,9 +38,8 @@ class Caller:
     def require_scope(self, *accepted: str) -> None:
         """Refuse a caller who has none of the scopes (403, spec 5.6)."""
         if not self.has_scope(*accepted):
-            text = (
-                f"this needs the scope {' or '.join([*accepted, 'admin'])}: use a token with it, or ask for that role"
-            )
+            scopes = " or ".join([*accepted, "admin"])
+            text = f"this needs the scope {scopes}: use a token with it, or ask for that role"
             raise HttpError(403, "insufficient_scope", text)
 
 

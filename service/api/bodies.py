@@ -154,7 +154,7 @@ class ProjectOnboarding(_Strict):
     )
 
     project_id: Annotated[int, Field(ge=0, le=_LARGEST_INTEGER, json_schema_extra=_INT64), _WHOLE] | None = None
-    """No project has the id 0, so 0 counts as left out."""
+    """The project's id; no project has the id 0, so 0 counts as left out."""
     project_path: Annotated[Text, Field(json_schema_extra={"pattern": _PROJECT_PATH})] | None = None
 
 

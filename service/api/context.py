@@ -62,22 +62,22 @@ class Context:
     page_key: bytes
     """The key that signs page tokens, the same in every process on one database."""
     counts: RunCounter
-    """Counts the runs in lists; the count of a long list may be a few seconds old."""
+    """The counter of the runs in lists; the count of a long list may be a few seconds old."""
     wake: Callable[[], None]
-    """Notifies the workers of an accepted turn."""
+    """The function that notifies the workers of an accepted turn."""
     folder: DataFolder
-    """On SQLite it contains the logs and diffs of turns."""
+    """The data folder; on SQLite it contains the logs and diffs of turns."""
     accounts: OwnAccounts
     """The accounts to which the code hosts' tokens belong."""
     tracer: Tracer
     closing: threading.Event = field(default_factory=threading.Event)
     """Set at shutdown: requests stop waiting for logs to grow."""
     parsing: Threads = field(default_factory=lambda: Threads(1))
-    """For large bodies."""
+    """The threads that parse large bodies."""
     scrapes: Threads = field(default_factory=lambda: Threads(1))
-    """For `/metrics`, so that scrapes run one after the other."""
+    """The thread for `/metrics`, so that scrapes run one after the other."""
     outgoing: Threads = field(default_factory=lambda: Threads(32, share=4))
-    """For requests to code hosts: a slow host uses up only its organization's share."""
+    """The threads for requests to code hosts: a slow host uses up only its organization's share."""
 
     @property
     def metrics_token(self) -> str | None:

@@ -94,9 +94,7 @@ def refusal_of(request: Request, error: Exception) -> HttpError:
         return HttpError(error.status_code, "bad_request", str(error.detail))
     if isinstance(error, AWAY):
         _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
-        message = (
-            "the database is down or overloaded, and it is unknown whether this took effect: check before you retry"
-        )
+        message = "the database is down or overloaded, and this may have taken effect: check before you retry"
         return HttpError(503, "database_unavailable", message, {"Retry-After": "2"})
     if isinstance(error, ServiceError):
         # Only the operator may see its text, which can name files and addresses of this machine.

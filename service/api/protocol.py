@@ -46,7 +46,7 @@ class HttpProtocol(H11Protocol):
     most_open: int
     """How many connections may be open: the remaining files are for turns and the database."""
     count: Callable[[int], None]
-    """Called with the status when a connection is refused before a request has arrived."""
+    """The function to call with the status when a connection is refused before a request has arrived."""
     _arrival: asyncio.TimerHandle | None = None
     _stalled: asyncio.TimerHandle | None = None
 

@@ -44,7 +44,7 @@ from service.triggers.events import SCHEDULE
 T = TypeVar("T")
 _PIECE: Final = 256 << 10
 _LARGEST_KEPT: Final = 64 << 20
-"""Of a change that was not pushed, the patch is the only copy."""
+"""The largest kept patch: it is the only copy of a change that was not pushed."""
 _LARGEST_FINDINGS: Final = 2 << 20
 """The size of the findings of all of a run's turns together."""
 _MOST_QUESTIONS: Final = 100
@@ -194,7 +194,7 @@ class RunResultsBody(RunBody):
     url: str | None
     """The address of its page; null if there is none."""
     budget_used: float | None = None
-    """Left out if the run has no budget."""
+    """The used part of the budget; left out if the run has no budget."""
 
 
 class StepBody(BaseModel):
@@ -296,9 +296,18 @@ def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes 
     by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
     by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
     started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
-    as_is = "number instructions caller outcome reason failure_kind summary files additions deletions"
     asked = turn.question or {"question": None, "choices": []}
-    return {name: getattr(turn, name) for name in as_is.split()} | {
+    return {
+        "number": turn.number,
+        "instructions": turn.instructions,
+        "caller": turn.caller,
+        "outcome": turn.outcome,
+        "reason": turn.reason,
+        "failure_kind": turn.failure_kind,
+        "summary": turn.summary,
+        "files": turn.files,
+        "additions": turn.additions,
+        "deletions": turn.deletions,
         "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
         "started_at": started,
         "ended_at": ended,
@@ -388,7 +397,7 @@ class TurnLog:
     """A turn's log."""
 
     read: Callable[[int, int], LogPiece]
-    """Returns up to so many bytes from an offset, from the end if negative."""
+    """The function that returns up to so many bytes from an offset, from the end if negative."""
     preset: PresetName | None
     """The known program that wrote it."""
     is_ended: bool
@@ -570,8 +579,8 @@ def say(
         agent = agents.of_run(connection, run)
         preset = None if agent is None else preset_of(agent)
         is_able = message.when != "now" or (preset is not None and preset.hears is not None)
-        given = (turn.number, message.text, message.when if is_able else "end", alias)
-        made = messages.add(connection, run_id, *given, now)
+        timing = message.when if is_able else "end"
+        made = messages.add(connection, run_id, turn.number, message.text, timing, alias, now)
         runs.touch(connection, run_id, now)
         if made.timing == "stop" and turn.status == "queued":
             stopped = TurnOutcome("failed", failure=f"{STOPPED} {alias or caller.token.id}")

@@ -66,7 +66,7 @@ class AdminContext:
     folder: DataFolder
     format: Format
     database_url: str | None = None
-    """None: the database is the folder's own."""
+    """The database's address; None: the database is the folder's own."""
 
     @contextmanager
     def database(self, *, create: bool = False) -> Iterator[Database]:

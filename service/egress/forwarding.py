@@ -45,7 +45,7 @@ class ModelRequest:
     body: bytes
     headers: dict[str, str]
     model: str
-    """Empty: the request costs nothing."""
+    """The model's name; empty: the request costs nothing."""
     price: Price | None
     silent_s: float
     """How long the provider may be silent."""

@@ -15,7 +15,7 @@ class Patience:
     """How long a turn waits for its model."""
 
     total_s: float = 600
-    """For one request while its provider is down."""
+    """How long one request is held while its provider is down."""
     pause_s: float = 30
     """The longest pause before a request is repeated: the first lasts a second, and each is twice as long."""
     silent_s: float = 600
@@ -23,7 +23,7 @@ class Patience:
     stream_silent_s: float = 300
     """How long a stream may be silent."""
     outage_s: float = inf
-    """For the end of an outage or limit, even if it is known already: longer ones are for a fallback."""
+    """The longest wait for the end of an outage or limit, even a known one: longer ones are for a fallback."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ class _Cause:
     then: Consequence
     reason: Reason
     cure: str
-    """With `{key}` for the variable that holds the key, and `{provider}`."""
+    """The fix, with `{key}` for the variable that holds the key, and `{provider}`."""
 
 
 # The first that fits counts. OpenAI says `insufficient_quota` with 429; Gemini refuses a bad key with 400, Anthropic an

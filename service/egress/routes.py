@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.shapes import items
 
 _AMBIGUOUS: Final = re.compile(r"[^!-~]|[\\#]|//|/\.{1,2}(/|$)|%(?!3a|40)", re.IGNORECASE)
-"""In a path: what two servers could read differently. Of escapes, only colon and `@` pass."""
+"""What two servers could read differently in a path. Of escapes, only colon and `@` pass."""
 _NAME: Final = r"[A-Za-z0-9][\w.:@-]*"
 _VERTEX: Final = r"/v1/projects/[A-Za-z0-9][\w.:-]*/locations/[a-z0-9][a-z0-9-]*/publishers/anthropic/models"
 _COLON: Final = "(?::|%3[Aa])"
@@ -113,7 +113,7 @@ class Route:
 
     path: str
     query: str
-    """Without a key."""
+    """The query, without a key."""
     is_billed: bool
     model: str
     """The model's name if the path holds it."""

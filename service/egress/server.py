@@ -22,7 +22,7 @@ class SandboxServer(ABC):
         """Listen; connections may come at once."""
         self._open: set[socket.socket] = set()
         self.closed = threading.Event()
-        """Set: the agent has ended."""
+        """The event that is set when the agent has ended."""
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(_AT_ONCE)
         self._listener = socket.socket(socket.AF_UNIX)

@@ -72,7 +72,7 @@ class Meter:
         self._events = EventStream()
         self._has_events = False
         self._is_document: bool | None = None
-        """None: nothing but blanks has come."""
+        """Whether the answer is one JSON document; None: nothing but blanks has come."""
         self._held = bytearray()
         self._received = 0
         self._estimate = Usage(input=request_bytes // BYTES_PER_TOKEN)

@@ -176,7 +176,7 @@ class _SupervisedAgent:
         self._told: set[str] = set()
         """The names of its messages."""
         self._untaken: dict[str, Message] = {}
-        """Those that it has not taken yet."""
+        """The messages that it has not taken yet."""
         self._unsent = b""
         """What its pipe had no room for yet."""
         self._is_hurried = False
@@ -313,10 +313,10 @@ class _SupervisedAgent:
         if chunk:
             self._printed = True
             # Line by line, so that a message stands where it was taken.
-            for piece in chunk.splitlines(keepends=True) if self._untaken else (chunk,):
+            for piece in chunk.splitlines(keepends=True) if self._untaken else [chunk]:
                 self._reader.feed(piece)
                 self._write(piece)
-                for name in self._reader.report.heard if self._untaken else ():
+                for name in self._reader.report.heard:
                     if name in self._untaken:
                         self._heard(self._untaken.pop(name))
         return chunk != b""

@@ -82,7 +82,7 @@ class AgentCommand:
     """The home folder of the run; None: it has one for this turn alone."""
     cache: Path | None = None
     meter: UsageMeter = field(default_factory=MemoryMeter)
-    """Stores its use of a model."""
+    """The meter that stores its use of a model."""
     setup: RepositorySetup = field(default_factory=RepositorySetup)
     """The repository's; the service's variables come before its own."""
     kept: Mapping[Path, str] = field(default_factory=dict)
@@ -279,7 +279,8 @@ class AgentCommand:
                 "trust_repository = true for this agent"
             )
         kept = {}
-        for folder, name in self.kept.items() if self._is_boxed else ():
+        boxed = self.kept if self._is_boxed else {}
+        for folder, name in boxed.items():
             root, inside = (self.home, INSIDE.home) if name.startswith("~/") else (self.workspace.tree, INSIDE.tree)
             within = name.removeprefix("~/")
             if _leads_away(root, within) or ((root / within).exists() and not (root / within).is_dir()):

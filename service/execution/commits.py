@@ -41,9 +41,9 @@ class ChangedFiles:
     before: tuple[str, ...]
     """The mode and id of each in the base, as the index of git has them; zeros: it is not there."""
     blobs: frozenset[str]
-    """The ids of their contents, before and after."""
+    """The object ids of the files, before and after the change."""
     new: frozenset[str]
-    """Those of their contents after."""
+    """The object ids of the files after the change."""
 
 
 def changed_between(git: GitRunner, git_dir: Path, base: str | None, tree: str) -> ChangedFiles:

@@ -18,9 +18,9 @@ class Usage(NamedTuple):
     """Space and inodes."""
 
     size: int = 0
-    """In bytes, as the file system counts them."""
+    """The size in bytes, as the file system counts them."""
     files: int = 0
-    """Files, folders and links."""
+    """The number of files, folders and links."""
 
     def __add__(self, other: object) -> "Usage":
         """Return the sum of both."""
@@ -36,7 +36,7 @@ class Shortage(NamedTuple):
 
     of: Literal["size", "files"]
     text: str
-    """In words: the room left, the reserve, and the name of its setting."""
+    """The room left, the reserve, and the name of its setting, in words."""
 
 
 def left(folder: Path) -> Usage:

@@ -24,7 +24,7 @@ FILTER: Final = (
     '[filter "lfs"]\n\tclean = git-lfs clean -- %f\n\tsmudge = git-lfs smudge --skip -- %f\n'
     "\tprocess = git-lfs filter-process --skip\n\trequired = true\n"
 )
-"""For the agent's git: it makes pointers of large files, and leaves those alone whose content it does not have."""
+"""The configuration of the agent's git: it makes pointers of large files, and leaves those without a content alone."""
 
 
 def tracked(git: GitRunner, git_dir: Path, tree: str, names: Sequence[str] | None = None) -> list[str]:

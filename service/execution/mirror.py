@@ -31,7 +31,7 @@ _PROMISOR: Final = """[remote "not-fetched"]
 [diff]
 \trenames = false
 """
-"""For the agent's git: the address is what it reports if it needs a content that the mirror lacks."""
+"""The configuration of the agent's git, which reports this address if it needs a content that the mirror lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RepositorySnapshot:
 
     git_dir: Path
     default_branch: str | None
-    """None: the repository is empty, or its HEAD points nowhere."""
+    """The default branch's name; None: the repository is empty, or its HEAD points nowhere."""
     branches: dict[str, str]
     """The commits of the turn's branch and of the default branch, by name; without those that do not exist."""
 

@@ -86,8 +86,10 @@ def kill_marked(marker: str) -> int:
 
 def _marked(marker: bytes) -> set[int]:
     """Return the living processes with the marker; a zombie has an empty environment and is not among them."""
-    found = set()
-    for entry in _PROC.iterdir() if _PROC.is_dir() else ():
+    found = set[int]()
+    if not _PROC.is_dir():
+        return found
+    for entry in _PROC.iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:

@@ -19,7 +19,7 @@ _APPLICATION: Final = "runwarden"
 # Constant: DBOS recovers only workflows of the same version, and those of the service stay compatible.
 _APPLICATION_VERSION: Final = "runwarden-1"
 _SPARE_CONNECTIONS: Final = 8
-"""For DBOS's own threads, each of which waits with a connection while the database is down."""
+"""The connections for DBOS's own threads, each of which waits with one while the database is down."""
 _BATCH: Final = 500
 NOBODY: Final = ""
 """The executor name of a turn or job that has ended although DBOS could not record that."""

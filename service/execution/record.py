@@ -34,7 +34,7 @@ class TurnAtWork:
     attempt: int
     log_file: Path
     stopped: threading.Event = field(default_factory=threading.Event)
-    """Set once a caller or an operator has cancelled the turn."""
+    """The event that is set once a caller or an operator has cancelled the turn."""
     waiting: Sequence[Message] = ()
     """What was said to the run and has not reached its agent."""
     heard: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class TurnRecorder:
         self.database = database
         self.clock = clock
         self.stopping = threading.Event()
-        """Set when the service stops: agents at work are interrupted, and nothing waits for the database any longer."""
+        """The event of the service's stop: it interrupts the agents at work, and ends all waits for the database."""
         self._at_work: list[TurnAtWork] = []
         """A turn may occur twice: a worker that was taken for dead can be given its own turn again."""
 

@@ -36,7 +36,7 @@ _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000 | 1
 """EPERM."""
 _OTHER_ABI: Final = 0x40000000
-"""From this number on x86_64 means another table of calls."""
+"""The number of a system call from which on x86_64 means another table of calls."""
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store")
 _ETC: Final = (
     *("alternatives", "ca-certificates", "ssl", "pki", "ld.so.cache", "localtime", "passwd", "group"),
@@ -49,7 +49,7 @@ _LOOPBACK: Final = "127.0.0.1 localhost agent\n::1 localhost ip6-localhost ip6-l
 _SOCKETS: Final = "/run/runwarden"
 _PROBE_S: Final = 60
 _INSTALLERS: Final = {"debian": "apt install", "ubuntu": "apt install", "fedora": "dnf install", "rhel": "dnf install"}
-"""By the distribution, or one that it is like."""
+"""The command that installs packages, by the distribution or one that it is like."""
 _PROFILE: Final = "/etc/apparmor.d/runwarden-bwrap"
 _FORBIDDING: Final = {
     "kernel/apparmor_restrict_unprivileged_userns=1": "AppArmor forbids user namespaces here; run "
@@ -135,17 +135,17 @@ class Sandbox:
     program: str | None
     """bubblewrap's path; None: agents run with the rights of the service, or not at all."""
     reason: str
-    """In one sentence; for one that is missing: why, and the command that installs it."""
+    """The state of the sandbox in one sentence; if it is missing: why, and the command that installs it."""
     slirp: str | None = None
     """slirp4netns's path, for agents' own networks; None: an agent may get only the machine's."""
     network_fault: str | None = None
     """Why no agent may have a network; None: agents have one if they are configured so."""
     groups: DelegatedGroup | None = None
-    """Makes a control group with limits for each agent; None: limits are only enforced by measuring its processes."""
+    """The control group that holds a limited one for each agent; None: limits are only enforced by measuring."""
     is_missing: bool = False
-    """It is required and does not work here: no agent is started."""
+    """Whether it is required and does not work here: then no agent is started."""
     launcher: Launcher = field(default_factory=Launcher, repr=False, compare=False)
-    """Starts the agents' supervisors."""
+    """The launcher of the agents' supervisors."""
 
     def __str__(self) -> str:
         if self.is_missing:

@@ -48,11 +48,12 @@ class Secrets:
         """Return the position up to which further data cannot change the masking."""
         certain = len(data) - self._longest
         ends = 0
-        for found in self._pattern.finditer(data) if any(form in data for form in self._forms) else ():
-            if found.start() > certain:
-                # It may be the beginning of a longer value.
-                return found.start()
-            ends = found.end()
+        if any(form in data for form in self._forms):
+            for found in self._pattern.finditer(data):
+                if found.start() > certain:
+                    # It may be the beginning of a longer value.
+                    return found.start()
+                ends = found.end()
         return max(ends, len(data) - len(self._tail(data)))
 
     def named_in(self, pieces: Iterable[bytes]) -> str | None:

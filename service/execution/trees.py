@@ -84,7 +84,7 @@ class _Level:
 
     name: str
     path: str
-    """From the root, with a final slash; cut once it is longer than `LONGEST_PATH`."""
+    """The path from the root, with a final slash; cut once it is longer than `LONGEST_PATH`."""
     identity: tuple[int, int]
     waiting: list[str] = field(default_factory=list)
     """The folders in it that are still to be entered."""

@@ -28,7 +28,7 @@ from service.settings import DataFolder, ExecutionSettings, ForgeSettings
 from service.store import agents, hosts, messages, outages, runs, turns
 from service.store.database import Database
 from service.store.outages import clock_time
-from service.store.turns import TurnOutcome, TurnPause
+from service.store.turns import Turn, TurnOutcome, TurnPause
 from service.text import storable
 
 _MOST_ATTEMPTS: Final = 20
@@ -108,33 +108,31 @@ class TurnExecution:
         with self.recorder.database.write() as connection:
             turn = turns.claim(connection, run_id, number, workspaces.executor, self.recorder.clock())
             run = runs.by_id(connection, run_id)
+            if turn is None or run is None:
+                raise SupersededError(f"{run_id} turn {number} has ended already")
             # Unless an agent has done it already, and only the push is left.
-            is_open = turn is not None and turn.agent is None and turn.pushing_sha is None
-            if turn is not None and run is not None and is_open and not run.is_restricted:
+            if turn.agent is None and turn.pushing_sha is None and not run.is_restricted:
                 sources = outages.Sources(connection)
                 instead = sources.stand_in(run.organization_id, run.agent, self.recorder.clock())
                 if instead is not None and sources.is_probed(connection, run):
                     turn = turns.fall_back(connection, turn, *instead)
             conversation = [past for past in turns.of(connection, run_id) if past.number < number]
             waiting = messages.of_runs(connection, [run_id], "waiting")
-            agent = agents.of_run(connection, run, None if turn is None else turn.agent)
-            connected = [] if run is None else hosts.of(connection, run.organization_id)
-            host = None if run is None else hosts.at(connection, run.organization_id, run.platform, run.url)
-        if turn is None or run is None:
-            raise SupersededError(f"{run_id} turn {number} has ended already")
+            agent = agents.of_run(connection, run, turn.agent)
+            connected = hosts.of(connection, run.organization_id)
+            host = hosts.at(connection, run.organization_id, run.platform, run.url)
         if stopping := [one for one in waiting if one.timing == "stop"]:
             # For a worker that died before it could stop the turn.
-            text = f"{turns.STOPPED} {stopping[0].caller or 'a caller'}"
-            return TurnOutcome("failed", failure=text, attempt=turn.attempt)
+            return _failed_turn(turn, f"{turns.STOPPED} {stopping[0].caller or 'a caller'}")
         if agent is None:
             text = f"the agent {turn.agent or run.agent!r} is no longer configured; add it again and continue the run"
-            return TurnOutcome("failed", failure=text, attempt=turn.attempt)
+            return _failed_turn(turn, text)
         if turn.attempt - turn.pauses > _MOST_ATTEMPTS:
             text = (
                 f"gave up after {_MOST_ATTEMPTS} attempts: workers died or ran out of resources, or the model was "
                 "down; continue the run"
             )
-            return TurnOutcome("failed", failure=text, attempt=turn.attempt)
+            return _failed_turn(turn, text)
         key = (run_id, number)
         workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
         # From here on, a deletion of the run waits for the end of this attempt.
@@ -162,8 +160,20 @@ class TurnExecution:
             api = (
                 ApiCommits(host, run.path, git) if host is not None and host.app is not None and host.app.sign else None
             )
-            given = (run, turn, agent, conversation, workspace, git, log, secrets, at_work, share, api, diffs)
-            attempt = Attempt(*given)
+            attempt = Attempt(
+                run=run,
+                turn=turn,
+                agent=agent,
+                conversation=conversation,
+                workspace=workspace,
+                git=git,
+                log=log,
+                secrets=secrets,
+                at_work=at_work,
+                share=share,
+                api=api,
+                diffs=diffs,
+            )
             self.recorder.begin(at_work)
             try:
                 with self._tracer.turn(turn.trace_parent, attempt.fields):
@@ -200,7 +210,7 @@ class TurnExecution:
             outcome = self._failed(attempt, error)
         except Exception:  # One guard at the boundary of an attempt: it must get an outcome.
             _logger.exception("%s failed in the service itself", attempt.trailer)
-            outcome = TurnOutcome("failed", failure=OWN_FAULT, attempt=attempt.turn.attempt)
+            outcome = _failed_turn(attempt.turn, OWN_FAULT)
         # A patch of what filled the disk would fill it further.
         is_kept = outcome.status == "failed" and attempt.share.fault() is None
         if is_kept and (change := work.keep()) is not None:
@@ -221,7 +231,7 @@ class TurnExecution:
         # Callers read this text, and need not know where the data folder is.
         text = str(error).replace(f"{self._folder.root}/", "")
         kind = error.reason if isinstance(error, AgentFailedError) and error.reason != "failed" else None
-        return TurnOutcome("failed", failure=text, failure_kind=kind, attempt=attempt.turn.attempt)
+        return _failed_turn(attempt.turn, text, kind)
 
     def _paused(self, attempt: Attempt, work: TurnWork, error: PausedAgentError) -> TurnOutcome:
         """Give the turn's slot back until its model can be asked again; return its failure if that takes too long.
@@ -236,7 +246,7 @@ class TurnExecution:
         until = now + int((error.pause.limit_s or _NEXT_S) * SECOND_MICROS)
         if until > (turn.started_at or now) + DAY_MICROS:
             text = f"{failure.text}; a turn waits for its model for a day, and not longer"
-            return TurnOutcome("failed", failure=text, failure_kind=failure.reason, attempt=turn.attempt)
+            return _failed_turn(turn, text, failure.reason)
         what = storable(attempt.secrets.mask(failure.text))
         why = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
         paused = TurnPause(until, why, is_counted=error.has_begun)
@@ -263,7 +273,7 @@ class TurnExecution:
             fix = pause.failure.fix
             fix = fix if "continue the run" in fix else f"{fix}; continue the run"
             text = f"{turns.NO_AGENT}: {turns.unavailable_words(unavailable)}; {fix}"
-            return TurnOutcome("failed", failure=text, failure_kind=pause.failure.reason, attempt=turn.attempt)
+            return _failed_turn(turn, text, pause.failure.reason)
         change = {"agent": name, "unavailable": unavailable}
         paused = TurnPause(self.recorder.clock(), None, is_counted=error.has_begun, change=change)
         return self._pause(attempt, work, paused, f"{name} goes on in place of {attempt.agent.name}: {why}")
@@ -283,7 +293,7 @@ class TurnExecution:
         what = storable(attempt.secrets.mask(str(error)))
         if waited_s > self._forge.give_up_s:
             text = f"{host} has not answered since {clock_time(since)}: {what}; continue the run when it does"
-            return TurnOutcome("failed", failure=text, failure_kind="host_unreachable", attempt=turn.attempt)
+            return _failed_turn(turn, text, "host_unreachable")
         # Twice as long each time.
         pause_s = min(max(waited_s, self._forge.retry_s), _LONGEST_RETRY_S)
         why = f"waiting for {host} since {clock_time(since)}: {what}"
@@ -315,3 +325,8 @@ class TurnExecution:
 
     def _log(self, attempt: Attempt, text: str) -> None:
         attempt.log_line(text, self.recorder.clock)
+
+
+def _failed_turn(turn: Turn, text: str, kind: str | None = None) -> TurnOutcome:
+    """Return the outcome of an attempt at a turn that failed."""
+    return TurnOutcome("failed", failure=text, failure_kind=kind, attempt=turn.attempt)

@@ -365,9 +365,8 @@ class TurnWork:
         begun = self._apply_kept()
         pushed = [past.number for past in attempt.conversation if past.commit_sha]
         if pushed and branch not in self._snapshot.branches:
-            text = (
-                f"The branch {branch} is gone, and was made again from {self._snapshot.default_branch or 'nothing'}: "
-            )
+            base = self._snapshot.default_branch or "nothing"
+            text = f"The branch {branch} is gone, and was made again from {base}: "
             text += "what earlier turns pushed is there only if it was merged."
             if begun is None:
                 begun = StartingPoint("branch", pushed[-1], text)
@@ -396,9 +395,8 @@ class TurnWork:
         whose = "An earlier attempt at this turn" if number == turn.number else f"Turn {number}"
         text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
         if conflicts:
-            text += (
-                f" The branch has changed in the same places: resolve the conflicts marked in {', '.join(conflicts)}."
-            )
+            files = ", ".join(conflicts)
+            text += f" The branch has changed in the same places: resolve the conflicts marked in {files}."
         return StartingPoint("patch", number, text)
 
     def _run_agent(self, task: Mapping[str, Any]) -> TurnOutcome:
@@ -512,8 +510,10 @@ class TurnWork:
         held = self._recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
 
         def put(name: str, content: bytes) -> None:
-            given = (key, attempt.turn.attempt, name, len(content), content)
-            self._recorder.write(lambda connection: turn_files.put_artifact(connection, *given))
+            number, size = attempt.turn.attempt, len(content)
+            self._recorder.write(
+                lambda connection: turn_files.put_artifact(connection, key, number, name, size, content)
+            )
 
         try:
             for line in artifacts.keep(tree, self._artifacts, *held, attempt.secrets, put):

@@ -40,7 +40,7 @@ _LATE_S: Final = 3 * _ROUND_S
 _RECOVERY_PAUSE_S: Final = 2.0
 """How often a worker looks for turns whose worker died."""
 _GRACE_ROUNDS: Final = 3
-"""For how many times a worker's time to live the queue may still record an end: 30 s by default."""
+"""How many times a worker's time to live the queue may still take to record an end: 30 s by default."""
 _JOBS_AT_ONCE: Final = 4
 _ENDPOINTS_AT_ONCE: Final = 2
 """How many of those may deliver events to endpoints, which may be slow and must not delay mails and postings."""
@@ -94,11 +94,11 @@ class TurnWorker:
         self._recovery_due = 0.0
         self._woken = threading.Event()
         self._hurried = threading.Event()
-        """Set: the heartbeat runs now, since this worker stops."""
+        """The event that makes the heartbeat run now, since this worker stops."""
         self._ended = threading.Event()
-        """Set: no new turns are started."""
+        """The event after which no new turns are started."""
         self._gone = threading.Event()
-        """Set: this worker stops its heartbeat."""
+        """The event after which this worker stops its heartbeat."""
         self._threads = [
             threading.Thread(target=self._repeat, args=given, name=name, daemon=True)
             for name, given in (
@@ -338,7 +338,9 @@ class TurnWorker:
         mine = self._engine.at_work
         lost = [name for name in under_way if name not in mine and held.get(name) not in living]
         dropped = [name for name in held if held[name] not in living and name not in under_way]
-        for name in [] if self.me.concurrency else [one for one in lost if one not in self._noted]:
+        for name in lost:
+            if self.me.concurrency or name in self._noted:
+                continue
             run_id, _, number = name.rpartition(":")
             why = "it was interrupted, and continues when workers begin turns again"
             with self._database.write() as connection:

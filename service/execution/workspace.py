@@ -98,21 +98,21 @@ class Workspace:
         self._has_attributes = False
         """Whether the checkout has a file `.gitattributes`."""
         self.part: tuple[str, ...] | None = None
-        """The paths of the repository that the checkout has, without any all; None: its mirror has all contents."""
+        """The paths that a partial mirror's checkout has, empty for all; None: the mirror has all contents."""
         self._outside: list[str] = []
         """Files of the agent outside of the paths."""
         self._prepared: dict[str, bytes] | None = None
         """The digests of files as the repository's set-up left them; None: it has none."""
         self.large_files: large_files.LargeFiles | None = None
-        """Those of the repository, if it is set up to have any."""
+        """The repository's files in Git LFS, if it is set up to have any."""
         self.submodules: submodules.Submodules | None = None
-        """Those of the repository, if it is set up to have any."""
+        """The repository's submodules, if it is set up to have any."""
         self.url = ""
-        """The repository's address, for those of its submodules."""
+        """The repository's address, from which those of its submodules follow."""
         self._index = root / "index"
-        """That of the new checkout, which the agent cannot change."""
+        """The git index of the new checkout, which the agent cannot change."""
         self._plain: str | None = None
-        """The commit that the whole checkout is of, if it has no submodules."""
+        """The commit that is checked out, if the checkout is whole and without submodules."""
         self._theirs = root / "theirs.git"
         self.ours = root / "commit.git"
         """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
@@ -212,8 +212,9 @@ class Workspace:
         except OSError:
             return None
         digest = hashlib.sha256(oct(mode).encode())
-        for piece in () if stat.S_ISDIR(mode) else self.contents([name]):
-            digest.update(piece)
+        if not stat.S_ISDIR(mode):
+            for piece in self.contents([name]):
+                digest.update(piece)
         return digest.digest()
 
     def commit(

@@ -36,7 +36,7 @@ class CollectedFindings:
     """The findings of a turn's agent."""
 
     findings: tuple[IdentifiedFinding, ...] | None
-    """None: the agent wrote no findings, or none that can be used."""
+    """The findings; None: the agent wrote none, or none that can be used."""
     remarks: tuple[str, ...] = ()
     """Problems with its files, for the turn's log."""
 

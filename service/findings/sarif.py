@@ -9,7 +9,7 @@ from service.shapes import items, table
 
 _SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "note", "none": "note"}
 _CRITICAL: Final = 9.0
-"""From this `security-severity` (0 to 10) on, GitHub calls an alert critical."""
+"""The `security-severity` (0 to 10) from which on GitHub calls an alert critical."""
 _LONGEST: Final = 4_000
 _TITLE: Final = 200
 _ARGUMENT: Final = 400

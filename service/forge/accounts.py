@@ -36,7 +36,7 @@ class OwnAccounts:
         self._known: dict[tuple[str, str], tuple[str | None, float]] = {}
         """API address and token to the account, and to the monotonic second at which the entry expires."""
         self._asked: dict[str, tuple[Future[str | None], float]] = {}
-        """By platform and organization: the last question, and when nobody waits for its answer any more."""
+        """The last question by platform and organization, and when nobody waits for its answer any more."""
         self._lock = threading.Lock()
 
     def of(self, platform: str, path: str) -> dict[str, frozenset[str]]:

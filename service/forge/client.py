@@ -45,7 +45,7 @@ class ForgeError(ServiceError):
     ) -> None:
         super().__init__(text)
         self.status = status
-        """None: no usable answer came."""
+        """The answer's status; None: no usable answer came."""
         self.is_final = is_final
         """Whether another attempt would fail as well."""
         self.is_away = is_away
@@ -123,7 +123,7 @@ class Thread:
     """The id of its first comment."""
     path: str
     line: int | None
-    """None: the line is no longer in the diff."""
+    """The line; None: it is no longer in the diff."""
     body: str
     """The text of its first comment."""
     author: str

@@ -179,9 +179,8 @@ class GitHub:
             kind = next((table(one).get("type") for one in items(errors)), None)
             # GraphQL answers 200 to every request.
             wait_s = 60.0 if kind == "RATE_LIMITED" else None
-            cure = (
-                "; the token of the connected host lacks a permission (Contents: write)" if kind == "FORBIDDEN" else ""
-            )
+            lacks = "; the token of the connected host lacks a permission (Contents: write)"
+            cure = lacks if kind == "FORBIDDEN" else ""
             raise ForgeError(f"GitHub's GraphQL refused: {kind or 'an error'}{cure}", retry_after_s=wait_s)
         return table(found.get("data"))
 

@@ -18,7 +18,7 @@ from service.text import one_line
 
 Forge = GitHub | GitLab
 FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab, "forgejo": Forgejo}
-"""By the platform's name."""
+"""The code hosts' APIs, by the platform's name."""
 _LONGEST_TITLE: Final = 120
 _LONGEST_SUMMARY: Final = 8000
 _LONGEST_INSTRUCTIONS: Final = 2000
@@ -38,13 +38,13 @@ class Subject:
     posting: Posting
     run: Run
     turns: list[Turn]
-    """Oldest first."""
+    """The turns, oldest first."""
     default_branch: str | None
-    """None: it has not been read from the repository yet."""
+    """The default branch's name; None: it has not been read from the repository yet."""
     run_url: str | None
     """The address of the run's page; None: there is none."""
     mask: Callable[[str], str]
-    """Masks the secrets that the service knows."""
+    """The function that masks the secrets that the service knows."""
     same: Sequence[Any] = ()
     """Other runs' pull requests with the same change."""
     linked: Posting | None = None
@@ -91,7 +91,7 @@ _STANDINGS: Final = {
     "cancelled": "was cancelled",
     NEEDS_ANSWER: "needs an answer: continue the run with it",
 }
-"""By the outcome of the turn."""
+"""The words for an ended turn, by its outcome."""
 _FORBIDDEN: Final = frozenset({403, 404})
 
 Handler = Callable[[Forge, Subject], Posted]
@@ -184,9 +184,7 @@ def _with_same_change(forge: Forge, same: Sequence[Any]) -> Posted | None:
 def _proposal(subject: Subject) -> NewPullRequest:
     run, base = subject.run, subject.default_branch
     if base is None or base == run.branch:
-        text = (
-            f"there is no branch to merge {run.branch} into: the repository's default branch is {base or 'not known'}"
-        )
+        text = f"there is no branch to merge {run.branch} into: the default branch is {base or 'not known'}"
         raise ForgeError(text, is_final=True)
     title = subject.shown_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
     text = f"{_part(subject)}\n"

@@ -61,8 +61,9 @@ def probe_api(host: Host, settings: ProbingSettings) -> HostState:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         first, *others = PLATFORMS[host.platform].probes
         answer = ask(base + first, settings.timeout_s, headers=headers)
-        for path in others if answer.status == _NOT_FOUND else ():
-            answer = ask(base + path, settings.timeout_s, headers=headers)
+        if answer.status == _NOT_FOUND:
+            for path in others:
+                answer = ask(base + path, settings.timeout_s, headers=headers)
     except TokenError as error:
         return HostState("unreachable" if error.is_away else "unauthorized", str(error))
     except HostUnreachableError as error:

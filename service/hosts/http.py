@@ -31,7 +31,7 @@ class HostResponse:
 
     status: int
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """The headers, with names in lower case."""
     body: Any
     """The JSON document; None when the body was not JSON."""
     raw: bytes

@@ -129,7 +129,7 @@ class Webhook:
     """The state of a project's webhook."""
 
     configured: bool | None
-    """None: GitLab could not be asked, so the webhook was not changed."""
+    """Whether it is set up; None: GitLab could not be asked, so the webhook was not changed."""
     failure: str | None = None
     """Why there is no webhook, or why that is not known, with the fix."""
 

@@ -27,7 +27,7 @@ _PATIENCE_S: Final = 5.0
 _SPARE_S: Final = 300.0
 """How long before it expires an installation's token is replaced."""
 _SKEW_S: Final = 60
-"""By how much this machine's clock may be ahead of GitHub's."""
+"""How far this machine's clock may be ahead of GitHub's, in seconds."""
 _LIFE_S: Final = 540
 _CREATED: Final = range(200, 300)
 _REFUSED: Final = frozenset({401, 403, 404})

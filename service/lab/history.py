@@ -75,12 +75,12 @@ class HistoryRequest(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
 
     organization: str
-    """Slug or id."""
+    """The organization's slug or id."""
     runs: Annotated[int, Field(ge=1, le=10_000_000)]
     seed: int = 1
     span: str = "90d"
     until: str | None = None
-    """RFC 3339; None: now."""
+    """The end of the history, as RFC 3339; None: now."""
     active: Annotated[int, Field(ge=0)] = 0
     """How many of the newest runs stay queued or working: they are never executed."""
     repositories: Annotated[int, Field(ge=1, le=99)] = 12

@@ -59,15 +59,15 @@ class Fault(BaseModel):
     delay_s: Annotated[float, Field(ge=0, le=3600)] = 0
     """The pause before anything else happens."""
     status: Annotated[int, Field(ge=400, le=599)] | None = None
-    """For `status`: the answer in place of the operation."""
+    """The status in place of the operation's answer (for `status`)."""
     retry_after: HeaderText | None = None
-    """For `status`: the header Retry-After, seconds or a date, as it is."""
+    """The header Retry-After, seconds or a date, unchanged (for `status`)."""
     message: str | None = None
     error_code: str | None = None
     keep_bytes: Annotated[int, Field(ge=0)] | None = None
-    """For `truncate`: how much of the body is sent; half of it if left out."""
+    """How much of the body is sent; half of it if left out (for `truncate`)."""
     interval_s: Annotated[float, Field(ge=0, le=60)] = 0.1
-    """For `drip`: the pause after each byte of the body."""
+    """The pause after each byte of the body (for `drip`)."""
 
     @model_validator(mode="after")
     def _fits(self) -> "Fault":

@@ -64,10 +64,10 @@ class MailMessage:
     organization_id: str
     invitation_id: str
     sender: str
-    """Address only, without a name."""
+    """The sender's address, without a name."""
     recipient: str
     content: bytes
-    """Headers and text, with CRLF after each line."""
+    """The headers and the text, with CRLF after each line."""
 
 
 class MailError(ServiceError):

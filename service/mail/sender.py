@@ -160,9 +160,7 @@ class SmtpRelay:
         if isinstance(error, smtplib.SMTPNotSupportedError):
             reason = f"{error} Check mail.smtp.security, which is {self._settings.security!r}"
         elif isinstance(error, ssl.SSLError):
-            reason = (
-                f"its TLS cannot be trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
-            )
+            reason = f"its TLS is not trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
         return MailError(f"{self._name} cannot be used: {reason}")
 
 

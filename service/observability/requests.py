@@ -33,7 +33,7 @@ class RequestRecord:
     route: str = UNMATCHED
     """The template of its path."""
     status: int | None = None
-    """None: the connection ended without an answer."""
+    """The answer's status; None: the connection ended without an answer."""
     duration_s: float = 0.0
     organization: str | None = None
     """The slug of the caller's organization; None: the caller is unknown."""

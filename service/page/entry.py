@@ -19,9 +19,7 @@ ATTEMPTS_A_MINUTE: Final = 30
 """Wrong ones from one address, and from those that share a counter with it."""
 _COUNTERS: Final = 4096
 _UNKNOWN: Final = "this token is unknown, revoked or expired: paste another, or ask your administrator for one"
-_BAD_CODE: Final = (
-    "this invitation is unknown, withdrawn, expired or was accepted before: ask who invited you for another"
-)
+_BAD_CODE: Final = "this invitation is unknown, withdrawn, expired or accepted before: ask who invited you for another"
 router = APIRouter()
 
 

@@ -21,7 +21,7 @@ from service.store.turn_files import LARGEST_LOG
 from service.text import printable
 
 _PAGE_BYTES: Final = 38 << 10
-"""Of a log on one page."""
+"""The most bytes of a log on one page."""
 _ROW_BYTES: Final = 90
 """The approximate size of a row without its text."""
 _STEP: Final = 8000

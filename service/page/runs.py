@@ -34,9 +34,9 @@ STATUSES: Final = ("queued", "working", "completed", "failed")
 _FILTERS: Final = ("status", "repository", "date_from", "date_to", "page_token")
 _PAGE: Final = 25
 _DIFF_BYTES: Final = 36 << 10
-"""Of a change on one page; the rest has separate pages."""
+"""The most bytes of a change on one page; the rest has separate pages."""
 _FILES: Final = 50
-"""Of a change in one list."""
+"""The most files of a change in one list."""
 _BEFORE: Final = 5
 """Lines that are shown before the one that a finding is about."""
 _IMAGES: Final = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "webp"}
@@ -64,7 +64,7 @@ class _Row:
     repository: str
     stored: Run
     turn: turns.Turn
-    """The last one."""
+    """The run's last turn."""
     findings: str
     pull_url: str | None
 

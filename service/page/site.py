@@ -188,9 +188,8 @@ async def _show_failure(request: Request, error: Exception) -> Response:
         return leads_to("/sign-in", next="" if here == "/" else here)
     match error:
         case HTTPException():
-            message = (
-                "There is no such page." if error.status_code == HTTPStatus.NOT_FOUND else "This is not offered here."
-            )
+            is_missing = error.status_code == HTTPStatus.NOT_FOUND
+            message = "There is no such page." if is_missing else "This is not offered here."
             refusal = HttpError(error.status_code, "", message, error.headers)
         case LastAdminError():
             refusal = HttpError(409, "", str(error))

@@ -89,7 +89,9 @@ def terminal(text: str, kinds: set[str] | None = None) -> Markup:
             )
             continue
         codes = [int(one[:9] or 0) for one in part.split(";")]
-        for code in codes if 38 not in codes and 48 not in codes else ():  # noqa: PLR2004 — a palette of 256, or RGB
+        if 38 in codes or 48 in codes:  # noqa: PLR2004 — a palette of 256, or RGB
+            continue
+        for code in codes:
             if code in {0, 39}:
                 kinds.intersection_update({"b"} if code else ())
             elif code == 1:

@@ -60,7 +60,7 @@ class Visitor:
     csrf: str
     """What each of the person's forms carries: another site's cannot know it."""
     caller: Caller | None = None
-    """None: the operator."""
+    """The signed-in caller; None: the operator."""
     form: Form = field(default_factory=lambda: Form({}))
 
     @property

@@ -36,7 +36,7 @@ class Inputs(BaseModel):
     paths: Annotated[list[str], _WORDS] = []
     """Files, folders or patterns; empty: every path."""
     depth: Literal["diff", "full"] = "diff"
-    """`full`: the whole tree."""
+    """The extent of the review; `full`: the whole tree."""
     instructions: str = ""
     """The words with which an agent was started by name; the task's own instructions contain them."""
 
@@ -49,7 +49,7 @@ class Task(BaseModel):
     turn: Annotated[int, Field(ge=1, strict=True)]
     branch: str | None = None
     default_branch: Annotated[str, Field(pattern=r"^[^\x00-\x20\x7f~^:?*\[\\]{0,250}$")] | None = None
-    """None or empty: there is no branch to compare with."""
+    """The default branch's name; None or empty: there is no branch to compare with."""
     instructions: str
     inputs: Inputs
 

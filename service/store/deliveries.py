@@ -25,7 +25,7 @@ class SubjectKey:
     path_key: str
     number: int
     is_issue: bool = False
-    """GitLab counts issues and merge requests separately."""
+    """Whether the number is an issue's: GitLab counts issues and merge requests separately."""
 
 
 @dataclass(frozen=True, slots=True)

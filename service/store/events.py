@@ -14,6 +14,7 @@ from service.clock import rfc3339
 from service.errors import ServiceError
 from service.store.database import one_at_a_time
 from service.store.schema import Network, event_endpoints, events, first, found
+from service.text import storable
 
 EventType = Literal["run.started", "run.ended", "health.changed", "invitation.accepted"]
 TYPES: Final[tuple[str, ...]] = get_args(EventType)
@@ -42,7 +43,7 @@ class Endpoint:
     created_at: int
     rotated_at: int | None
     disabled_at: int | None
-    """None while it gets new events."""
+    """When it stopped getting new events; None while it gets them."""
 
     @property
     def state(self) -> str:
@@ -102,7 +103,7 @@ def endpoints(connection: sa.Connection, organization_id: str | None = None) -> 
 def endpoint(connection: sa.Connection, endpoint_id: str, organization_id: str | None = None) -> Endpoint | None:
     """Return one endpoint, of an organization or of any."""
     # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
-    same = event_endpoints.c.id == endpoint_id.replace("\0", "")
+    same = event_endpoints.c.id == storable(endpoint_id)
     return first(connection, Endpoint, event_endpoints, same, *_owned(organization_id))
 
 
@@ -194,7 +195,7 @@ def latest(
 
 def by_id(connection: sa.Connection, event_id: str, organization_id: str | None = None) -> Event | None:
     """Return one event, of an organization or of any."""
-    return first(connection, Event, events, events.c.id == event_id.replace("\0", ""), _of(organization_id))
+    return first(connection, Event, events, events.c.id == storable(event_id), _of(organization_id))
 
 
 def replay(connection: sa.Connection, event: Event, now: int) -> None:

@@ -36,7 +36,7 @@ class Host:
     token_ends: str | None = None
     """The day on which the token expires (ISO 8601), as the operator configured it."""
     token_command: tuple[str, ...] = ()
-    """Prints a token of short life, in place of `token_env`."""
+    """The command that prints a token of short life, in place of `token_env`."""
     app: GitHubApp | None = None
     """Its tokens are used in place of `token_env`."""
     rotate: bool = False

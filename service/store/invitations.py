@@ -11,6 +11,7 @@ from service.settings import Role
 from service.store import audit, events
 from service.store.database import one_at_a_time
 from service.store.schema import invitations, mails, organizations
+from service.text import storable
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
 _OWN_MICROS: Final = 600 * SECOND_MICROS
@@ -66,7 +67,7 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
 def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
     """Return the invitation with an id."""
     # It may come from a URL, and PostgreSQL refuses NUL as a parameter.
-    return _first(connection, invitations.c.id == invitation_id.replace("\0", ""))
+    return _first(connection, invitations.c.id == storable(invitation_id))
 
 
 def all_of(connection: sa.Connection, organization_id: str | None = None) -> list[Invitation]:

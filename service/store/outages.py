@@ -22,7 +22,7 @@ class Outage:
     """A provider that is down."""
 
     source: str
-    """See `ModelAccess.source`."""
+    """The provider, as `ModelAccess.source` names it."""
     shown: str
     """The provider's name for users."""
     since: int
@@ -80,8 +80,9 @@ class Sources:
 
     def fallback(self, organization_id: str, agent: str, unavailable: dict[str, str]) -> str | None:
         """Return the first fallback of an agent that may work; those before it are added to the unavailable ones."""
-        options = self._options_of(organization_id, agent)
-        for name in options.fallback if options else ():
+        if (options := self._options_of(organization_id, agent)) is None:
+            return None
+        for name in options.fallback:
             source = self.of(organization_id, name)
             if name not in unavailable and self._options_of(organization_id, name) is not None and source is None:
                 return name
@@ -115,8 +116,9 @@ class Sources:
             .group_by(turns.c.organization_id, WORKS.element)
         )
         counted = Counter[str | None]()
-        for owner, agent, number in connection.execute(query) if self.outages else ():
-            counted[self.of(owner, agent)] += number
+        if self.outages:
+            for owner, agent, number in connection.execute(query):
+                counted[self.of(owner, agent)] += number
         return [(one, counted[source]) for source, one in self.outages.items()]
 
 

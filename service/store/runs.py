@@ -85,7 +85,7 @@ class TurnRequest:
     head_ref: str | None = None
     head_sha: str | None = None
     is_restricted: bool | None = None
-    """See `Run.is_restricted`."""
+    """Whether its agent runs without secrets and without network access, as `Run.is_restricted`."""
     from_turn: int | None = None
     """The turn whose unpushed change a further turn starts from."""
 
@@ -95,13 +95,13 @@ class Filters:
     """Which runs to list; a filter of None is not applied."""
 
     organization_id: str | None
-    """None only for the operator."""
+    """The organization; None only for the operator."""
     status: str | None = None
     platform: str | None = None
     path: str | None = None
     date_from: int | None = None
     date_to: int | None = None
-    """Microseconds; both ends are inclusive (spec 4.2)."""
+    """The end of the period in microseconds; both ends are inclusive (spec 4.2)."""
 
 
 class InactiveOrganizationError(ServiceError):

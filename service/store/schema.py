@@ -39,7 +39,7 @@ class GitHubApp:
     key_file: Annotated[str, Field(min_length=1, max_length=200)]
     """The file with its private key (PEM)."""
     installation_id: Annotated[int, Field(gt=0)] | None = None
-    """None: the App is installed once."""
+    """The installation's id; None: the App is installed once."""
     sign: bool = False
     """Whether GitHub's API makes the commits, which signs them."""
 

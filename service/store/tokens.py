@@ -30,7 +30,7 @@ class TokenRecord:
     revoked_at: int | None
     first_used_at: int | None = None
     last_used_at: int | None = None
-    """To the hour."""
+    """The last use, to the hour."""
 
     def is_valid(self, now: int) -> bool:
         """Whether the token is accepted at this instant."""

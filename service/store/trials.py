@@ -53,7 +53,7 @@ class Trial:
     signup_price: str | None
     """The offer's price at signup."""
     started_at: int | None
-    """None until a code host is connected."""
+    """When the trial began; None until a code host is connected."""
     granted_code: str | None
     """The offer that the trial runs on; None for the standard trial, or before the start."""
 

@@ -155,7 +155,7 @@ class TurnPause:
     is_counted: bool
     """Whether this was an attempt; otherwise it counts as a pause."""
     from_turn: int | None = None
-    """See `Turn.from_turn`."""
+    """The turn whose unpushed change the next attempt starts from, as `Turn.from_turn`."""
     since: int | None = None
     """Since when its code host has not answered; None if it waits for something else."""
     change: Mapping[str, object] = field(default_factory=dict)

@@ -68,10 +68,10 @@ class ModelUse:
     model: str
     usage: Usage
     micro_usd: int | None
-    """None if the price is not known."""
+    """The cost; None if the price is not known."""
     list_prices_of: str | None = None
     asked_at: float = 0
-    """Seconds since 1970; 0 if not known."""
+    """The time of the request in seconds since 1970; 0 if not known."""
 
 
 class TurnMeter:

@@ -24,7 +24,7 @@ class Worker:
     sandbox: str
     pid: int
     concurrency: int
-    """Turns it executes at the same time; 0 while it begins none: no sandbox, a nearly full disk, or `maintenance`."""
+    """The most turns at the same time; 0 while it begins none: no sandbox, a nearly full disk, or `maintenance`."""
     started_at: int
     seen_at: int
     """The time of its last heartbeat by the database's clock, which all machines share; 0 if it signed off."""

@@ -46,7 +46,7 @@ class HookEvent:
     changed_at: int
     default_branch: str | None = None
     number: int = 0
-    """0, as empty texts below: the code host has to be asked for the pull request."""
+    """The pull request's number; 0, as empty texts below: the code host has to be asked for the pull request."""
     ref: str = ""
     """The ref under which that repository keeps the head, even that of a fork."""
     head: str = ""
@@ -55,11 +55,11 @@ class HookEvent:
     is_fork: bool = False
     is_draft: bool = False
     labels: tuple[str, ...] = ()
-    """Of an issue only those that were set just now."""
+    """The labels; for an issue only those that were set just now."""
     assignees: tuple[str, ...] = ()
     """Who was assigned to the issue just now."""
     issue: IssueText | None = None
-    """None: it is about a pull request."""
+    """The issue; None: it is about a pull request."""
     occasion: str = ""
     """The comment, the check of a commit, or the change of an issue; empty: the commit itself."""
     command: str = ""

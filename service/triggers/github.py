@@ -24,7 +24,7 @@ class _Head(Part):
     ref: Name
     sha: Sha
     repo: _Fork | None = None
-    """None: the fork was deleted."""
+    """The head's repository; None: the fork was deleted."""
 
 
 class _Linked(Part):
@@ -76,7 +76,7 @@ class _IssueDelivery(Part):
     sender: Account
     issue: Issue
     label: Label | None = None
-    """The one that was set; Forgejo does not say which, nor who was assigned, so there all that it has count."""
+    """The label that was set; Forgejo does not say which, nor who was assigned, so there all that it has count."""
     assignee: Account | None = None
 
     def event(self, mention: str) -> HookEvent | None:
@@ -96,7 +96,7 @@ class _Comment(Part):
     user: Account | None = None
     created_at: Time
     path: Name = ""
-    """The file that it is about, of a comment on the diff."""
+    """The file that a comment on the diff is about."""
     line: int | None = None
 
 
@@ -108,7 +108,7 @@ class _CommentDelivery(Part):
     repository: Repository
     sender: Account
     issue: Issue | None = None
-    """Of a comment on the whole: all that GitHub sends about the pull request."""
+    """All that GitHub sends about the pull request with a comment on the whole."""
     pull_request: _PullRequest | None = None
     comment: _Comment
 
@@ -143,9 +143,9 @@ class _Check(Part):
     conclusion: str | None = None
     completed_at: Time | None = None
     updated_at: Time | None = None
-    """Of a workflow."""
+    """When the workflow last changed."""
     pull_requests: tuple[_Linked, ...] = ()
-    """Empty for forks."""
+    """The pull requests with this head; empty for forks."""
 
 
 class _CheckDelivery(Part):
@@ -167,9 +167,8 @@ class _CheckDelivery(Part):
         # Several pull requests may have one head: the run is about the head.
         linked = next((one for one in own if one.head.sha == check.head_sha), own[0])
         about = self.repository.done_by(self.sender) | linked.about(self.repository)
-        about["fault"] = (
-            "" if linked.head.sha == check.head_sha else f"the pull request is at {linked.head.sha[:12]} by now"
-        )
+        head = linked.head.sha
+        about["fault"] = "" if head == check.head_sha else f"the pull request is at {head[:12]} by now"
         return payloads.failed(about, check.name or (self.workflow.name if self.workflow else ""), check.head_sha, at)
 
 

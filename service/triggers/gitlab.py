@@ -27,7 +27,7 @@ class _Request(Part):
     last_commit: _Commit | None = None
     state: Name = "opened"
     labels: tuple[Label, ...] = ()
-    """Of a note's request."""
+    """The labels of a note's merge request."""
 
     def about(self, labels: tuple[Label, ...]) -> dict[str, Any]:
         return {
@@ -44,7 +44,7 @@ class _Request(Part):
 
 class _Attributes(_Request):
     action: str = ""
-    """Empty when GitLab only recomputed something."""
+    """The action; empty when GitLab only recomputed something."""
     oldrev: str | None = None
     """The head before a push; None: nothing was pushed."""
     draft: bool = False
@@ -117,7 +117,7 @@ class _Note(Part):
     system: bool = False
     internal: Annotated[bool, Field(validation_alias=AliasChoices("internal", "confidential"))] = False
     action: str = ""
-    """Empty in older versions of GitLab, which send edited notes as well."""
+    """The action; empty in older versions of GitLab, which send edited notes as well."""
     author_id: int
     created_at: Time
     updated_at: Time
@@ -185,4 +185,4 @@ PAYLOADS: Final[dict[str, type[Payload]]] = {
     "Confidential Note Hook": _NoteDelivery,
     "Pipeline Hook": _PipelineDelivery,
 }
-"""By the event."""
+"""The models of the deliveries, by the event."""

@@ -133,9 +133,9 @@ class Issue(Part):
     labels: tuple[Label, ...] = ()
     assignees: tuple[Account, ...] = ()
     pull_request: object = None
-    """None: it is no pull request."""
+    """What makes it a pull request; None: it is none."""
     action: str = ""
-    """Of a change on GitLab."""
+    """The action of a change on GitLab."""
     updated_at: Time
 
     @property

@@ -33,7 +33,7 @@ class TriggerRule(BaseModel):
     bots: bool = False
     """Whether changes made by bots start it, too."""
     forks: Literal["no", "approve", "without_secrets"] = "no"
-    """Of heads in a fork: start nothing, wait for the operator, or start it without secrets and a way out."""
+    """What heads in a fork do: start nothing, wait for the operator, or start it without secrets and a way out."""
 
     authors: tuple[_Text, ...] = ()
     """The accounts whose comments, and whose labels, assignments and mentions on issues, start it."""
@@ -48,7 +48,7 @@ class TriggerRule(BaseModel):
     """The times at which it starts, in five fields as for cron."""
     timezone: _Text = "UTC"
     catch_up: Duration = "1h"
-    """How late it still starts: of several missed times, for the newest."""
+    """How late it still starts; after several missed times it starts for the newest."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:

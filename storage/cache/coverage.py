@@ -58,7 +58,7 @@ def record_walk(
 
 
 def unwalked(connection: sqlite3.Connection, run_ids: Collection[str]) -> set[str]:
-    """Those of the runs that came into the cache since a walk was last recorded.
+    """The runs among these that came into the cache since a walk was last recorded.
 
     They prove nothing about the runs below them: a process may have ended between storing and recording its page, or
     a filtered list may have shown them.

@@ -104,7 +104,7 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: 
 
 
 def gone(connection: sqlite3.Connection) -> dict[str, int]:
-    """By status: the number of active runs that the service no longer shows."""
+    """The number of active runs that the service no longer shows, by status."""
     query = f"SELECT status, count(*) FROM runs WHERE {ACTIVE_SQL} AND presence = 'lost' GROUP BY status"
     return dict(connection.execute(query).fetchall())
 

@@ -75,7 +75,7 @@ def _gaps(
 
 
 def _moves(request: WindowRequest, row: Callable[[str], int | None]) -> tuple[int, int | None]:
-    """By how many rows the anchor moved down, and the cursor's current row."""
+    """The number of rows by which the anchor moved down, and the cursor's current row."""
     if not request.is_fresh:
         return 0, None if request.cursor_id is None else request.cursor_index
     anchor = None if request.anchor_id is None else row(request.anchor_id)
@@ -219,7 +219,7 @@ def first_rows(
 
 
 def page(connection: sqlite3.Connection, condition: Where, order: str, offset: int, limit: int) -> tuple[RunRow, ...]:
-    """At most `limit` rows of an order, after skipping `offset`."""
+    """The next rows of an order, at most `limit`, after skipping `offset`."""
     if limit <= 0:
         return ()
     # The inner select skips along an index; only the window's own rows are looked up in the table.

@@ -8,7 +8,7 @@ from storage.values import NO_TIME_US, from_us
 UNKNOWN_US: Final = -1
 """Stands for an unknown duration, and sorts below all known ones."""
 LONGEST_US: Final = 2**62
-"""More than any duration: an active run's `took_us` is counted down from here."""
+"""A time longer than any duration: an active run's `took_us` is counted down from here."""
 
 FIRST_SINCE_SQL: Final = f"iif(created_us = {NO_TIME_US}, asked_us, created_us)"
 """`TurnTimes.active_since_us` of a run that was never seen before, as SQL."""

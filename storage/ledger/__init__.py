@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from storage.claims import this_process
-from storage.database import data_version, open_precious
+from storage.database import data_version, open_durable
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, StorageError
 from storage.ledger import queries, transitions
 from storage.ledger.errors import (
@@ -55,7 +55,7 @@ class Ledger(ThreadedStore):
         """
         start = partial(DatabaseThread.start, path, name="ledger", damage_cure=SCHEMA.damage_cure)
         try:
-            return cls(await start(partial(open_precious, path, SCHEMA)), author=author, clock=clock)
+            return cls(await start(partial(open_durable, path, SCHEMA)), author=author, clock=clock)
         except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
             thread = await start(partial(connect_to_read, path, problem))
             return cls(thread, author=author, clock=clock, problem=problem)

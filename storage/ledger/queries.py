@@ -6,7 +6,8 @@ from collections import defaultdict
 from typing import Any, Final
 from urllib.parse import unquote
 
-from storage.database import Conditions, snapshot
+from storage.conditions import Conditions
+from storage.database import snapshot
 from storage.ledger.errors import AmbiguousActionError
 from storage.records import OPEN_STATES, Action, ActionFailure, ActionFilter, AuditEntry, Author
 from storage.records.action import UnknownSpan

@@ -104,9 +104,9 @@ class BackfillProgress(Struct, frozen=True):
     seconds_left: float | None = None
     """None: not known."""
     until: datetime | None = None
-    """While it waits: when it continues."""
+    """The time when it continues, while it waits."""
     why: str = ""
-    """While it waits: the kind of error that it waits out."""
+    """The kind of error that it waits out, while it waits."""
     dropped: int = 0
     """Entries of the list that were left out: they have no usable run id."""
 

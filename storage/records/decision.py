@@ -90,7 +90,7 @@ class Answer(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """As in `approved by ann@desk`."""
+        """The answer in words: `approved by ann@desk`."""
         return f"{self.word} by {self.by}"
 
 

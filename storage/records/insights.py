@@ -9,9 +9,9 @@ class Outcomes(Struct, frozen=True):
     """The outcomes of the runs created in a stretch of time."""
 
     start: datetime
-    """Inclusive."""
+    """The start, inclusive."""
     end: datetime
-    """Exclusive."""
+    """The end, exclusive."""
     completed: int = 0
     failed: int = 0
     unfinished: int = 0

@@ -106,9 +106,9 @@ class RunFilter(Struct, frozen=True):
     not_findings: tuple[str, ...] = ()
     """A run whose findings are unknown passes neither this condition nor the one above."""
     since: datetime | None = None
-    """Inclusive, by creation."""
+    """The earliest creation, inclusive."""
     until: datetime | None = None
-    """Inclusive, by creation."""
+    """The latest creation, inclusive."""
     search: str = ""
     """Words that must all occur, in any case, in run id, repository, branch, instructions, result or agent."""
     active: bool = False

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from storage import claims
-from storage.database import Schema, make_fleeting, open_precious
+from storage.database import Schema, make_fast, open_durable
 from storage.private_file import check_locks
 from storage.records.decision import Decision, Occurrence, RuleHistory, Verdict
 from storage.state import decisions, deliveries
@@ -101,7 +101,7 @@ class State(ThreadedStore):
             StorageError: It cannot be opened, or is damaged; the message has the fix.
         """
         check_locks(path)
-        connect = partial(open_precious, path, SCHEMA)
+        connect = partial(open_durable, path, SCHEMA)
         thread = await DatabaseThread.start(path, connect, name="state", damage_cure=SCHEMA.damage_cure)
         return cls(thread, thread, clock)
 
@@ -137,9 +137,9 @@ class State(ThreadedStore):
         self.check_place()
         return await self._decide_again(decision, decide, active_run)
 
-    async def make_fleeting(self) -> None:
-        """See `storage.database.make_fleeting`."""
-        await self.writer.run(make_fleeting)
+    async def make_fast(self) -> None:
+        """See `storage.database.make_fast`."""
+        await self.writer.run(make_fast)
 
     _enter = writes_now(decisions.enter)
     _decide_again = writes_now(decisions.decide_again)

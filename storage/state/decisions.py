@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from storage.claims import Claims, this_process
-from storage.database import Conditions, snapshot
+from storage.conditions import Conditions
+from storage.database import snapshot
 from storage.records import Author
 from storage.records.decision import (
     ACTED_OUTCOMES,
@@ -276,7 +277,7 @@ def _decision(row: tuple[Any, ...]) -> Decision:
 
 
 def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now: datetime) -> RuleState:
-    """Return the rule's state; a new rule, or an edited one, begins now.
+    """The rule's state; a new rule, or an edited one, begins now.
 
     An edit counts as the fix of a rule that paused itself; one that the user paused stays so.
     """

@@ -19,7 +19,7 @@ from app.profiles import NotifySettings
 from app.profiles.load import parse
 from storage.cache.cache import Cache
 from storage.claims import Owner
-from storage.database import make_fleeting
+from storage.database import make_fast
 from storage.ledger import Ledger
 from storage.records import HealthSample, PollOutcome, Repository, Run
 from storage.records.alert import Message
@@ -53,7 +53,7 @@ class World:
                 await Ledger.open(folder / "ledger.sqlite3", clock=self.clock)
             )
             for database in (self.ledger, self.state):
-                await database.writer.run(make_fleeting)
+                await database.writer.run(make_fast)
             yield self
 
     def clock(self) -> datetime:

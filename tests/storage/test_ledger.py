@@ -72,8 +72,8 @@ async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare
 
 async def test_the_ledger_is_on_the_disk_before_it_answers(tmp_path: Path) -> None:
     """No write-ahead log, and every commit is synced with its folder."""
-    shipped = runpy.run_path(database.__file__)["PRECIOUS"]
-    with patch.dict(database.PRECIOUS, shipped):
+    shipped = runpy.run_path(database.__file__)["DURABLE"]
+    with patch.dict(database.DURABLE, shipped):
         async with await Ledger.open(tmp_path / "ledger.sqlite3") as ledger:
             pragmas = await ledger.writer.run(
                 lambda c: tuple(c.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous"))

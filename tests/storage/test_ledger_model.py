@@ -78,7 +78,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.connection = self.connect()
 
     def connect(self) -> sqlite3.Connection:
-        return database.open_precious(Path(self.folder.name, "ledger.sqlite3"), SCHEMA)
+        return database.open_durable(Path(self.folder.name, "ledger.sqlite3"), SCHEMA)
 
     def teardown(self) -> None:
         self.connection.close()

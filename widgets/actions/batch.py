@@ -51,7 +51,7 @@ class BatchView(Struct, frozen=True):
 
     @property
     def outcome(self) -> Badge:
-        """For how many of the runs it took effect."""
+        """The number of the runs for which it took effect."""
         text = f"{self.confirmed:,} of {len(self.lines):,}"
         if self.is_sending:
             return Badge("●", text, "busy")

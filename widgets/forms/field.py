@@ -150,7 +150,7 @@ class FormField(Widget):
         self.query_one(".form-field--label").add_class("-focused")
 
     def on_descendant_blur(self) -> None:
-        """Counts a field with a value as touched when it is left."""
+        """Count a field with a value as touched when it is left."""
         self.query_one(".form-field--label").remove_class("-focused")
         self._is_typing = False
         if isinstance(self._control, LineInput):

@@ -119,7 +119,7 @@ class ChoiceInput(LineInput):
         self.suggester = SuggestFromList(self._choices, case_sensitive=False)
 
     def matches(self) -> tuple[str, ...]:
-        """The suggestions that contain the typed text, those beginning with it first."""
+        """Return the suggestions that contain the typed text, those beginning with it first."""
         stem = self._typed().strip().casefold()
         matches = [choice for choice in self._choices if stem in choice.casefold()]
         return tuple(sorted(matches, key=lambda choice: not choice.casefold().startswith(stem)))

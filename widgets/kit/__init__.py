@@ -33,7 +33,7 @@ class SecondPress:
     """Decides whether a press of the send key counts: not while the key is held or before the preview was seen."""
 
     PAUSE_S: ClassVar[float] = 0.8
-    """Longer than a terminal takes to begin repeating a held key."""
+    """A pause longer than a terminal takes to begin repeating a held key."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         """Prepare; `clock` returns seconds."""

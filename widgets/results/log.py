@@ -92,7 +92,7 @@ class LogSpool:
         return 0
 
     def line(self, row: int) -> bytes:
-        """Return a line without its break; of a very long one the beginning, or the last part if it was overwritten."""
+        """A line without its break; of a very long one the beginning, or the last part if it was overwritten."""
         begin = self._start(row)
         end = self._ends[row] if row < len(self._ends) else self._last
         data = self._read(begin, min(end, begin + LONGEST_READ))
@@ -101,7 +101,7 @@ class LogSpool:
         return data
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """Return the next matching line from here on (step 1), or before (step -1); None: no match."""
+        """The next matching line from here on (step 1), or before (step -1); None: no match."""
         at = self._start(begin) if begin < self.count else self._last
         while step > 0 and (data := self._read(at, at + BLOCK)):
             data = data[: data.rfind(b"\n") + 1] or data

@@ -102,14 +102,14 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> t
 
 
 def normal(key: str) -> str:
-    """Return a key as Textual names it: `?` is `question_mark`."""
+    """A key as Textual names it: `?` is `question_mark`."""
     *modifiers, last = key.split("+") if key != "+" else [key]
     name = _character_to_key(last) if len(last) == 1 else last
     return "+".join([*modifiers, name])
 
 
 def written(key: str) -> str:
-    """Return a key as users write it: `question_mark` is `?`; empty: it is not a key."""
+    """A key as users write it: `question_mark` is `?`; empty: it is not a key."""
     # A comma separates keys.
     return key if key == "comma" else "" if key.startswith(NO_KEY) else _CHARACTERS.get(key, key)
 

@@ -128,7 +128,7 @@ class ConsoleCommands(Provider):
             yield PaletteCommand(f"Theme {name}", "saved for the next start", partial(self._use_theme, name))
 
     def _remembered(self, command: PaletteCommand) -> Callable[[], Awaitable[object] | object]:
-        """Return a function that runs the command, and lists it first the next time."""
+        """A function that runs the command, and lists it first the next time."""
 
         def run() -> Awaitable[object] | object:
             self._keep(lambda known: known.with_recent(command.name))

@@ -5,52 +5,34 @@ Facts that are read again after events are feeds: the header's figures, the inbo
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from msgspec import Struct
-from msgspec.structs import replace
 from textual.app import App
 from textual.message import Message
 from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
 from app.console.messages import GoToTab
-from app.console.session.coalesced_task import CoalescedTask
-from app.console.session.troubles import link_notice, own_failure_text, storage_notice
+from app.console.session.batches import Batches
+from app.console.session.inbox_feed import InboxFeed
+from app.console.session.troubles import own_failure_text
+from app.console.session.vitals_feed import VitalsFeed
 from app.console.terminal.terminal import copy_out
-from app.engine.events import (
-    ActionChanged,
-    CacheChangedElsewhere,
-    Event,
-    HealthChanged,
-    LinkChanged,
-    RunsChanged,
-    StateChangedElsewhere,
-    StorageFailed,
-)
+from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
-from app.engine.times import clocks_apart
 from app.profiles import Profile, Settings
 from storage.base_error import RunwardenError
 from storage.errors import StorageError
-from storage.records import Action, RunDetail, RunFilter, link_of
-from storage.records.activity import ActivityFilter, Wait
-from storage.records.error_kinds import error_kind
-from widgets.frame.header_bar import PollTiming, Vitals
 from widgets.kit.badges import ProfileMark
 
 if TYPE_CHECKING:
-    from app.automations.rule import Rule
     from app.engine.engine import Engine
-    from app.inbox.inbox import Inbox
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
-    from storage.records.inbox import InboxItem
     from widgets.actions.batch import BatchView
-    from widgets.frame.notice import Notice
 
 ResultT = TypeVar("ResultT")
 
@@ -64,18 +46,6 @@ MOST_NOTICES: Final = 9
 TOAST_S: Final = 4.0
 CURE_S: Final = 10.0
 """Seconds that a toast which names a fix is shown."""
-CLOCK_S: Final = 15.0
-"""Seconds that the notice is shown that the clocks differ; it is shown once."""
-TODAY: Final = timedelta(hours=24)
-UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
-"""Writes of unknown outcome."""
-CREATED: Final = ActivityFilter(kinds=("organization.create",))
-"""Attempts to create an organization."""
-AT_MOST_EVERY: Final = timedelta(seconds=2)
-ASK_AGAIN: Final = timedelta(seconds=4)
-"""How soon a service that gives no answer is asked again while the terminal has the focus."""
-AT_LEAST_EVERY: Final = timedelta(minutes=1)
-"""The end of a snooze and a silent bot cause no event."""
 
 
 def mark_of(of: "Engine | Session") -> ProfileMark:
@@ -113,9 +83,11 @@ class Session:
         self.first = first
         self.app = app
         self.engine: Engine | None = None
-        self.vitals = VitalsFeed(self, first, can_switch=can_switch)
+        self.vitals = VitalsFeed(
+            self, first, can_switch=can_switch, failed_changed=lambda: self.inbox.ask_soon(self.clock())
+        )
         self.batches = Batches(self)
-        self.inbox = InboxFeed(self)
+        self.inbox = InboxFeed(self, self.vitals)
         self.pins: tuple[PinnedRun, ...] = ()
         """The followed runs, as read last."""
         self._ended: dict[str, datetime] = {}
@@ -188,6 +160,11 @@ class Session:
         """The answer to a key that needs the engine before it is open."""
         trouble = self.vitals.storage_trouble
         return STILL_OPENING if trouble is None else f"The console cannot use its own files. {trouble.lines[0]}"
+
+    @property
+    def state_trouble(self) -> str:
+        """Why the state cannot be used, so that no item can be acknowledged; empty: it can."""
+        return str(self.engine.state) if self.engine is not None and isinstance(self.engine.state, StorageError) else ""
 
     def poll_soon(self) -> None:
         """Poll the service now."""
@@ -273,322 +250,3 @@ class Session:
         """Copy text that is safe already; `what` names it in the confirmation."""
         how = copy_out(self.app, text)
         self.notify(f"{what} {how}.", severity="warning" if how.startswith("not") else "information")
-
-
-class VitalsFeed:
-    """The vitals of one session, read again whenever they may have changed."""
-
-    def __init__(self, session: Session, first: "FirstPaint | None", *, can_switch: bool) -> None:
-        """Start with the first rows of the cache."""
-        profile = session.profile
-        rules = frozenset({"automations"} if session.settings.automations else ())
-        color = session.settings.color_of(profile.name)
-        vitals = Vitals(profile.name, profile.read_only, color, can_switch=can_switch, set_up=rules)
-        self.now = (
-            vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
-        )
-        self.timing = PollTiming(session.clock(), profile.poll.runs_s)
-        self.changed: Signal[Vitals] = Signal(session.app, "vitals changed")
-        self._session = session
-        self._reader = CoalescedTask(self._read, session.start)
-        self._unknown_reader = CoalescedTask(self._read_unknown, session.start)
-        self._storage_trouble: str | None = None
-        self.run_clock_ahead = timedelta(0)
-        """How far the service's clock, by which runs are timed, is ahead of this machine's."""
-        self._reported_ahead = timedelta(0)  # The difference that was reported last.
-        self._has_polled = False
-        """Whether a poll ended since the last reading."""
-        self._asks_at = session.clock()
-        """When the service is asked again for someone who looks at old rows."""
-        self._may_create: bool | None = False if profile.read_only else None
-        """Whether the token may create organizations; None: the service was not asked yet."""
-
-    def ask(self) -> None:
-        """Read all figures again."""
-        self._reader.ask()
-        self._unknown_reader.ask()
-
-    def engine_changed(self, event: Event) -> None:
-        """Read the facts that the event may have changed."""
-        if isinstance(event, StorageFailed):
-            self.storage_failed(event.message)
-        self._has_polled = self._has_polled or isinstance(event, LinkChanged)
-        if not isinstance(event, ActionChanged | StateChangedElsewhere):
-            self._reader.ask()
-        is_answered = isinstance(event, LinkChanged) and event.state.subject == "runs" and not event.state.is_failing
-        if isinstance(event, ActionChanged | CacheChangedElsewhere) or (is_answered and self._may_create is None):
-            self._unknown_reader.ask()
-
-    def storage_failed(self, message: str) -> None:
-        """Report on every screen that our own files fail."""
-        self._storage_trouble = message
-        self._show(self.now)
-
-    def count_inbox(self, count: int) -> None:
-        """Show the number of items in the inbox."""
-        if count != self.now.inbox:
-            self._show(replace(self.now, inbox=count))
-
-    def set_up(self, tab: str, *, is_set_up: bool) -> None:
-        """Show this optional tab, or hide it."""
-        before = self.now.set_up
-        after = before | {tab} if is_set_up else before - {tab}
-        if after != before:
-            self._show(replace(self.now, set_up=after))
-
-    @property
-    def as_of(self) -> datetime | None:
-        """When the service last answered, if it no longer does, by the runs' clock; None: the rows are live."""
-        link = self.now.runs_link
-        if link is None or link.last_ok_at is None or not link.is_failing:
-            return None
-        return link.last_ok_at + self.run_clock_ahead
-
-    def tick(self, now: datetime) -> None:
-        """Ask again for someone who looks at old rows, unless the service asked for a pause."""
-        if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._session.engine) is not None:
-            self._asks_at = now + ASK_AGAIN
-            engine.polling.poll_soon("runs")
-
-    def _is_awaited(self, vitals: Vitals) -> bool:
-        link, wait = vitals.runs_link, vitals.wait
-        if link is None or not self._session.app.app_focus or (wait is not None and wait.reason != "service_down"):
-            return False
-        if link.is_failing or link.last_ok_at is None:
-            return error_kind(link.error_kind).concerns == "link"
-        # Another process may poll, and wait longer.
-        return (self._session.clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
-
-    @property
-    def trouble(self) -> "Notice | None":
-        """The trouble with our own files or the link, or None."""
-        return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock(), self.now.wait)
-
-    @property
-    def storage_trouble(self) -> "Notice | None":
-        """The trouble with our own files, or None."""
-        return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
-
-    @property
-    def files_trouble(self) -> str:
-        """Why our own files cannot be used, with the fix; empty: they can."""
-        return self._storage_trouble or self._session.inbox.trouble
-
-    def _show(self, vitals: Vitals) -> None:
-        self.now = replace(vitals, files_fail=self._storage_trouble is not None)
-        self.changed.publish(self.now)
-
-    async def _read(self) -> None:
-        if (engine := self._session.engine) is None:
-            return
-        trouble = self._storage_trouble
-        has_polled = self._has_polled
-        self._has_polled = False
-        self.run_clock_ahead = await engine.cache.run_clock_ahead()
-        ahead = engine.client.budget.clock_ahead
-        if abs(ahead - self._reported_ahead) >= timedelta(minutes=1):
-            self._reported_ahead = ahead
-            if ahead:
-                text = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
-                self._session.notify(text, severity="warning", timeout=CLOCK_S)
-        vitals = await read_vitals(engine, self.now, self._session.clock())
-        if self._is_awaited(vitals):
-            vitals = replace(vitals, wait=Wait("service_down", self._asks_at))
-        if self.now.link_fails and not vitals.link_fails and vitals.health_is_stale:
-            engine.polling.poll_soon("health")
-        if vitals.failed != self.now.failed:
-            self._session.inbox.ask_soon(self._session.clock())
-        if trouble is not None and has_polled:
-            # The cache was written and read; once the ledger can be read as well, the trouble is over.
-            await engine.ledger.actions(limit=1)
-            self._storage_trouble = None
-        self._show(replace(vitals, unknown=self.now.unknown, inbox=self.now.inbox, set_up=self.now.set_up))
-
-    async def _read_unknown(self) -> None:
-        # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
-        if (engine := self._session.engine) is None:
-            return
-        unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
-        if unknown != self.now.unknown:
-            self._show(replace(self.now, unknown=unknown))
-        is_set_up = bool((await engine.ledger.journal(CREATED, limit=0)).matching)
-        self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
-        link = link_of(await engine.cache.links(), "runs")
-        if self._may_create is None and link is not None and link.last_ok_at is not None and not link.is_failing:
-            from app.api.errors import ApiError, RefusedError  # the engine, which is open, has imported it
-
-            try:
-                self._may_create = await engine.client.may_create_organizations()
-            except RefusedError:
-                self._may_create = False
-            except ApiError:
-                return  # It is asked again with the next answer.
-            self.set_up("organizations", is_set_up=is_set_up or self._may_create)
-
-
-async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:
-    """Read the header's figures.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
-    cache = engine.cache
-    links = await cache.links()
-    counts = await engine.live_counts()
-    today = now + await cache.run_clock_ahead() - TODAY
-    runs_link = link_of(links, "runs")
-    health_link = link_of(links, "health")
-    return replace(
-        before,
-        runs_link=runs_link,
-        wait=await engine.polling.next_poll(),
-        working=counts.get("working", 0),
-        queued=counts.get("queued", 0),
-        failed=counts.get("failed", 0),
-        failed_today=await cache.count(RunFilter(statuses=("failed",), since=today)),
-        health=await cache.health(),
-        health_is_stale=health_link is not None and health_link.is_failing,
-        known=bool(counts) or (runs_link is not None and runs_link.last_ok_at is not None),
-    )
-
-
-class InboxFeed:
-    """The inbox of one session."""
-
-    def __init__(self, session: Session) -> None:
-        """Start empty; after each reading the header shows the number of items."""
-        self.changed: Signal[tuple[InboxItem, ...]] = Signal(session.app, "inbox changed")
-        self.items: tuple[InboxItem, ...] | None = None
-        """None: not read yet."""
-        self.can_undo = False
-        """Whether `undo` has something to bring back."""
-        self.inbox: Inbox | None = None
-        """None: the engine is not open yet."""
-        self._session = session
-        self._automations: Sequence[Rule] = session.settings.automations
-        self._read_at: datetime | None = None
-        self._is_stale = False
-        """Whether something changed since the last reading."""
-        self._reader = CoalescedTask(self._read, session.start)
-
-    @property
-    def trouble(self) -> str:
-        """Why the state cannot be used, so that no item can be acknowledged; empty: it can."""
-        engine = self._session.engine
-        return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
-
-    def ask(self) -> None:
-        """Read the items again."""
-        self._reader.ask()
-
-    def use_automations(self, automations: "Sequence[Rule]") -> None:
-        """Use these rules from now on: they were just written into the configuration."""
-        self._automations = tuple(automations)
-        self._session.vitals.set_up("automations", is_set_up=bool(automations))
-        self.ask()
-
-    def engine_changed(self, event: Event) -> None:
-        """Read the items again if this event may have changed them; new failed runs come by `ask_soon`."""
-        has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
-        elsewhere = CacheChangedElsewhere | StateChangedElsewhere
-        if has_moved or isinstance(event, ActionChanged | HealthChanged | elsewhere):
-            self.ask()
-
-    def ask_soon(self, now: datetime) -> None:
-        """Read the items again after a moment: while history is fetched, failed runs arrive all the time."""
-        self._is_stale = True
-        self.tick(now)
-
-    def tick(self, now: datetime) -> None:
-        """Read the items again if the last reading is old."""
-        if self._read_at is not None and now - self._read_at >= (AT_MOST_EVERY if self._is_stale else AT_LEAST_EVERY):
-            self.ask()
-
-    async def _read(self) -> None:
-        if (engine := self._session.engine) is None:
-            return
-        if self.inbox is None or self.inbox.engine is not engine:
-            # In a thread: this imports the automations.
-            await asyncio.to_thread(import_module, "app.inbox.inbox")
-            from app.inbox.inbox import Inbox
-
-            self.inbox = Inbox.of(engine, lambda: self._automations)
-        self._read_at, self._is_stale = engine.clock(), False
-        self.can_undo = await self.inbox.can_undo()
-        self.items = await self.inbox.items()
-        self._session.vitals.count_inbox(len(self.items))
-        self.changed.publish(self.items)
-
-
-class Batch(Protocol):
-    """The requests of one confirmation and their outcomes."""
-
-    @property
-    def batch_id(self) -> str:
-        """The batch's key, the same at every stage."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a request was sent or is about to be."""
-
-    @property
-    def unknown(self) -> "tuple[Action, ...]":
-        """Actions of unknown outcome."""
-
-    @property
-    def made(self) -> tuple[str, ...]:
-        """Ids of the runs that were started or continued."""
-
-    def resolved(self, action: "Action") -> Self:
-        """The batch with the outcome of one action replaced."""
-
-    def view(self, details: "Mapping[str, RunDetail]") -> "BatchView":
-        """The batch as a line, with these details of its runs."""
-
-
-class Batches:
-    """Batches that have begun and were not dismissed."""
-
-    def __init__(self, session: Session) -> None:
-        """Start empty; `changed` is published with the views of all batches."""
-        self.changed: Signal[tuple[BatchView, ...]] = Signal(session.app, "batches changed")
-        self.views: tuple[BatchView, ...] = ()
-        """Newest first."""
-        self._session = session
-        self._held: dict[str, Batch] = {}
-        self._reading = CoalescedTask(self._read, session.start)
-
-    def put(self, batch: Batch) -> None:
-        """Add a batch, or replace it with its next stage."""
-        if batch.has_begun:
-            self._held[batch.batch_id] = batch
-            self._reading.ask()
-
-    def let_go(self, key: str) -> None:
-        """Dismiss a batch."""
-        self._held.pop(key, None)
-        self._reading.ask()
-
-    def view(self, key: str) -> "BatchView | None":
-        """Return the batch with this key; None: it was dismissed."""
-        return next((view for view in self.views if view.key == key), None)
-
-    def engine_changed(self, event: Event) -> None:
-        """Update runs and unknown outcomes after an event."""
-        if self._held and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
-            self._reading.ask()
-
-    async def _read(self) -> None:
-        if (engine := self._session.engine) is None:
-            return
-        for key, batch in tuple(self._held.items()):
-            for open_action in batch.unknown:
-                action = await engine.ledger.action(open_action.action_id)
-                if key in self._held and action is not None and action.state != open_action.state:
-                    self._held[key] = self._held[key].resolved(action)
-        made = [run_id for batch in self._held.values() for run_id in batch.made]
-        details = await engine.cache.details(made)
-        views = tuple(batch.view(details) for batch in reversed(self._held.values()))
-        if views != self.views:
-            self.views = views
-            self.changed.publish(views)

@@ -72,7 +72,7 @@ def follow_window() -> None:
 
 @contextmanager
 def ending_with_terminal() -> Iterator[None]:
-    """In this context the process ends by SIGHUP once its terminal is gone, and by force if SIGHUP does not end it."""
+    """A context: the process ends by SIGHUP once its terminal is gone, and by force if SIGHUP does not end it."""
     if not sys.stdin.isatty():
         yield
         return

@@ -1,0 +1,225 @@
+"""The header's figures, read again after events."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+from textual.signal import Signal
+
+from app.console.session.coalesced_task import CoalescedTask
+from app.console.session.feed_host import FeedHost
+from app.console.session.troubles import link_notice, storage_notice
+from app.engine.events import (
+    ActionChanged,
+    CacheChangedElsewhere,
+    Event,
+    LinkChanged,
+    StateChangedElsewhere,
+    StorageFailed,
+)
+from app.engine.times import clocks_apart
+from storage.records import RunFilter, link_of
+from storage.records.activity import ActivityFilter, Wait
+from storage.records.error_kinds import error_kind
+from widgets.frame.header_bar import PollTiming, Vitals
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
+    from storage.cache.first_paint import FirstPaint
+    from widgets.frame.notice import Notice
+
+CLOCK_S: Final = 15.0
+"""Seconds that the notice is shown that the clocks differ; it is shown once."""
+TODAY: Final = timedelta(hours=24)
+UNKNOWN: Final = ActivityFilter(outcomes=("unknown",), is_open=True)
+"""Writes of unknown outcome."""
+CREATED: Final = ActivityFilter(kinds=("organization.create",))
+"""Attempts to create an organization."""
+ASK_AGAIN: Final = timedelta(seconds=4)
+"""How soon a service that gives no answer is asked again while the terminal has the focus."""
+
+
+class VitalsFeed:
+    """The vitals of one session, read again whenever they may have changed."""
+
+    def __init__(
+        self,
+        session: FeedHost,
+        first: "FirstPaint | None",
+        *,
+        can_switch: bool,
+        failed_changed: Callable[[], None],
+    ) -> None:
+        """Start with the first rows of the cache; `failed_changed` is called when the number of failed runs changes."""
+        profile = session.profile
+        rules = frozenset({"automations"} if session.settings.automations else ())
+        color = session.settings.color_of(profile.name)
+        vitals = Vitals(profile.name, profile.read_only, color, can_switch=can_switch, set_up=rules)
+        self.now = (
+            vitals if first is None else replace(vitals, runs_link=link_of(first.links, "runs"), health=first.health)
+        )
+        self.timing = PollTiming(session.clock(), profile.poll.runs_s)
+        self.changed: Signal[Vitals] = Signal(session.app, "vitals changed")
+        self._session = session
+        self._failed_changed = failed_changed
+        self._reader = CoalescedTask(self._read, session.start)
+        self._unknown_reader = CoalescedTask(self._read_unknown, session.start)
+        self._storage_trouble: str | None = None
+        self.run_clock_ahead = timedelta(0)
+        """How far the service's clock, by which runs are timed, is ahead of this machine's."""
+        self._reported_ahead = timedelta(0)  # The difference that was reported last.
+        self._has_polled = False
+        """Whether a poll ended since the last reading."""
+        self._asks_at = session.clock()
+        """When the service is asked again for someone who looks at old rows."""
+        self._may_create: bool | None = False if profile.read_only else None
+        """Whether the token may create organizations; None: the service was not asked yet."""
+
+    def ask(self) -> None:
+        """Read all figures again."""
+        self._reader.ask()
+        self._unknown_reader.ask()
+
+    def engine_changed(self, event: Event) -> None:
+        """Read the facts that the event may have changed."""
+        if isinstance(event, StorageFailed):
+            self.storage_failed(event.message)
+        self._has_polled = self._has_polled or isinstance(event, LinkChanged)
+        if not isinstance(event, ActionChanged | StateChangedElsewhere):
+            self._reader.ask()
+        is_answered = isinstance(event, LinkChanged) and event.state.subject == "runs" and not event.state.is_failing
+        if isinstance(event, ActionChanged | CacheChangedElsewhere) or (is_answered and self._may_create is None):
+            self._unknown_reader.ask()
+
+    def storage_failed(self, message: str) -> None:
+        """Report on every screen that our own files fail."""
+        self._storage_trouble = message
+        self._show(self.now)
+
+    def count_inbox(self, count: int) -> None:
+        """Show the number of items in the inbox."""
+        if count != self.now.inbox:
+            self._show(replace(self.now, inbox=count))
+
+    def set_up(self, tab: str, *, is_set_up: bool) -> None:
+        """Show this optional tab, or hide it."""
+        before = self.now.set_up
+        after = before | {tab} if is_set_up else before - {tab}
+        if after != before:
+            self._show(replace(self.now, set_up=after))
+
+    @property
+    def as_of(self) -> datetime | None:
+        """When the service last answered, if it no longer does, by the runs' clock; None: the rows are live."""
+        link = self.now.runs_link
+        if link is None or link.last_ok_at is None or not link.is_failing:
+            return None
+        return link.last_ok_at + self.run_clock_ahead
+
+    def tick(self, now: datetime) -> None:
+        """Ask again for someone who looks at old rows, unless the service asked for a pause."""
+        if now >= self._asks_at and self._is_awaited(self.now) and (engine := self._session.engine) is not None:
+            self._asks_at = now + ASK_AGAIN
+            engine.polling.poll_soon("runs")
+
+    def _is_awaited(self, vitals: Vitals) -> bool:
+        link, wait = vitals.runs_link, vitals.wait
+        if link is None or not self._session.app.app_focus or (wait is not None and wait.reason != "service_down"):
+            return False
+        if link.is_failing or link.last_ok_at is None:
+            return error_kind(link.error_kind).concerns == "link"
+        # Another process may poll, and wait longer.
+        return (self._session.clock() - link.last_ok_at).total_seconds() >= self.timing.due_after_s
+
+    @property
+    def trouble(self) -> "Notice | None":
+        """The trouble with our own files or the link, or None."""
+        return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock(), self.now.wait)
+
+    @property
+    def storage_trouble(self) -> "Notice | None":
+        """The trouble with our own files, or None."""
+        return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
+
+    @property
+    def files_trouble(self) -> str:
+        """Why our own files cannot be used, with the fix; empty: they can."""
+        return self._storage_trouble or self._session.state_trouble
+
+    def _show(self, vitals: Vitals) -> None:
+        self.now = replace(vitals, files_fail=self._storage_trouble is not None)
+        self.changed.publish(self.now)
+
+    async def _read(self) -> None:
+        if (engine := self._session.engine) is None:
+            return
+        trouble = self._storage_trouble
+        has_polled = self._has_polled
+        self._has_polled = False
+        self.run_clock_ahead = await engine.cache.run_clock_ahead()
+        ahead = engine.client.budget.clock_ahead
+        if abs(ahead - self._reported_ahead) >= timedelta(minutes=1):
+            self._reported_ahead = ahead
+            if ahead:
+                text = f"{clocks_apart(ahead)} Ages of runs are counted by the service's clock."
+                self._session.notify(text, severity="warning", timeout=CLOCK_S)
+        vitals = await read_vitals(engine, self.now, self._session.clock())
+        if self._is_awaited(vitals):
+            vitals = replace(vitals, wait=Wait("service_down", self._asks_at))
+        if self.now.link_fails and not vitals.link_fails and vitals.health_is_stale:
+            engine.polling.poll_soon("health")
+        if vitals.failed != self.now.failed:
+            self._failed_changed()
+        if trouble is not None and has_polled:
+            # The cache was written and read; once the ledger can be read as well, the trouble is over.
+            await engine.ledger.actions(limit=1)
+            self._storage_trouble = None
+        self._show(replace(vitals, unknown=self.now.unknown, inbox=self.now.inbox, set_up=self.now.set_up))
+
+    async def _read_unknown(self) -> None:
+        # Separate from the other figures: a poll does not change it, and the ledger may fail while the cache works.
+        if (engine := self._session.engine) is None:
+            return
+        unknown = (await engine.ledger.journal(UNKNOWN, limit=0)).matching
+        if unknown != self.now.unknown:
+            self._show(replace(self.now, unknown=unknown))
+        is_set_up = bool((await engine.ledger.journal(CREATED, limit=0)).matching)
+        self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
+        link = link_of(await engine.cache.links(), "runs")
+        if self._may_create is None and link is not None and link.last_ok_at is not None and not link.is_failing:
+            from app.api.errors import ApiError, RefusedError  # the engine, which is open, has imported it
+
+            try:
+                self._may_create = await engine.client.may_create_organizations()
+            except RefusedError:
+                self._may_create = False
+            except ApiError:
+                return  # It is asked again with the next answer.
+            self.set_up("organizations", is_set_up=is_set_up or self._may_create)
+
+
+async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals:
+    """Read the header's figures.
+
+    Raises:
+        StorageError: The cache cannot be read.
+    """
+    cache = engine.cache
+    links = await cache.links()
+    counts = await engine.live_counts()
+    today = now + await cache.run_clock_ahead() - TODAY
+    runs_link = link_of(links, "runs")
+    health_link = link_of(links, "health")
+    return replace(
+        before,
+        runs_link=runs_link,
+        wait=await engine.polling.next_poll(),
+        working=counts.get("working", 0),
+        queued=counts.get("queued", 0),
+        failed=counts.get("failed", 0),
+        failed_today=await cache.count(RunFilter(statuses=("failed",), since=today)),
+        health=await cache.health(),
+        health_is_stale=health_link is not None and health_link.is_failing,
+        known=bool(counts) or (runs_link is not None and runs_link.last_ok_at is not None),
+    )
