@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import main
-from service.execution import cgroup, disk, supervisor
+from service.execution import cgroup, disk
 from service.execution.cgroup import DelegatedGroup, limits_of
 from service.execution.disk import SharedDisk, Usage
+from service.execution.processes import Launcher
 from service.settings import AgentLimits
 from tests.service.conftest import NEEDS_SANDBOX, SANDBOXES, UNBOXED, Api
 from tests.service.processes import long_sleep, running
@@ -178,12 +179,12 @@ Rogue = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def rogue(unruly: Any) -> Rogue:
-    """`rogue(deed)` lets it happen and returns the ended turn; nothing of it may be left then."""
+    """`rogue(deed)` lets it happen and returns the ended turn, once nothing of it is left."""
     api = Api(unruly)
 
     def happen(deed: str, agent: str = "rogue") -> dict[str, Any]:
         turn = api.worked(api.begin(agent, deed=deed))
-        assert list((api.service.data_dir / "work").iterdir()) == []
+        eventually(lambda: not list((api.service.data_dir / "work").iterdir()), "its workspace is removed")
         return turn
 
     return happen
@@ -295,21 +296,23 @@ def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: D
     """What left its session is in the group, too; when the turn ends nothing of either is left."""
     seconds = long_sleep()
     with delegated.group("run_1-1", {}) as group:
-        ours, theirs = socket.socketpair()
-        limits = ["1000000", "64", str(group.folder)]
-        start = [sys.executable, "-I", "-S", supervisor.__file__, str(theirs.fileno()), *limits]
-        agent = [sys.executable, "-c", SPAWNER + "; sys.stdin.read()", seconds]
-        process = subprocess.Popen([*start, *agent], pass_fds=[theirs.fileno()], stdin=subprocess.PIPE, stdout=-1)
+        (ours, theirs), (reading, stdout), (stdin, writing) = socket.socketpair(), os.pipe(), os.pipe()
+        argv = [sys.executable, "-c", SPAWNER + "; sys.stdin.read()", seconds]
+        request = {"argv": argv, "environment": {"PATH": os.environ["PATH"]}, "folder": "/"}
+        limits = {"file_bytes": 1_000_000, "open_files": 64, "group": str(group.folder)}
+        pid = Launcher().start(theirs.fileno(), stdin, stdout, **request, **limits)
         theirs.close()
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"\n"
+        assert os.read(reading, 9) == b"\n"
         inside = (group.folder / "cgroup.procs").read_text().split()
     eventually(lambda: not running("sleep", seconds), "the group is killed")
-    process.communicate(timeout=120)
+    report = ours.recv(100)
     ours.close()
+    for one in (reading, stdout, stdin, writing):
+        os.close(one)
 
+    assert report == b"exit -9"
     assert len(inside) == 2
-    assert str(process.pid) not in inside
+    assert str(pid) not in inside
     assert list(delegated.folder.glob("turn-*")) == []
 
 
