@@ -4,7 +4,6 @@ import errno
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, replace
 from math import inf
 from typing import Final, NoReturn
@@ -87,21 +86,19 @@ class TurnExecution:
             ShortageError: This machine has no room for it now.
             SupersededError: Another attempt has the turn now.
         """
-        # Nobody waits for the removal of the workspace.
-        with ExitStack() as left:
-            try:
-                outcome = self.recorder.retried(lambda: self.perform(run_id, number, workspaces, left))
-            except (InterruptedTurnError, PausedTurnError, SupersededError):
-                raise
-            except Exception as error:  # One guard at the boundary of a turn: it must get an outcome.
-                if self._is_shortage(error):
-                    raise ShortageError(str(error)) from error
-                _logger.exception("%s turn %d failed in the service itself", run_id, number)
-                outcome = TurnOutcome("failed", failure=OWN_FAULT)
-            self.recorder.retried(lambda: self.record_end(run_id, number, outcome))
+        try:
+            outcome = self.recorder.retried(lambda: self.perform(run_id, number, workspaces))
+        except (InterruptedTurnError, PausedTurnError, SupersededError):
+            raise
+        except Exception as error:  # One guard at the boundary of a turn: it must get an outcome.
+            if self._is_shortage(error):
+                raise ShortageError(str(error)) from error
+            _logger.exception("%s turn %d failed in the service itself", run_id, number)
+            outcome = TurnOutcome("failed", failure=OWN_FAULT)
+        self.recorder.retried(lambda: self.record_end(run_id, number, outcome))
 
-    def perform(self, run_id: str, number: int, workspaces: Workspaces, left: ExitStack) -> TurnOutcome:
-        """Execute a turn and return its outcome; `left` gets what is to be done once that is recorded.
+    def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:
+        """Execute a turn and return its outcome.
 
         Raises:
             InterruptedTurnError: The service stops.
@@ -139,7 +136,6 @@ class TurnExecution:
         key = (run_id, number)
         workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
         # From here on, a deletion of the run waits for the end of this attempt.
-        left.callback(workspace.remove)
         workspace.root.mkdir(mode=0o700, parents=True)
         log_file = self._folder.turn_log(*key)
         log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -184,6 +180,8 @@ class TurnExecution:
                     return self._carry_out(attempt)
             finally:
                 self._disk.leave(share)
+                # Before the end is recorded: on a full disk the database needs the room.
+                workspace.remove()
                 self.recorder.finish(at_work, diffs)
 
     def record_end(self, run_id: str, number: int, outcome: TurnOutcome) -> None:

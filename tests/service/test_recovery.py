@@ -5,7 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -121,7 +121,7 @@ def test_a_run_that_is_interrupted_completes_after_the_restart(mortal: Api, tmp_
         assert turn["outcome"] == "completed", turn["log"]
         assert len(commits(api, run_id)) == 1
         assert "attempt 2" in turn["log"]
-        eventually(lambda: not list((api.service.data_dir / "work").iterdir()), "its workspace is removed")
+        assert list((api.service.data_dir / "work").iterdir()) == []
 
     run_id = at_work(tmp_path / "gate")
     api.service.signal(signal.SIGTERM)
@@ -279,8 +279,7 @@ def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error
             raise error
 
     with waiting_turn(tmp_path, Broken) as (database, folder, run_id, execution):
-        with ExitStack() as left:
-            outcome = execution.perform(run_id, 1, Workspaces(folder, "late"), left)
+        outcome = execution.perform(run_id, 1, Workspaces(folder, "late"))
         with database.write() as connection:
             turns.claim(connection, run_id, 1, "heir", now_micros())
         execution.record_end(run_id, 1, outcome)
@@ -294,7 +293,7 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path) -> None:
     """The heir ended the turn without a commit, so that the branch still is where the late one found it."""
     with waiting_turn(tmp_path) as (database, folder, run_id, execution):
         with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(execution.execute, run_id, 1, Workspaces(folder, "late"))
+            late = pool.submit(execution.perform, run_id, 1, Workspaces(folder, "late"))
             eventually((tmp_path / "begun").exists, "the agent of the late one works", COLD_START_S)
             with database.write() as connection:
                 turns.claim(connection, run_id, 1, "heir", now_micros())
