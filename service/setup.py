@@ -39,7 +39,7 @@ _FORGEJO_API: Final = "/api/v1"
 
 
 class _Entry(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
 
 class TokenEntry(_Entry):

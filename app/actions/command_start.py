@@ -65,7 +65,7 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
     else:
         has_editor = bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
         if not (has_editor or (sys.stdin.isatty() and sys.stdout.isatty())):
-            raise failed("usage", "Give the instructions as words, with --file, with - for stdin, or set EDITOR.")
+            raise failed("usage", "Give the instructions as words, with - for stdin, or set EDITOR.")
         text = (click.edit("", extension=".md", require_save=True) or "").strip()
         if not text:
             raise failed("usage", "The editor returned no instructions; nothing was sent.")

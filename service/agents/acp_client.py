@@ -24,6 +24,7 @@ from typing import Any, Final
 from acp import PROTOCOL_VERSION, RequestError, schema, spawn_agent_process, text_block
 from acp.client.connection import ClientSideConnection
 from acp.connection import StreamDirection, StreamEvent
+from pydantic import ValidationError
 
 SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
 """The variable with the MCP servers of the repository, as `servers.acp` writes it."""
@@ -278,7 +279,9 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
                 if isinstance(error, ConnectionError):
                     # It ended, and its last words say why.
                     await asyncio.wait([forwarding], timeout=_FAREWELL_S)
-                status = _report_error(error)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(process.wait(), _FAREWELL_S)
+                status = _report_error(error, process.returncode)
             forwarding.cancel()
             listening.cancel()
             # A server of the program may outlive it, and hold the pipes whose end the library waits for.
@@ -288,10 +291,17 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
     return status
 
 
-def _report_error(error: Exception) -> int:
-    """Print an error; return the exit status."""
+def _report_error(error: Exception, exit_status: int | None = None) -> int:
+    """Print an error; return the exit status. `exit_status`: the program's; None: it runs."""
     words = f"the connection to the program broke: {error}"
-    if isinstance(error, RequestError):
+    if isinstance(error, ConnectionError) and exit_status is not None:
+        words = f"the program exited with status {exit_status} before it had answered; its last lines are in the log"
+    elif isinstance(error, ValidationError):
+        fault = error.errors()[0]
+        # The known values would be taken for the program's.
+        what = f"{fault['input']!r:.100} is not known" if fault["type"] == "literal_error" else fault["msg"]
+        words = f"the program's answer breaks the protocol: {'.'.join(map(str, fault['loc']))}: {what}"
+    elif isinstance(error, RequestError):
         details = error.data if isinstance(error.data, str) else json.dumps(error.data) if error.data else ""
         words = f"{error} {details}".strip()
     elif isinstance(error, TimeoutError):

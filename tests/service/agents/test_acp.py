@@ -155,12 +155,23 @@ def test_a_stopped_program_is_told_before_it_is_killed(turn: Turn, tmp_path: Pat
     assert (done.failure, "begun.txt" in done.diff, "told.txt" in done.diff) == ("stopped by the test", True, is_told)
 
 
+UNKNOWN_REASON = """
+first = PromptResponse.__init__
+def made(self, **_):
+    first(self, stop_reason="end_turn")
+    self.__dict__["stop_reason"] = "tired"
+PromptResponse.__init__ = made
+"""
+
+
 def test_an_error_and_a_sudden_end_fail_the_turn(turn: Turn) -> None:
     error = turn("raise RequestError(-32603, 'insufficient quota')")
-    ended = turn("print('out of paper', file=sys.stderr, flush=True); os._exit(0)")
+    ended = turn("print('out of paper', file=sys.stderr, flush=True); os._exit(3)")
+    unknown = turn(UNKNOWN_REASON)
 
     assert (error.reason, "insufficient quota" in str(error.failure)) == ("out_of_budget", True), error.log
-    assert (ended.reason, "the connection to the program broke" in str(ended.failure)) == ("failed", True), ended.log
+    assert (ended.reason, "exited with status 3 before it had" in str(ended.failure)) == ("failed", True), ended.log
+    assert (unknown.reason, "stopReason: 'tired' is not known" in str(unknown.failure)) == ("failed", True), unknown.log
     assert "out of paper" in ended.log
 
 
