@@ -1,5 +1,6 @@
 """What the API tells of a run beyond the specification: its turns, logs and diffs, and cancelling (docs/dev/api.md)."""
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -200,10 +201,12 @@ def test_a_diff_that_was_not_pushed_can_be_read_and_one_gone_or_too_large_says_s
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def either(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployment, Api]]:
     """A service over either database, whose turns work on another machine than its API where that is possible."""
-    url = None
-    if request.param == "postgresql":
-        url = request.getfixturevalue("postgres").create("results", request.getfixturevalue("tables"))
-    with deployment(tmp_path_factory.mktemp("deployment"), url, settings=SETTINGS) as made:
+    with contextlib.ExitStack() as stack:
+        url = None
+        if request.param == "postgresql":
+            temporary = request.getfixturevalue("postgres").temporary(request.getfixturevalue("tables"))
+            url = stack.enter_context(temporary)
+        made = stack.enter_context(deployment(tmp_path_factory.mktemp("deployment"), url, settings=SETTINGS))
         if url is None:
             yield made, made.client(made.begin("serve", "--port", "0"))
         else:
