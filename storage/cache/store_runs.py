@@ -186,13 +186,12 @@ class AnswerQueue:
             self._batch = asyncio.ensure_future(self._writer.run(self._store_waiting))
         try:
             await asyncio.shield(self._batch)
-        except BaseException:
-            # Cancelled before it was stored, or there is no connection.
+        finally:
+            # It was cancelled, there is no connection, or the batch had counted what waits before this answer came.
             with suppress(ValueError):
                 self._waiting.remove(answer)
-            raise
         if answer.changes is None:
-            # The batch failed: every answer is then stored alone, so that only the faulty one fails.
+            # The batch failed or left it out: it is stored alone, so that only a faulty answer fails.
             await self._writer.run(lambda connection: store_all(connection, [answer]))
         return answer.changes or RunChanges()
 
