@@ -68,7 +68,7 @@ class ActionForm(ModalScreen[Action | None]):
         FormButton("template", "Template", "^t", "template", ("editing",)),
         FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
         FormButton("curl", "Copy as curl", "y", "copy_curl", ("preview",)),
-        FormButton("command", "Copy command", "Y", "copy_command", ("preview",)),
+        FormButton("command", "Command", "Y", "copy_command", ("preview",)),
         FormButton("send", "Send", "^s", "forward", ("preview",), is_primary=True),
         FormButton("resolve", "Resolve", "v", "resolve", ("refused", "outcome")),
         FormButton("copy", "Copy id", "y", "copy_id", ("outcome",)),

@@ -41,7 +41,7 @@ from widgets.kit.badges import run_badge
 from widgets.runs.conversation import ASKING, Conversation
 
 _WAYS: Final = (
-    FormButton("now", "Say now", "n", "say_now", ("preview",)),
+    FormButton("now", "Now", "n", "say_now", ("preview",)),
     FormButton("later", "Later", "w", "send_later", ("preview",)),
     FormButton("stop", "Stop", "x", "say_stop", ("preview",)),
 )
