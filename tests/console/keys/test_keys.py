@@ -94,7 +94,7 @@ MEANINGS = {
     "G": {"bottom", "to the end", "to the last one", "to the last row"},
     "j": {"down", "next", "to the repositories"},
     "k": {"previous", "to the repositories", "up"},
-    "n": {"create another", "new", "new file", "new organization", "new run", "say now"},
+    "n": {"create another", "new", "new file", "new organization", "new run", "now"},
     "q": {"cancel", "close", "quit"},
     "s": {"outcome", "status"},
     "t": {"since", "when"},
