@@ -28,13 +28,13 @@ from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
 from storage.errors import StorageError
 from storage.records import Action
-from widgets.actions.batch import BatchView
 from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview
 from widgets.forms.facts import FormFact
 from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES
 from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options
+from widgets.runs.follow import BatchView
 
 
 def _summary(asked: Asked) -> str:

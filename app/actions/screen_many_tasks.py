@@ -19,9 +19,9 @@ from app.engine.engine import Engine
 from app.engine.text import SafeText, plural, safe_text
 from storage.records import CANCELLED, Action, Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
-from widgets.actions.batch import BatchLine, BatchView
 from widgets.forms.dialog import reason
 from widgets.kit.badges import Badge, action_badge, run_badge
+from widgets.runs.follow import BatchLine, BatchView
 
 AT_ONCE: Final = 8
 """Runs that the service is asked about at the same time."""

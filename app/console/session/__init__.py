@@ -16,10 +16,8 @@ from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
 from app.console.messages import GoToTab
-from app.console.session.batches import Batches
-from app.console.session.inbox_feed import InboxFeed
+from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
 from app.console.session.troubles import own_failure_text
-from app.console.session.vitals_feed import VitalsFeed
 from app.console.terminal import copy_out
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
-    from widgets.actions.batch import BatchView
+    from widgets.runs.follow import BatchView
 
 ResultT = TypeVar("ResultT")
 
