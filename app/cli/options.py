@@ -219,8 +219,6 @@ class HelpfulCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, one a line."""
-        from app.cli.options import EXAMPLES  # for help only
-
         if shown := EXAMPLES.get(ctx.command_path.partition(" ")[2]):
             with formatter.section("Examples"):
                 formatter.write(

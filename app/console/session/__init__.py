@@ -36,7 +36,6 @@ ResultT = TypeVar("ResultT")
 
 LONGEST_COPY: Final = 10_000
 """The most characters that are copied: more than any id has, since a shortened id would be another one."""
-STILL_OPENING: Final = "Still opening; a moment."
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 SEEN_AFTER: Final = timedelta(seconds=2)
 """How long a finished run must have been shown before a key means that someone saw it."""
@@ -157,7 +156,11 @@ class Session:
     def not_open(self) -> str:
         """The answer to a key that needs the engine before it is open."""
         trouble = self.vitals.storage_trouble
-        return STILL_OPENING if trouble is None else f"The console cannot use its own files. {trouble.lines[0]}"
+        return (
+            "Still opening; a moment."
+            if trouble is None
+            else f"The console cannot use its own files. {trouble.lines[0]}"
+        )
 
     @property
     def state_trouble(self) -> str:
