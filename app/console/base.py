@@ -103,6 +103,8 @@ def key_hints(screen: Screen[Any]) -> tuple[KeyHint, ...]:
     )
 
 
+WIDTHS: Final = [(0, "-narrow"), (120, "-wide")]
+HEIGHTS: Final = [(0, "-short"), (32, "-tall")]
 TABS_CSS: Final = Path(__file__).with_name("tabs.tcss")
 """The styles of all tabs but Runs; a start does not read them."""
 ALL: Final = "all profiles"
@@ -134,8 +136,8 @@ class BaseScreen(Screen[None]):
     """A tab's screen. Subclasses override `compose_body`, and as needed the hooks, which do nothing here."""
 
     TAB: ClassVar[str]
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (120, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-short"), (32, "-tall")]
+    HORIZONTAL_BREAKPOINTS = WIDTHS
+    VERTICAL_BREAKPOINTS = HEIGHTS
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("ctrl+r,f5", "refresh", "refresh", tooltip="Ask the service now", id="app.refresh")

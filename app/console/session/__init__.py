@@ -155,12 +155,9 @@ class Session:
     @property
     def not_open(self) -> str:
         """The answer to a key that needs the engine before it is open."""
-        trouble = self.vitals.storage_trouble
-        return (
-            "Still opening; a moment."
-            if trouble is None
-            else f"The console cannot use its own files. {trouble.lines[0]}"
-        )
+        if (trouble := self.vitals.storage_trouble) is None:
+            return "Still opening; a moment."
+        return f"The console cannot use its own files. {trouble.lines[0]}"
 
     @property
     def state_trouble(self) -> str:
