@@ -128,7 +128,9 @@ class DiffFile:
 def shown(files: Iterable[DiffFile], start: int, size: int) -> Iterator[tuple[DiffFile, list[tuple[DiffLine, Markup]]]]:
     """Yield files with their lines in colours, the first from a line on, until they make `size` bytes of a page."""
     for file in files:
-        lexer = _lexer(file.path)
+        name = file.path.rpartition("/")[2]
+        stem, dot, ending = name.rpartition(".")
+        lexer = _lexer_of(f"x{dot}{ending}" if stem and len(ending) < 12 else name[:40])  # noqa: PLR2004
         lines: list[tuple[DiffLine, Markup]] = []
         size -= _FILE_BYTES
         for line in file.lines[start:]:
@@ -157,7 +159,15 @@ def diff_files(patch: str) -> list[DiffFile]:
             old, new, in_hunk = int(found[1]), int(found[2]), True
             made[-1].lines.append(DiffLine("@", None, None, line))
         elif not in_hunk:
-            _note(made[-1], line)
+            file = made[-1]
+            if line.startswith("new file"):
+                file.note = "new"
+            elif line.startswith("deleted file"):
+                file.note = "deleted"
+            elif line.startswith(("old mode", "new mode")):
+                file.note = f"{file.note}, {line}".strip(", ")
+            elif line.startswith(("GIT binary patch", "Binary files")):
+                file.note = f"{file.note}, not text".strip(", ")
         elif line.startswith(("+", "-", " ")):
             is_new, is_old = line[0] != "-", line[0] != "+"
             one = DiffLine(line[0], old if is_old else None, new if is_new else None, line[1:])
@@ -179,29 +189,12 @@ def _path(names: str) -> str:
     return quoted.encode("latin-1", "replace").decode("utf-8", "replace").removeprefix("b/")
 
 
-def _note(file: DiffFile, line: str) -> None:
-    if line.startswith("new file"):
-        file.note = "new"
-    elif line.startswith("deleted file"):
-        file.note = "deleted"
-    elif line.startswith(("old mode", "new mode")):
-        file.note = f"{file.note}, {line}".strip(", ")
-    elif line.startswith(("GIT binary patch", "Binary files")):
-        file.note = f"{file.note}, not text".strip(", ")
-
-
 @lru_cache(256)
 def _lexer_of(ending: str) -> Lexer | None:
     try:
         return get_lexer_for_filename(ending, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None
-
-
-def _lexer(path: str) -> Lexer | None:
-    name = path.rpartition("/")[2]
-    stem, dot, ending = name.rpartition(".")
-    return _lexer_of(f"x{dot}{ending}" if stem and len(ending) < 12 else name[:40])  # noqa: PLR2004
 
 
 def _coloured(line: str, lexer: Lexer | None) -> Markup:
