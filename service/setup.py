@@ -470,6 +470,7 @@ class _Organizations:
                 self._hosts[organization.id] = [*others, host]
                 self._connected[organization.id, host.platform] = host
         configured = [self._configure(organization.id, repository) for repository in entry.repositories]
+        connected = {(one.platform, one.host) for one in self._hosts[organization.id]}
         return {
             "id": organization.id,
             "name": organization.name,
@@ -480,8 +481,9 @@ class _Organizations:
             "hosts": [host.platform for host in entry.hosts],
             "repositories": [
                 {"name": one.name, "platform": one.platform, "path": one.path, "url": without_login(one.url)}
-                | {"connected": self._is_connected(organization.id, one)}
-                for one in configured
+                # None: its address names no host.
+                | {"connected": (one.platform, where.host) in connected if where is not None and where.host else None}
+                for one, where in ((one, location(one.url)) for one in configured)
             ],
         }
 
@@ -535,12 +537,6 @@ class _Organizations:
         if before != made:
             held[_key(made)] = self._configured[owner, _key(made)] = made
         return made
-
-    def _is_connected(self, owner: str, repository: repositories.Repository) -> bool | None:
-        """Whether a repository is on a connected host; None: its address names no host."""
-        where = location(repository.url)
-        named = {(one.platform, one.host) for one in self._hosts[owner]}
-        return None if where is None or not where.host else (repository.platform, where.host) in named
 
     def _token(self, organization: Organization, entry: TokenEntry) -> dict[str, object]:
         held = self._tokens[organization.id]

@@ -104,7 +104,13 @@ class TokenRotation:
     def _look_after(self, host: Host, given: str) -> None:
         """Rotate a host's token if it expires soon; `given` is the token in its variable."""
         digest, now = _digest(given), self._clock()
-        row = self._row(host, digest)
+        # What is known of the token, from now on under its variable.
+        with self._database.write() as connection:
+            insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
+            mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
+            connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
+            connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
+            row = first(connection, RotatedToken, host_tokens, mine)
         if row is None:
             return
         lost = f"the answer to the rotation of the token in {host.token_env} was lost, and GitLab has revoked it"
@@ -140,15 +146,6 @@ class TokenRotation:
                 _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
             elif answer.status in range(400, 500):
                 self._save(_digest(given), {"asked_at": None, "fault": _refused(host, answer)})
-
-    def _row(self, host: Host, digest: str) -> RotatedToken | None:
-        """Return what is known of a token, from now on under its variable."""
-        with self._database.write() as connection:
-            insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
-            mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
-            connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
-            connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
-            return first(connection, RotatedToken, host_tokens, mine)
 
     def _claim(self, row: RotatedToken, now: int) -> bool:
         """Note that this worker asks for a rotation; False: another one has asked since the row was read."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final
 
 import nh3
@@ -28,6 +28,7 @@ _LONGEST: Final = 2000
 """Characters that are shown of a line."""
 _LONGEST_COLOURED: Final = 500
 """Characters of a line that gets colours: a longer one was not written by hand."""
+_MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 _SGR: Final = re.compile(r"\x1b\[([0-9;]*)m")
 _OTHER_SEQUENCES: Final = re.compile(
     r"\x1b\[(?![0-9;]*m)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[PX^_][^\x1b]*\x1b\\"
@@ -46,14 +47,9 @@ _COLOURS: Final = (
 )
 
 
-@cache
-def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-
-
 def markdown(words: str | None) -> Markup:
     """Return Markdown as HTML: no scripts, images, styles or foreign forms; links open without a referrer."""
-    made = _markdown().render(words or "")
+    made = _MARKDOWN.render(words or "")
     clean = nh3.clean(
         made,
         tags=set(_TAGS),
@@ -201,11 +197,9 @@ def _coloured(line: str, lexer: Lexer | None) -> Markup:
     line = cut(line)
     if lexer is None or len(line) > _LONGEST_COLOURED:
         return escape(printable(line))
-    return Markup("").join(_spans(line, lexer))
-
-
-def _spans(line: str, lexer: Lexer) -> Iterator[Markup]:
+    spans = []
     for kind, value in lexer.get_tokens(line):
         colour = next((name for known, name in _COLOURS if kind in known), None)
-        shown = escape(printable(value))
-        yield shown if colour is None else Markup("<i class={}>{}</i>").format(colour, shown)
+        text = escape(printable(value))
+        spans.append(text if colour is None else Markup("<i class={}>{}</i>").format(colour, text))
+    return Markup("").join(spans)
