@@ -14,7 +14,6 @@ from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.queue import forget_ended, migrate_queue
 from service.execution.retention import Pruner
 from service.setup import SetupError
-from service.store import maintenance as pauses
 from service.store import workers
 from service.store.doorbell import Doorbell
 from service.store.schema import VERSION
@@ -36,9 +35,9 @@ def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> Non
         with admin.change("maintenance.end" if is_end else "maintenance.begin", database) as change:
             change.detail = reason
             if reason:
-                pauses.begin(change.connection, reason)
+                workers.begin_maintenance(change.connection, reason)
             else:
-                pauses.end(change.connection)
+                workers.end_maintenance(change.connection)
         Doorbell(database).ring()
     said = "the maintenance has ended" if is_end else "no turn begins; status tells when the workers can be stopped"
     admin.show({"maintenance": reason}, [said])
@@ -56,7 +55,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
             living = workers.heard_within(change.connection, int(ttl_s * SECOND_MICROS), now_micros)
             if not (mine := {one.executor for one in living if one.host == machine}):
                 raise SetupError(f"no worker runs on {machine}; see: runwarden service status")
-            pauses.drain(change.connection, machine, living)
+            workers.drain(change.connection, machine, living)
             change.target = machine
         Doorbell(database).ring()
         shown = None
