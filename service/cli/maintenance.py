@@ -4,7 +4,6 @@ import socket
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -20,7 +19,6 @@ from service.store.schema import VERSION
 from service.text import plural
 
 _MIB = 1 << 20
-_LOOK_S: Final = 1.0
 
 
 @click.command("maintenance")
@@ -70,7 +68,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
             if count != shown and not any(one.concurrency for one in left):
                 click.echo(f"{machine}: {plural(count, 'turn')} still at work", err=True)
                 shown = count
-            time.sleep(_LOOK_S)
+            time.sleep(1.0)
     admin.show({"host": machine, "drained": len(mine)}, [f"{machine}: nothing is at work; its workers can be stopped"])
 
 

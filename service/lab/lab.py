@@ -36,7 +36,6 @@ from service.page.app import with_page
 
 _CENTURY_S = CENTURY_MICROS // SECOND_MICROS
 PREFIX: Final = "/_lab"
-_MARK: Final = (b"x-runwarden-lab", b"on")
 # With a linger time of zero, closing a socket sends RST instead of FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _logger = logging.getLogger(__name__)
@@ -202,7 +201,7 @@ class FaultInjector:
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), _MARK]}
+                message = {**message, "headers": [*message.get("headers", ()), (b"x-runwarden-lab", b"on")]}
             await send(message)
 
         path: str = scope["path"]
