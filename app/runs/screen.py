@@ -41,7 +41,7 @@ from app.runs.screen_views import (
 )
 from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, Action, RunFilter, RunSort
 from storage.records.query import GROUPINGS, Grouping
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.kit import after_refresh, hidden, unkeyed
 from widgets.kit.clickable import Chip
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab

@@ -22,7 +22,7 @@ from app.runs.screen_conversation import ConversationPart, ReplyBox
 from app.runs.screen_loader import read_run
 from app.runs.screen_subject import RunPart, RunSubject
 from storage.records.results import Artifact, RunTurns
-from widgets.frame.bars import Tab
+from widgets.frame import Tab
 from widgets.kit import hidden
 from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle

@@ -27,10 +27,10 @@ from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folde
 from app.runs.query import Query, QueryProblem, listed, parse
 from app.runs.query.parse import given
 from app.runs.query.terms import KeyName, key_name, terms
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
-from storage.records.repository import DEFAULT_PLATFORM
+from storage.records.run import DEFAULT_PLATFORM
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice
 
 if TYPE_CHECKING:
