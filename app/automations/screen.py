@@ -32,7 +32,7 @@ from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.dialog import coloured
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import run_badge
 from widgets.kit.line_table import LineTable

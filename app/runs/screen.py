@@ -40,7 +40,7 @@ from app.runs.screen_views import (
 from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, Action, RunFilter, RunSort
 from storage.records.inbox import InboxKind
 from storage.records.query import GROUPINGS, Grouping
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.inbox import InboxRow
 from widgets.kit import after_refresh, hidden, unkeyed
 from widgets.kit.cells import Column

@@ -28,7 +28,7 @@ from app.runs.screen_loader import read_run
 from app.runs.screen_subject import RunPart, RunSubject
 from storage.records.results import Artifact, RunTurns
 from widgets.forms.inputs import ParagraphInput
-from widgets.frame.bars import Tab
+from widgets.frame import Tab
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.line_text import LinePane
