@@ -16,7 +16,7 @@ from textual.app import App, SuspendNotSupported
 from app.actions.refusals import FieldProblem
 from app.api.requests import Json
 from app.engine.text import json_or_text
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import Repository
 from widgets.forms.field import ChoiceField, FormField, LineField, PairsField, ParagraphField, pairs_in
 from widgets.forms.inputs import LONGEST_LINE, printable

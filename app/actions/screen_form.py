@@ -26,7 +26,7 @@ from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
 from app.console.session import CURE_S, mark_of
 from app.console.sheets import OVER_CSS, ChoiceSheet
-from app.console.terminal.terminal import copy_out
+from app.console.terminal import copy_out
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, safe_block, safe_text

@@ -21,7 +21,7 @@ from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.session import TOAST_S, Session, ShownNotice
 from app.console.session.user_preferences import keep
-from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal
+from app.console.terminal import TERMINAL_BINDINGS, Terminal
 from app.console.themes import DEFAULT, begin_with_theme
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings

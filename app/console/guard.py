@@ -15,8 +15,8 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.worker import Worker, WorkerFailed
 
-from app.console.terminal.driver import TerminalDriver
-from storage.base_error import RunwardenError
+from app.console.terminal import TerminalDriver
+from storage import RunwardenError
 
 if TYPE_CHECKING:
     from app.console.session import Session

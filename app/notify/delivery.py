@@ -21,7 +21,7 @@ from app.notify.channels import FACTS, Channels, Text, fill
 from app.profiles import NotifyRoute, NotifySettings
 from app.profiles.settings import Markup
 from app.version import how_to_add
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records.alert import Delivery
 
 OFF: Final = "The channels of [notify] are off: set notify.desktop or notify.command, or add a route."

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.profiles.settings import RepositoryAddress
 from app.profiles.table import Table
-from storage.records.repository import DEFAULT_PLATFORM, Repository
+from storage.records.run import DEFAULT_PLATFORM, Repository
 
 _PLACEHOLDERS: Final = ("path", "owner", "repo", "group", "project")
 _WEB: Final = r"(https?|ssh|git|file)://([^/\s]*)(/\S*)"

@@ -20,7 +20,7 @@ from app.profiles import Profile
 from app.profiles.engines import ProfileEngines
 from storage.errors import StorageError
 from widgets.forms.inputs import LineInput
-from widgets.frame.header_bar import Vitals
+from widgets.frame import Vitals
 from widgets.kit import after_refresh, hidden
 from widgets.kit.choice_lists import fuzzy
 from widgets.profiles import ProfileFacts, ProfileList

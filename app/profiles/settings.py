@@ -23,7 +23,7 @@ from app.profiles.values import (
     base_address,
     check_placeholders,
 )
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records.alert import Level
 from storage.records.query import GROUPINGS, RunSort
 

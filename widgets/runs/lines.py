@@ -13,7 +13,7 @@ from textual.widget import Widget
 from app.engine.text import SafeText, safe_text
 from storage.records import RunSort
 from storage.records.query import RunGroup
-from widgets.frame.notice import Notice, notice_line
+from widgets.frame import Notice, notice_line
 from widgets.kit.badges import Tone
 from widgets.kit.cells import AIR, fit, shorten
 from widgets.runs.columns import PlacedRunColumn, RowFacts, RunLayout

@@ -20,11 +20,11 @@ from app.console.session.batches import Batches
 from app.console.session.inbox_feed import InboxFeed
 from app.console.session.troubles import own_failure_text
 from app.console.session.vitals_feed import VitalsFeed
-from app.console.terminal.terminal import copy_out
+from app.console.terminal import copy_out
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.errors import StorageError
 from widgets.kit.badges import ProfileMark
 

@@ -7,8 +7,7 @@ from app.engine.text import safe_text
 from app.engine.times import clock_time, span
 from storage.records import LinkState, PollOutcome
 from storage.records.error_kinds import error_kind
-from widgets.frame.header_bar import next_poll
-from widgets.frame.notice import Notice
+from widgets.frame import Notice, next_poll
 from widgets.runs.extent import Extent
 
 if TYPE_CHECKING:

@@ -22,12 +22,12 @@ from app.engine.times import clocks_apart
 from storage.records import RunFilter, link_of
 from storage.records.activity import ActivityFilter, Wait
 from storage.records.error_kinds import error_kind
-from widgets.frame.header_bar import PollTiming, Vitals
+from widgets.frame import PollTiming, Vitals
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
     from storage.cache.first_paint import FirstPaint
-    from widgets.frame.notice import Notice
+    from widgets.frame import Notice
 
 CLOCK_S: Final = 15.0
 """Seconds that the notice is shown that the clocks differ; it is shown once."""
