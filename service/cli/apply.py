@@ -6,7 +6,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import sqlalchemy as sa
@@ -65,10 +65,6 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     unset = [] if elsewhere else sorted(name for name in secrets if name and not os.environ.get(name))
     made |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     made["database"] = shown
-    admin.show(made, _apply_lines(made))
-
-
-def _apply_lines(made: dict[str, Any]) -> list[str]:
     slugs = {one["id"]: one["slug"] for one in made["organizations"]}
     owned = defaultdict(list)
     for one in made["applied"]:
@@ -93,7 +89,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
             of = "" if owner is None else f" of {slugs.get(owner, owner)}"
             lines.append(f"{one['kind']} {one['name']}{of}  {one['outcome']}")
     lines += [f"the variable {name} is not set here; the service needs it" for name in made["unset_variables"]]
-    return [*lines, f"applied to the service in {made['data_dir']}, database {made['database']}"]
+    admin.show(made, [*lines, f"applied to the service in {made['data_dir']}, database {made['database']}"])
 
 
 @click.command("schema")

@@ -171,9 +171,6 @@ class UsageWatch:
         memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
         if memory > limits.memory_bytes:
             return f"memory: {mib(memory)}, {mib(limits.memory_bytes)} allowed (memory_bytes)"
-        return self._disk(tree)
-
-    def _disk(self, tree: list[int]) -> str | None:
         short = shortage(self._share.workspace, self._limits)
         now = time.monotonic()
         if now < self._walk_due and short is None:

@@ -127,7 +127,13 @@ class _Update:
 
     def apply(self) -> None:
         """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
-        text = self._text()
+        closed = {key for key, thread in self._threads.items() if thread.is_resolved and key not in self._dismissed}
+        closed |= {key for key, thread in self._threads.items() if thread in self._gone}
+        closed -= {key for key, thread in self._threads.items() if thread in self._back}
+        memory = {"posted": self._posted, "closed": closed, "dismissed": self._dismissed}
+        open_ones = [one for one in self._report.found if one.id not in self._dismissed]
+        known = {key: sorted(ids) for key, ids in memory.items()}
+        text = review_text.body(self._report.agent, open_ones, self._listed, self._marks, known, self._report.origin)
         if self._review is None and not self._report.found and not self._threads:
             return
         if self._comments or self._review is None:
@@ -157,12 +163,3 @@ class _Update:
         is_single = first == last == (finding.end_line or finding.line)
         text = review_text.comment(finding, self._marks, may_replace=is_single)
         return ReviewComment(finding.path, last, text, first if first < last else None)
-
-    def _text(self) -> str:
-        closed = {key for key, thread in self._threads.items() if thread.is_resolved and key not in self._dismissed}
-        closed |= {key for key, thread in self._threads.items() if thread in self._gone}
-        closed -= {key for key, thread in self._threads.items() if thread in self._back}
-        memory = {"posted": self._posted, "closed": closed, "dismissed": self._dismissed}
-        open_ones = [one for one in self._report.found if one.id not in self._dismissed]
-        known = {key: sorted(ids) for key, ids in memory.items()}
-        return review_text.body(self._report.agent, open_ones, self._listed, self._marks, known, self._report.origin)

@@ -188,7 +188,12 @@ class FaultInjector:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        marked = _marking(send)
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), _MARK]}
+            await send(message)
+
         path: str = scope["path"]
         if path == PREFIX or path.startswith(f"{PREFIX}/"):
             await self._endpoints(scope, receive, marked)
@@ -229,20 +234,16 @@ class FaultInjector:
                 await _reset(scope, receive)
             case "truncate":
                 keep = len(answer.body) // 2 if fault.keep_bytes is None else fault.keep_bytes
-                await _cut_off(scope, receive, send, answer, keep)
+                # The head and the beginning of the body, at most all but its last byte.
+                await send(answer.start)
+                kept = answer.body[: min(keep, len(answer.body) - 1)]
+                await send({"type": "http.response.body", "body": kept, "more_body": True})
+                _transport(scope).close()
+                await _until_gone(receive)
             case "drip":
                 await _drip(receive, send, answer, fault.interval_s)
             case _:
                 await _pass_on(send, answer)
-
-
-def _marking(send: Send) -> Send:
-    async def marked(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), _MARK]}
-        await send(message)
-
-    return marked
 
 
 @dataclass(slots=True)
@@ -280,15 +281,6 @@ async def _reset(scope: Scope, receive: Receive) -> None:
     transport = _transport(scope)
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     transport.abort()
-    await _until_gone(receive)
-
-
-async def _cut_off(scope: Scope, receive: Receive, send: Send, answer: _HeldAnswer, keep_bytes: int) -> None:
-    """Send the head and the beginning of the body, at most all but its last byte, then close."""
-    await send(answer.start)
-    kept = answer.body[: min(keep_bytes, len(answer.body) - 1)]
-    await send({"type": "http.response.body", "body": kept, "more_body": True})
-    _transport(scope).close()
     await _until_gone(receive)
 
 

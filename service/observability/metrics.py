@@ -84,8 +84,12 @@ class ServiceMetrics:
             registry=self._registry,
         )
         build = Info("runwarden_build", "What runs here.", registry=self._registry)
+        try:
+            version = metadata.version(DISTRIBUTION)
+        except metadata.PackageNotFoundError:
+            version = "unknown"
         kind = "sqlite" if database.is_sqlite else "postgresql"
-        build.info({"version": _version(), "python": platform.python_version(), "database": kind})
+        build.info({"version": version, "python": platform.python_version(), "database": kind})
         ProcessCollector(registry=self._registry)
         self._registry.register(_DatabaseCollector(database, clock, worker_ttl_s))
 
@@ -312,10 +316,3 @@ def _gauge(
     for key, number in value:
         family.add_metric(key, number)
     return family
-
-
-def _version() -> str:
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return "unknown"

@@ -57,9 +57,13 @@ class Review:
         own = [one for one in self._found.values() if checkout.has_changed(one.path, one.line, one.end_line)]
         self._older = len(found) - len(own)
 
+        # Each is a path, a folder above it, or a glob for it or its name.
+        bare = [one.removeprefix("./").rstrip("/") for one in paths]
+        patterns = [pattern for one in bare for pattern in (one, f"{one}/*", f"*/{one}")]
+
         def is_wanted(one: IdentifiedFinding) -> bool:
             in_focus = not topics or topic(one.rule) in topics
-            return in_focus and (not paths or any(_is_in(one.path, pattern) for pattern in paths))
+            return in_focus and (not paths or any(fnmatchcase(one.path, pattern) for pattern in patterns))
 
         self._reported = [one for one in own if one.severity == "blocker" or is_wanted(one)]
         words = instructions.lower()
@@ -87,31 +91,28 @@ class Review:
         comment = _RECORD.dump_json(list(record.values())[:_RECORDED], exclude={"__all__": {"message"}}).decode()
         for character in "<>&-":  # these could end the comment
             comment = comment.replace(character, f"\\u{ord(character):04x}")
-        parts = (self._head(title), self._since(), self._findings(), self._changes(), self._unchecked())
-        return "\n".join(line for part in parts for line in part) + f"\n{_MARK}{comment}{_END}\n"
+        return "\n".join(self._lines(title)) + f"\n{_MARK}{comment}{_END}\n"
 
-    def _head(self, title: str) -> Iterator[str]:
-        checkout = self._checkout
+    def _lines(self, title: str) -> Iterator[str]:
+        checkout, changes = self._checkout, self._checkout.changes
         yield f"# {plain(title)}\n\n**{self.summary.replace(':', ':**', 1)}\n"
         what = "the whole tree at" if checkout.is_whole else f"`{checkout.base[:12]}` to"
         yield f"Reviewed: {what} `{checkout.head[:12]}`; {plain(checkout.reason)}.\n"
         if self._focus:
             yield f"Focus: {plain(', '.join(self._focus))}; left out: {self._left_out}. Blockers are always listed.\n"
-
-    def _since(self) -> Iterator[str]:
-        if self._last is None:
-            return
-        before = {one.id for one in self._last}
-        new = [one for one in self._reported if one.id not in before]
-        groups = {"resolved": self._resolved, "still open": self._still, "new": new}
-        yield f"## Since the last review\n\n{', '.join(f'{len(found)} {name}' for name, found in groups.items())}.\n"
-        for name, found in groups.items():
-            rows = [f"{one.severity} {code(one.rule)} in {code(one.path)}{_line(one)}" for one in found]
-            yield from (f"**{name.capitalize()}**\n", *_listed(rows)) if rows else ()
-        if any(one.rule.startswith("secret-") for one in self._resolved):
-            yield "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
-
-    def _findings(self) -> Iterator[str]:
+        if self._last is not None:
+            before = {one.id for one in self._last}
+            new = [one for one in self._reported if one.id not in before]
+            groups = {"resolved": self._resolved, "still open": self._still, "new": new}
+            counts = ", ".join(f"{len(found)} {name}" for name, found in groups.items())
+            yield f"## Since the last review\n\n{counts}.\n"
+            for name, found in groups.items():
+                listed = [f"{one.severity} {code(one.rule)} in {code(one.path)}{_line(one)}" for one in found]
+                yield from (f"**{name.capitalize()}**\n", *_listed(listed)) if listed else ()
+            if any(one.rule.startswith("secret-") for one in self._resolved):
+                yield (
+                    "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
+                )
         shown = self._reported[:MOST]
         yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
         for path in dict.fromkeys(one.path for one in shown):
@@ -126,9 +127,6 @@ class Review:
             yield "## What to do\n"
             yield from (f"- {code(rule)}: {plain(' '.join(message.split()))}" for rule, message in advice.items())
             yield ""
-
-    def _changes(self) -> Iterator[str]:
-        checkout, changes = self._checkout, self._checkout.changes
         added, deleted = (sum(lines) for lines in zip((0, 0), *filter(None, changes.values()), strict=True))
         size = sum(checkout.sizes.get(path, 0) for path in changes) / 1024
         kinds = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in changes).most_common(_ROWS)
@@ -138,8 +136,6 @@ class Review:
         largest = sorted(changes.items(), key=lambda one: -sum(one[1] or (0, 0)))
         rows = [(path, "binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}") for path, lines in largest]
         yield from _listed([f"{code(path)} {lines}" for path, lines in rows])
-
-    def _unchecked(self) -> Iterator[str]:
         yield "## What was not checked\n"
         yield "- Whether the code does what it should: nothing was run, and no model read it or the instructions."
         yield "- Languages other than Python, but for secrets, conflicts, JSON and TOML; dependencies; earlier commits."
@@ -148,12 +144,6 @@ class Review:
         if self._unread:
             yield f"- Files left unread, by their size or encoding or a tool that failed: {len(self._unread)}."
         yield from (*(f"- {plain(one)}." for one in self._remarks), "")
-
-
-def _is_in(path: str, pattern: str) -> bool:
-    """Whether a pattern is the path, a folder above it, or a glob for it or its name."""
-    bare = pattern.removeprefix("./").rstrip("/")
-    return any(fnmatchcase(path, one) for one in (bare, f"{bare}/*", f"*/{bare}"))
 
 
 def _line(one: IdentifiedFinding) -> str:
