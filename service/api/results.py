@@ -31,7 +31,7 @@ from service.api.runs import no_run
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
 from service.findings.question import offer
-from service.store import agents, audit, messages, postings, runs, turn_files, turns, usage, waits
+from service.store import agents, audit, dispatch, messages, postings, runs, turn_files, turns, usage
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
 from service.store.schema import CANCELLED
@@ -254,7 +254,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
     with context.database.read() as connection:
         run = _run_of(connection, caller, run_id)
         given = (context.settings.execution, context.clock)
-        conversation = waits.explained(connection, run, turns.of(connection, run_id), *given)
+        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *given)
         used = usage.of_turns(connection, run_id)
         shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)

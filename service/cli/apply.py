@@ -21,7 +21,7 @@ from service.execution.sandbox import find
 from service.hosts import rotation
 from service.settings import Settings
 from service.setup import Setup, SetupError, apply_setup
-from service.store import endings, events, maintenance, outages, postings, turns, workers
+from service.store import endings, events, outages, postings, turns, workers
 from service.store.schema import mails, runs, unsent
 from service.text import one_line, plural
 
@@ -116,7 +116,7 @@ def status(admin: AdminContext) -> None:
         away = outages.Sources(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         taken = len(turns.dispatched(connection))
-        pauses = maintenance.current(connection)
+        pauses = workers.pauses(connection)
         address = database.shown
     at_work, slots = sum(one.at_work for one in living), sum(one.concurrency for one in living)
     is_safe = not (slots or at_work)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from service.cli.output import AdminContext, admin_command, fields, line, operator, owner_of, there
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
-from service.store import deletions, organizations, postings, repositories, runs, turn_files, turns, waits
+from service.store import deletions, dispatch, organizations, postings, repositories, runs, turn_files, turns
 from service.store.runs import FINAL, OPEN, Filters, Run
 from service.store.turn_files import LARGEST_LOG
 from service.text import plural
@@ -115,7 +115,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     with admin.read() as connection:
         run = _found(connection, run_id)
         given = (admin.folder.settings().execution, now_micros)
-        conversation = waits.explained(connection, run, turns.of(connection, run_id), *given, for_operator=True)
+        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *given, for_operator=True)
         found = [turn for turn in conversation if number in {None, turn.number}]
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         if not found:

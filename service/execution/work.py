@@ -18,9 +18,19 @@ from service.clock import Clock, rfc3339
 from service.errors import ServiceError
 from service.execution import agent as agent_process
 from service.execution import artifacts, trees
-from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
-from service.execution.commits import KEPT, TRAILER, TurnCommit, check_signing, commit_of, moved
+from service.execution.commits import (
+    KEPT,
+    TRAILER,
+    Patches,
+    TurnChange,
+    TurnCommit,
+    check_signing,
+    commit_of,
+    moved,
+    oversize,
+    refusal,
+)
 from service.execution.disk import DiskShare
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.large_files import LargeFiles

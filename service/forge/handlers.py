@@ -92,7 +92,6 @@ _STANDINGS: Final = {
     NEEDS_ANSWER: "needs an answer: continue the run with it",
 }
 """The words for an ended turn, by its outcome."""
-_FORBIDDEN: Final = frozenset({403, 404})
 
 Handler = Callable[[Forge, Subject], Posted]
 
@@ -171,7 +170,7 @@ def own_account(forge: Forge) -> str | None:
     try:
         return forge.account().lower()
     except ForgeError as error:
-        if error.status not in _FORBIDDEN:
+        if error.status not in {403, 404}:
             raise
         return None
 

@@ -12,8 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from service.errors import ServiceError, first_fault
 from service.execution import trees
 from service.findings.collect import FILES, read
-from service.reviewer.checkout import REVIEWS, Checkout
-from service.reviewer.review import Review, recorded
+from service.reviewer.review import REVIEWS, Checkout, Review, recorded
 from service.reviewer.tools import Topic
 from service.text import one_line
 
