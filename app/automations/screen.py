@@ -14,8 +14,7 @@ from app.automations.acting import CannotActError
 from app.automations.bot import LEASE, Bot, hand_over, process_of
 from app.automations.occurrences import is_within
 from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
-from app.automations.rules_file import RulesFile
-from app.automations.screen_data import Automations, read_automations
+from app.automations.screen_data import Automations, RulesFile, read_automations
 from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, ReplaySheet
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import OpenRun

@@ -28,11 +28,10 @@ from app.profiles import STATE_FILE, Profile, Settings, data_folder
 from app.profiles.token import Token, TokenError
 from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
-from app.sync.backfill import Backfill
+from app.sync.backfill import Backfill, Retention
 from app.sync.listing import Listing
 from app.sync.polling import Polling, is_polled_elsewhere
 from app.sync.polls import HealthSync
-from app.sync.retention import Retention
 from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.errors import StorageError

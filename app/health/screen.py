@@ -21,15 +21,17 @@ from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span
-from app.health.facts import Incident, Uptime, level
-from app.health.history import (
+from app.health.facts import (
     FLAPPING,
     LONGEST_WINDOW,
     NOTHING_SEEN,
     OUR_LINK,
     WINDOWS,
+    Incident,
     PlatformHistory,
     SampleReader,
+    Uptime,
+    level,
     recent_incidents,
 )
 from app.runs.query import parse
