@@ -32,13 +32,13 @@ from app.engine.text import SafeText, plural, safe_text
 from storage.errors import StorageError
 from storage.records import CANCELLED, Action, Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
-from widgets.actions.batch import BatchLine, BatchView
 from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview, reason
 from widgets.forms.facts import FormFact
 from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
 from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options
+from widgets.runs.follow import BatchLine, BatchView
 
 AT_ONCE: Final = 8
 """Runs that the service is asked about at the same time."""
