@@ -16,11 +16,11 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.actions.actions import retry_key
-from app.actions.asked import Asked, continuation, what_began
+from app.actions.asked import NAMES, PLACEHOLDERS, Asked, continuation, filled_in, what_began
 from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
 from app.actions.refusals import ActionRefusedError, FieldProblem, problems
-from app.actions.screen_fields import NAMES, PAIRS, PLACEHOLDERS, TEXT, Field, filled_in
+from app.actions.screen_fields import PAIRS, TEXT, Field
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.api.errors import ApiError
 from app.api.requests import StartAgent, WriteRequest
