@@ -30,7 +30,6 @@ _DESCRIPTION: Final = (
 )
 _BEARER: Final = HTTPBearer(auto_error=False, description="An API token: 'Authorization: Bearer rwt_…'.")
 _metrics = APIRouter()
-_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="runwarden metrics"'}
 
 
 def build(context: Context) -> FastAPI:
@@ -87,7 +86,7 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode()):
         message = "send the token for scraping as 'Authorization: Bearer ...'; tokens of organizations do not open this"
-        raise HttpError(401, "invalid_token", message, _CHALLENGE)
+        raise HttpError(401, "invalid_token", message, {"WWW-Authenticate": 'Bearer realm="runwarden metrics"'})
     return Response(await context.scrapes.run(context.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 

@@ -34,7 +34,6 @@ _COMMANDS: Final = {
     "status": ("service.cli.apply", "Show sandbox, workers and queue."),
 }
 
-_PROGRAM: Final = "runwarden service"
 
 EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "": ("apply setup.toml", "status", "token create --org acme --scope admin"),
@@ -146,7 +145,7 @@ def with_examples(command: click.Command, name: str = "") -> click.Command:
     """Let the help of a command and its subcommands end with their examples."""
     if shown := EXAMPLES.get(name):
         # \b keeps click from joining the lines.
-        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {_PROGRAM} {line}" for line in shown)
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  runwarden service {line}" for line in shown)
     for below, each in getattr(command, "commands", {}).items():
         with_examples(each, f"{name} {below}")
     return command

@@ -92,7 +92,6 @@ _STANDINGS: Final = {
     NEEDS_ANSWER: "needs an answer: continue the run with it",
 }
 """The words for an ended turn, by its outcome."""
-_FORBIDDEN: Final = frozenset({403, 404})
 
 Handler = Callable[[Forge, Subject], Posted]
 
@@ -123,7 +122,14 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
         other = _with_same_change(forge, subject.same)
         if other is not None:
             return other
-        current = forge.open(_proposal(subject))
+        run, base = subject.run, subject.default_branch
+        if base is None or base == run.branch:
+            text = f"there is no branch to merge {run.branch} into: the default branch is {base or 'not known'}"
+            raise ForgeError(text, is_final=True)
+        title = subject.shown_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
+        text = f"{_part(subject)}\n"
+        is_draft = bool(subject.posting.wanted["is_draft"])
+        current = forge.open(NewPullRequest(run.branch, base, title or run.branch, text, is_draft=is_draft))
     # Renew the service's part; a text without its marks belongs to users and stays. A server may change line ends.
     pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
     text = current.body.replace("\r\n", "\n")
@@ -164,7 +170,7 @@ def own_account(forge: Forge) -> str | None:
     try:
         return forge.account().lower()
     except ForgeError as error:
-        if error.status not in _FORBIDDEN:
+        if error.status not in {403, 404}:
             raise
         return None
 
@@ -179,18 +185,6 @@ def _with_same_change(forge: Forge, same: Sequence[Any]) -> Posted | None:
                 text = f"the same change is in pull request {found.number} of the run {one.run_id}; none was opened"
                 return Posted(found.url, text)
     return None
-
-
-def _proposal(subject: Subject) -> NewPullRequest:
-    run, base = subject.run, subject.default_branch
-    if base is None or base == run.branch:
-        text = f"there is no branch to merge {run.branch} into: the default branch is {base or 'not known'}"
-        raise ForgeError(text, is_final=True)
-    title = subject.shown_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
-    text = f"{_part(subject)}\n"
-    return NewPullRequest(
-        run.branch, base, title or run.branch, text, is_draft=bool(subject.posting.wanted["is_draft"])
-    )
 
 
 def _part(subject: Subject) -> str:

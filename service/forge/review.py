@@ -18,8 +18,6 @@ from service.store.postings import POSTED, Posted
 
 _MOST_COMMENTS: Final = 50
 """The most comments that one push adds; further findings are listed in the review's text."""
-_NOT_FOUND: Final = 404
-_CONFLICT: Final = 409
 _PATIENCE: Final = 6
 """How many attempts wait for a pull request to show the push that was reviewed."""
 _MOST_FAULTS: Final = 3
@@ -52,14 +50,14 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     if current is None:
         if (linked := subject.linked) is not None and linked.state == POSTED:
             return Posted(linked.url, linked.failure)
-        raise ForgeError(f"the branch {run.branch} has no pull request yet", status=_NOT_FOUND)
+        raise ForgeError(f"the branch {run.branch} has no pull request yet", status=404)
     if current.state != "open":
         return Posted(current.url, f"pull request {current.number} is {current.state}, and was not reviewed")
     if current.head != commit:
         text = f"pull request {current.number} is at {current.head}, and {commit} was reviewed"
         if posting.attempts > _PATIENCE:
             return Posted(current.url, text)
-        raise ForgeError(text, status=_CONFLICT)
+        raise ForgeError(text, status=409)
     found = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
     report = Report(run.agent, commit, found, subject.origin)
     bring_up_to_date(forge, current.number, report, is_lasting=posting.attempts >= _MOST_FAULTS)
@@ -127,7 +125,13 @@ class _Update:
 
     def apply(self) -> None:
         """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
-        text = self._text()
+        closed = {key for key, thread in self._threads.items() if thread.is_resolved and key not in self._dismissed}
+        closed |= {key for key, thread in self._threads.items() if thread in self._gone}
+        closed -= {key for key, thread in self._threads.items() if thread in self._back}
+        memory = {"posted": self._posted, "closed": closed, "dismissed": self._dismissed}
+        open_ones = [one for one in self._report.found if one.id not in self._dismissed]
+        known = {key: sorted(ids) for key, ids in memory.items()}
+        text = review_text.body(self._report.agent, open_ones, self._listed, self._marks, known, self._report.origin)
         if self._review is None and not self._report.found and not self._threads:
             return
         if self._comments or self._review is None:
@@ -157,12 +161,3 @@ class _Update:
         is_single = first == last == (finding.end_line or finding.line)
         text = review_text.comment(finding, self._marks, may_replace=is_single)
         return ReviewComment(finding.path, last, text, first if first < last else None)
-
-    def _text(self) -> str:
-        closed = {key for key, thread in self._threads.items() if thread.is_resolved and key not in self._dismissed}
-        closed |= {key for key, thread in self._threads.items() if thread in self._gone}
-        closed -= {key for key, thread in self._threads.items() if thread in self._back}
-        memory = {"posted": self._posted, "closed": closed, "dismissed": self._dismissed}
-        open_ones = [one for one in self._report.found if one.id not in self._dismissed]
-        known = {key: sorted(ids) for key, ids in memory.items()}
-        return review_text.body(self._report.agent, open_ones, self._listed, self._marks, known, self._report.origin)

@@ -16,7 +16,6 @@ from service.store.database import Database
 _CHANNEL: Final = "runwarden"
 _CHECK_S: Final = 20.0
 """How often the connection that listens for PostgreSQL's notifications is checked."""
-_PAUSE_S: Final = 1.0
 
 
 class Doorbell:
@@ -46,7 +45,7 @@ class Doorbell:
             while not closing.is_set():
                 with contextlib.suppress(OSError, self._database.engine.dialect.loaded_dbapi.Error):
                     hear(wake, closing)
-                closing.wait(_PAUSE_S)
+                closing.wait(1.0)
 
         threading.Thread(target=listen, name="doorbell", daemon=True).start()
 

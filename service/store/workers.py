@@ -1,5 +1,9 @@
-"""Workers: the processes that execute turns, and their heartbeats."""
+"""Workers: the processes that execute turns, their heartbeats, and what keeps them from beginning turns.
 
+In maintenance, and on a drained machine, turns at work finish, and no other begins.
+"""
+
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -7,8 +11,10 @@ import sqlalchemy as sa
 
 from service.clock import Clock
 from service.store.database import now_in
-from service.store.schema import found, workers
+from service.store.schema import found, meta, replace_rows, workers
 
+_MAINTENANCE: Final = "maintenance"
+_DRAIN: Final = "drain:"
 MISSING: Final = "missing: "
 """Prefix in the `sandbox` of a worker that needs one and has none; the reason and how to install it follow."""
 
@@ -64,3 +70,41 @@ def all_of(connection: sa.Connection) -> list[Worker]:
 def forget(connection: sa.Connection, executor: str) -> None:
     """Remove a worker."""
     connection.execute(sa.delete(workers).where(workers.c.executor == executor))
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What keeps workers from beginning turns."""
+
+    maintenance: str | None
+    """Why no worker begins a turn, for everybody who waits; None: they do."""
+    drained: dict[str, int]
+    """When each machine was drained, by name: workers that started there earlier begin nothing more."""
+
+    def holds(self, worker: Worker) -> bool:
+        """Whether a worker begins no turns."""
+        return self.maintenance is not None or worker.started_at <= self.drained.get(worker.host, -1)
+
+
+def pauses(connection: sa.Connection) -> Pauses:
+    """Return the present pauses."""
+    condition = sa.or_(meta.c.key == _MAINTENANCE, meta.c.key.startswith(_DRAIN))
+    held = {one.key: one.value for one in connection.execute(sa.select(meta.c.key, meta.c.value).where(condition))}
+    drained = {key.removeprefix(_DRAIN): int(value) for key, value in held.items() if key != _MAINTENANCE}
+    return Pauses(held.get(_MAINTENANCE), drained)
+
+
+def begin_maintenance(connection: sa.Connection, why: str) -> None:
+    """Begin the maintenance, or replace its reason."""
+    replace_rows(connection, meta, [{"key": _MAINTENANCE, "value": why}], [meta.c.key])
+
+
+def end_maintenance(connection: sa.Connection) -> None:
+    """End the maintenance, if there is one."""
+    connection.execute(sa.delete(meta).where(meta.c.key == _MAINTENANCE))
+
+
+def drain(connection: sa.Connection, machine: str, living: Sequence[Worker]) -> None:
+    """Let a machine's workers begin nothing more; those that start later do."""
+    latest = str(max(one.started_at for one in living if one.host == machine))
+    replace_rows(connection, meta, [{"key": f"{_DRAIN}{machine}", "value": latest}], [meta.c.key])
