@@ -81,7 +81,6 @@ def next_poll(wait: "Wait | None", now: datetime) -> str:
     return f"asking again in {span(left_s)}" if left_s > 0 else "asking again"
 
 
-PRODUCT: Final = "runwarden"
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
 """Shown in place of the link's state while our own files fail."""
 SPACE: Final = 3
@@ -216,7 +215,7 @@ class HeaderBar(ClickableLine):
     def _left(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
         vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
         name = ProfileMark(vitals.profile, vitals.color).styled(14 if is_brief else 28)
-        product = (f"{PRODUCT}  ", "$accent bold") if brevity is Brevity.FULL else ""
+        product = ("runwarden  ", "$accent bold") if brevity is Brevity.FULL else ""
         opens = (" ▾", STYLES["quiet"]) if vitals.can_switch else ""
         words = Content.assemble(product, name, opens)
         yield clickable(words, "app.profiles") if vitals.can_switch else words

@@ -35,7 +35,7 @@ from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionState
 from storage.records.activity import ActivityFilter
 from storage.records.decision import OPEN_OUTCOMES, Decision
-from widgets.actions.activity import COLUMNS, PLACEHOLDERS, ActivityBar, ActivityEntry, what
+from widgets.actions import COLUMNS, PLACEHOLDERS, ActivityBar, ActivityEntry, what
 from widgets.forms.inputs import ListSearch
 from widgets.frame import Notice
 from widgets.kit import hidden

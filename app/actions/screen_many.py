@@ -16,11 +16,11 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.actions.actions import retry_key
-from app.actions.asked import Asked, continuation, what_began
+from app.actions.asked import NAMES, PLACEHOLDERS, Asked, continuation, filled_in, what_began
 from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
 from app.actions.refusals import ActionRefusedError, FieldProblem, problems
-from app.actions.screen_fields import NAMES, PAIRS, PLACEHOLDERS, TEXT, Field, filled_in
+from app.actions.screen_fields import PAIRS, TEXT, Field
 from app.actions.screen_form import ActionForm, RequestOrProblems
 from app.api.errors import ApiError
 from app.api.requests import StartAgent, WriteRequest
@@ -32,13 +32,13 @@ from app.engine.text import SafeText, plural, safe_text
 from storage.errors import StorageError
 from storage.records import CANCELLED, Action, Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
-from widgets.actions.batch import BatchLine, BatchView
 from widgets.forms.dialog import FormButton, FormPhase, OutcomeText, OutcomeVerdict, RequestPreview, reason
 from widgets.forms.facts import FormFact
 from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Badge, action_badge, run_badge
 from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options
+from widgets.runs.follow import BatchLine, BatchView
 
 AT_ONCE: Final = 8
 """Runs that the service is asked about at the same time."""

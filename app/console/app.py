@@ -49,7 +49,6 @@ NAVIGATION_BINDINGS: Final = (
     hidden("backspace", "back", "back", tooltip="Go back to the previous screen", id="app.back"),
 )
 MOST_VISITED: Final = 100
-NOWHERE: Final = "There is nothing to go back to."
 MODES: Final = (*(tab.name for tab in TABS), ALL)
 
 
@@ -95,7 +94,7 @@ class Navigation:
         if self._app.current_mode == BETWEEN:
             return
         if not self._visited:
-            session.notify(NOWHERE)
+            session.notify("There is nothing to go back to.")
             return
         visited = self._visited.pop()
         await self._app.switch_mode(visited.tab)

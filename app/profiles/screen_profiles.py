@@ -13,7 +13,7 @@ from textual.widgets import Input, OptionList
 from app.api.errors import RateLimitedError
 from app.console.base import ALL
 from app.console.session import Session
-from app.console.session.vitals_feed import read_vitals
+from app.console.session.feeds import read_vitals
 from app.console.sheets import PickerScreen
 from app.engine.engine import Engine
 from app.profiles import Profile
