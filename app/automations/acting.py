@@ -30,7 +30,7 @@ from app.automations.rule import (
 from app.engine.text import first_line, safe_text
 from app.engine.times import rfc3339
 from app.notify.channels import run_program
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.cache.cache import Cache
 from storage.records import Action, Repository, RunDetail
 from storage.records.alert import Alert, Level

@@ -14,8 +14,7 @@ from app.automations.acting import CannotActError
 from app.automations.bot import LEASE, Bot, hand_over, process_of
 from app.automations.occurrences import is_within
 from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
-from app.automations.rules_file import RulesFile
-from app.automations.screen_data import Automations, read_automations
+from app.automations.screen_data import Automations, RulesFile, read_automations
 from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, ReplaySheet
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import OpenRun
@@ -33,7 +32,7 @@ from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.dialog import coloured
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import run_badge
 from widgets.kit.line_table import LineTable

@@ -30,7 +30,7 @@ from app.cli.running import STOPPING
 from app.engine.text import json_escaped
 from app.engine.times import rfc3339
 from app.profiles.token import StreamToken, TokenError
-from app.runs.command_lookup import RunLookup
+from app.runs.command_rows import RunLookup
 from app.start.streams import ReaderGoneError
 from app.version import __version__
 from storage.records import Repository

@@ -24,13 +24,11 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.engine.atomic_file import alone, replacing
 from app.engine.text import SafeText, safe_text
 from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
-from app.runs.query import Query, QueryProblem, listed, parse
-from app.runs.query.parse import given
-from app.runs.query.terms import KeyName, key_name, terms
-from storage.base_error import RunwardenError
+from app.runs.query import KeyName, Query, QueryProblem, given, key_name, listed, parse, terms
+from storage import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
-from storage.records.repository import DEFAULT_PLATFORM
+from storage.records.run import DEFAULT_PLATFORM
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from service.forge.client import (
 )
 from service.shapes import items, table
 
-_VERSION: Final = "2022-11-28"
 _LONGEST_DESCRIPTION: Final = 140
 _MOST_PAGES: Final = 40
 _THREADS: Final = """
@@ -50,7 +49,7 @@ class GitHub:
         headers = {
             "Authorization": f"Bearer {token}",
             "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": _VERSION,
+            "X-GitHub-Api-Version": "2022-11-28",
         }
         self.http = ForgeHttp(self.title, api_url, headers, timeout_s)
         self.repository = f"/repos/{path}"

@@ -28,7 +28,6 @@ _STATES: Final[dict[State, str]] = {
 _LONGEST_DESCRIPTION: Final = 255
 _BAD_REQUEST: Final = 400
 _CONFLICT: Final = 409
-_DRAFT: Final = "Draft: "
 
 
 class GitLab:
@@ -60,7 +59,7 @@ class GitLab:
         document = {
             "source_branch": proposal.branch,
             "target_branch": proposal.base,
-            "title": f"{_DRAFT if proposal.is_draft else ''}{proposal.title}",
+            "title": f"{'Draft: ' if proposal.is_draft else ''}{proposal.title}",
             "description": proposal.body,
         }
         try:

@@ -1,6 +1,6 @@
 """The ledger's refusals, each with the entry that causes it."""
 
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import Action
 
 

@@ -18,10 +18,10 @@ from textual.content import Content
 from app.console.base import BaseScreen
 from app.console.session import Session
 from app.console.sheets import ConfirmSheet
-from app.console.terminal.terminal import Terminal
+from app.console.terminal import Terminal
 from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import Run
 from widgets.kit import hidden
 
