@@ -31,9 +31,9 @@ from service.observability.traces import open_tracer
 from service.page.app import with_page
 from service.settings import DataFolder
 from service.store.database import Database
-from service.store.doorbell import Doorbell
 from service.store.rate_limits import RateLimiter
 from service.store.runs import RunCounter
+from service.store.workers import Doorbell
 from service.worker_process import StartError, announce, build_worker, drain, held, one_worker, prepare
 
 _logger = logging.getLogger(__name__)

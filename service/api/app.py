@@ -13,7 +13,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.api import errors, hooks, organizations, results, run_list, runs
+from service.api import errors, hooks, organizations, results, runs
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, body
 from service.clock import SECOND_MICROS
@@ -43,7 +43,7 @@ def build(context: Context) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
-    described = [organizations.router, run_list.router, runs.router, organizations.partners, results.router]
+    described = [organizations.router, runs.router, organizations.partners, results.router]
     others = (_metrics, hooks.router)
     offered = [offer for router in described for offer in errors.offered_by(router, PREFIX)]
     errors.install(app, [*offered, *(offer for router in others for offer in errors.offered_by(router))])

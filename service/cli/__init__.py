@@ -24,7 +24,7 @@ _COMMANDS: Final = {
     "repository": ("service.cli.code_hosts", "Configured repositories."),
     "agent": ("service.cli.agents", "Agents."),
     "run": ("service.cli.runs", "The log or the diff of a run."),
-    "trigger": ("service.cli.triggers", "Rules that let pull requests start runs, and the started runs."),
+    "trigger": ("service.cli.code_hosts", "Rules that let pull requests start runs, and the started runs."),
     "events": ("service.cli.events", "Events that are sent to endpoints of organizations."),
     "usage": ("service.cli.audit", "The agents' use of their models, and its cost."),
     "prune": ("service.cli.maintenance", "Remove old logs, diffs and queue entries; runs stay."),

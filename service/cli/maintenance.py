@@ -14,8 +14,8 @@ from service.execution.queue import forget_ended, migrate_queue
 from service.execution.retention import Pruner
 from service.setup import SetupError
 from service.store import workers
-from service.store.doorbell import Doorbell
 from service.store.schema import VERSION
+from service.store.workers import Doorbell
 from service.text import plural
 
 _MIB = 1 << 20

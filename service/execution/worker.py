@@ -27,9 +27,8 @@ from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
 from service.store import dispatch, events, invitations, organizations, postings, turns, workers
 from service.store.database import AWAY, Database, DatabaseClock
-from service.store.doorbell import Doorbell
 from service.store.repositories import due_schedules
-from service.store.workers import Worker
+from service.store.workers import Doorbell, Worker
 from service.text import storable
 
 _ROUND_S: Final = 1.0

@@ -1,4 +1,7 @@
-"""Handlers post a status, pull request or comment; each reads first what exists, so that a repetition does no harm."""
+"""Handlers post a status, pull request or comment; each reads first what exists, so that a repetition does no harm.
+
+Text from outside is made inert before it is posted.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +13,10 @@ from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, 
 from service.forge.forgejo import Forgejo
 from service.forge.github import GitHub
 from service.forge.gitlab import GitLab
-from service.forge.review_text import in_code, inert
 from service.store.postings import POSTED, Posted, Posting
 from service.store.runs import Run
 from service.store.turns import NEEDS_ANSWER, Turn
-from service.text import one_line
+from service.text import fence_of, not_closing, one_line, printable
 
 Forge = GitHub | GitLab
 FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab, "forgejo": Forgejo}
@@ -27,6 +29,12 @@ _LONGEST_LIST: Final = 40_000
 """The length of all instructions together: GitHub accepts 65,536 characters in the whole text."""
 _LARGEST_ESCAPE: Final = 5
 """The most characters that encode one, as in `&amp;`."""
+_FENCED: Final = re.compile(r"^(`{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+# Without pipes: in a row of a table they end a cell, and with it the code.
+_CODE: Final = re.compile(r"(?<!`)(`+)(?!`)([^\n|]+?)(?<!`)\1(?!`)")
+_SPECIAL: Final = re.compile(r"[\\\[`$~]")
+_MENTION: Final = re.compile(r"@(?=\w)|#(?=\d)|(?<!\w)!(?=\d)")
+_COMMAND: Final = re.compile(r"(?m)^([ \t]*(?:>[ \t]*)*)/(?=\w)")
 _END: Final = "<!-- /runwarden -->"
 """The line after which a pull request's text is no longer the service's."""
 
@@ -209,3 +217,48 @@ def _part(subject: Subject) -> str:
         _END,
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def inert(text: str) -> str:
+    """Return text from outside as Markdown without mentions, links, images, HTML, commands and closed issues."""
+    text = not_closing(printable(text.replace("\r", "")))
+    parts, at = [], 0
+    for block in _FENCED.finditer(text):
+        parts += [_prose(text[at : block.start()]), fenced(block[2].removesuffix("\n"))]
+        at = block.end()
+    return "".join([*parts, _prose(text[at:])])
+
+
+def _prose(text: str) -> str:
+    parts, at = [], 0
+    # Backslashes are doubled outside of code, so none can turn the backtick after it into text.
+    for code in _CODE.finditer(text):
+        parts += [_escaped(text[at : code.start()]), code[0]]
+        at = code.end()
+    return _disarmed("".join([*parts, _escaped(text[at:])]))
+
+
+def _disarmed(text: str) -> str:
+    return _COMMAND.sub("\\1\u200b/", text)
+
+
+def _escaped(text: str) -> str:
+    # The forges look for mentions in rendered text: an entity would become one again.
+    text = text.replace("&", "&amp;").replace("<", "&lt;")
+    return _MENTION.sub("\\g<0>\u200b", _SPECIAL.sub(r"\\\g<0>", text))
+
+
+def fenced(text: str, kind: str = "") -> str:
+    """Return a block of code that its content cannot end."""
+    if "```" in text and (disarmed := _disarmed(text)) != text:
+        # GitLab ends the block at a shorter fence and obeys what follows: the text is changed, so it is no suggestion.
+        text, kind = disarmed, ""
+    fence = fence_of(text)
+    return f"{fence}{kind}\n{text}\n{fence}"
+
+
+def in_code(text: str) -> str:
+    """Return text from outside as code within a line."""
+    fence = fence_of(text, least=1)
+    padding = " " if text[:1] in "` " or text[-1:] in "` " else ""
+    return f"{fence}{padding}{text}{padding}{fence}"

@@ -13,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
 
 from service.agents.inputs import INSTRUCTIONS, AgentInput
-from service.api import results, run_list
+from service.api import results
 from service.api import runs as runs_api
 from service.api.auth import Caller
 from service.api.bodies import AgentStart, RunMessage, RunStart
@@ -100,7 +100,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
     fault = None
     listed: dict[str, Any] = {"runs": [], "next_token": None, "total_count": 0}
     try:
-        listed = run_list.listed(context, caller, given)
+        listed = runs_api.listed(context, caller, given)
     except HttpError as error:
         fault = error
     found = listed["runs"]
