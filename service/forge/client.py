@@ -13,8 +13,7 @@ from urllib.parse import urlencode
 
 from service.errors import ServiceError
 from service.hosts.http import AnswerTooLargeError, HostResponse, HostUnreachableError, ask
-from service.shapes import items, table
-from service.text import not_closing, printable
+from service.text import items, not_closing, printable, table
 
 State = Literal["pending", "success", "failure", "error"]
 _SUCCESS: Final = range(200, 300)

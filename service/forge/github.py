@@ -16,7 +16,7 @@ from service.forge.client import (
     Thread,
     shown_lines,
 )
-from service.shapes import items, table
+from service.text import items, table
 
 _LONGEST_DESCRIPTION: Final = 140
 _MOST_PAGES: Final = 40

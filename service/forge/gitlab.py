@@ -17,7 +17,7 @@ from service.forge.client import (
     Thread,
     shown_lines,
 )
-from service.shapes import table
+from service.text import table
 
 _STATES: Final[dict[State, str]] = {
     "pending": "running",
