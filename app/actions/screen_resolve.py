@@ -24,7 +24,7 @@ from app.engine.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import WRITE_KINDS, Action
-from widgets.actions.activity import what
+from widgets.actions import what
 from widgets.forms.dialog import FormButton, FormDialog, bindings_of, reason
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField

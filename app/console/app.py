@@ -21,7 +21,7 @@ from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.session import TOAST_S, Session, ShownNotice
 from app.console.session.user_preferences import keep
-from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal
+from app.console.terminal import TERMINAL_BINDINGS, Terminal
 from app.console.themes import DEFAULT, begin_with_theme
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
@@ -49,7 +49,6 @@ NAVIGATION_BINDINGS: Final = (
     hidden("backspace", "back", "back", tooltip="Go back to the previous screen", id="app.back"),
 )
 MOST_VISITED: Final = 100
-NOWHERE: Final = "There is nothing to go back to."
 MODES: Final = (*(tab.name for tab in TABS), ALL)
 
 
@@ -95,7 +94,7 @@ class Navigation:
         if self._app.current_mode == BETWEEN:
             return
         if not self._visited:
-            session.notify(NOWHERE)
+            session.notify("There is nothing to go back to.")
             return
         visited = self._visited.pop()
         await self._app.switch_mode(visited.tab)

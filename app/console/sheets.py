@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from app.console.guard import guarded_event
 from app.engine.text import safe_text
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from widgets.forms.inputs import LineInput
 from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import NO_MARK, STYLES, ProfileMark, Tone

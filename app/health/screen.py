@@ -21,15 +21,17 @@ from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span
-from app.health.facts import Incident, Uptime, level
-from app.health.history import (
+from app.health.facts import (
     FLAPPING,
     LONGEST_WINDOW,
     NOTHING_SEEN,
     OUR_LINK,
     WINDOWS,
+    Incident,
     PlatformHistory,
     SampleReader,
+    Uptime,
+    level,
     recent_incidents,
 )
 from app.runs.query import parse
@@ -41,8 +43,7 @@ from storage.records.activity import ActivityFilter, PollSpan, Wait
 from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
-from widgets.frame.header_bar import PollTiming, freshness, next_poll
-from widgets.frame.notice import NoticePage
+from widgets.frame import NoticePage, PollTiming, freshness, next_poll
 from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
 from widgets.kit.choice_lists import LeadList, LeadRow

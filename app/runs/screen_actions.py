@@ -234,8 +234,8 @@ def cancel_sheet(
     The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
     """
     from app.actions.batch import BatchResult, BatchSender
-    from app.actions.cancelling import LOOK_S, submitted
     from app.actions.follow_ups import waiting_words
+    from app.actions.reconciliation import LOOK_S, submitted
     from app.actions.refusals import ActionRefusedError
     from app.api.requests import CancelRun
     from app.console.sheets import ConfirmSheet
@@ -322,8 +322,7 @@ async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | 
 
 async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: Sequence[str]) -> tuple[str, ...]:
     """Show the form that retries or continues these runs; return the ids that it was done for."""
-    from app.actions.screen_many import ManyForm
-    from app.actions.screen_many_tasks import continued, known_of, retried
+    from app.actions.screen_many import ManyForm, continued, known_of, retried
 
     session = screen.session
     held = await engine.cache.details(ids)

@@ -17,9 +17,9 @@ from service.hosts import rotation
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError, PrintedKey
 from service.reference import location
-from service.shapes import table
 from service.store.hosts import Host
 from service.store.schema import GitHubApp
+from service.text import table
 
 _TIMEOUT_S: Final = 15.0
 _PATIENCE_S: Final = 5.0

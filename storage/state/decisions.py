@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from storage.claims import Claims, this_process
-from storage.conditions import Conditions
 from storage.database import snapshot
 from storage.records import Author
 from storage.records.decision import (
@@ -22,7 +21,7 @@ from storage.records.decision import (
     RuleState,
     Verdict,
 )
-from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
+from storage.values import Conditions, from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
 KEPT: Final = timedelta(days=400)
 """How long a decision is kept, and so how long nothing acts on the same occurrence again."""

@@ -41,7 +41,7 @@ from tests.console.test_error_boundary import press_all
 from tests.lab import Lab, Received, Server, Step
 from tests.waiting import present, until
 from widgets.forms.dialog import FormDialog
-from widgets.frame.header_bar import HeaderBar
+from widgets.frame import HeaderBar
 from widgets.kit.badges import HUES
 from widgets.profiles import ProfileList
 from widgets.runs.table import RunTable
