@@ -278,15 +278,6 @@ def where(run: Run) -> SafeText:
     return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)
 
 
-def _summary(asked: Asked) -> str:
-    """The agent that is started, and the first line of its words; or its named inputs."""
-    words = asked.words.strip().partition("\n")[0]
-    if not isinstance(asked.request, StartAgent):
-        return words
-    given = ", ".join(PAIRS.written(asked.request.inputs).splitlines())
-    return f"{asked.request.name}: {words or given or 'no inputs'}"
-
-
 _PADDING: Final = 13
 """Cells of a preview line besides the run's id and place: its number, spaces and the scroll bar."""
 
@@ -410,7 +401,11 @@ class ManyForm(ActionForm):
             parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
             place = shorten(where(run), max(0, room), "middle")
             if self._many.text is RETRY:
-                said = _summary(self._many.asked[run.run_id])
+                asked = self._many.asked[run.run_id]
+                said = asked.words.strip().partition("\n")[0]
+                if isinstance(asked.request, StartAgent):
+                    given = ", ".join(PAIRS.written(asked.request.inputs).splitlines())
+                    said = f"{asked.request.name}: {said or given or 'no inputs'}"
                 place = shorten(safe_text(f"{run.repository.label}  {said}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {place}", STYLES["quiet"])))
         if len(self._many.runs) > 1:

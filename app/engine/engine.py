@@ -15,9 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
-from app.actions.cancelling import Cancellations
 from app.actions.follow_ups import FollowUps
-from app.actions.reconciliation import Reconciliation
+from app.actions.reconciliation import Cancellations, Reconciliation
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError

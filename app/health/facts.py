@@ -264,7 +264,20 @@ class SampleReader(Struct, frozen=True):
 
     def link_past(self, polls: Sequence[PollSpan], now: datetime) -> PlatformHistory:
         """Our link's past, from the polls of runs, newest first; only unanswered polls make incidents."""
-        past = self._past(_link_spans(polls, self.longest_gap), now, frozenset({_WELL}))
+        # Spans, oldest first; each one extends to the next, unless the gap is too long.
+        # A refused token is an answer too; without a token there is no request.
+        words: dict[str | None, str] = {None: _WELL, "rate_limited": "slow", "token": NO_STATUS}
+        spans: list[HealthSpan] = []
+        for poll in reversed(polls):
+            kind = error_kind(poll.error_kind)
+            usual = _WELL if kind.concerns == "token" else kind.word.removeprefix("service ")
+            word = words.get(poll.error_kind, usual)
+            spans.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
+        joined = [
+            replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= self.longest_gap else one
+            for one, after in pairwise(spans)
+        ]
+        past = self._past((*joined, *spans[-1:]), now, frozenset({_WELL}))
         return replace(past, incidents=tuple(one for one in past.incidents if one.worst == "bad"))
 
     def _past(
@@ -282,20 +295,3 @@ def recent_incidents(pasts: dict[str, PlatformHistory], since: datetime) -> tupl
     """Incidents of platforms and our link that were not over at `since`: ongoing ones first, then the newest."""
     recent = [one for past in pasts.values() for one in past.incidents if (one.recovered_at or one.until) >= since]
     return tuple(sorted(recent, key=lambda one: (one.goes_on, one.start), reverse=True))
-
-
-def _link_spans(polls: Sequence[PollSpan], longest_gap: timedelta) -> tuple[HealthSpan, ...]:
-    """Spans, oldest first; each one extends to the next, unless the gap is too long."""
-    # A refused token is an answer too; without a token there is no request.
-    words: dict[str | None, str] = {None: _WELL, "rate_limited": "slow", "token": NO_STATUS}
-    spans: list[HealthSpan] = []
-    for poll in reversed(polls):
-        kind = error_kind(poll.error_kind)
-        usual = _WELL if kind.concerns == "token" else kind.word.removeprefix("service ")
-        word = words.get(poll.error_kind, usual)
-        spans.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
-    joined = [
-        replace(one, end=after.start) if timedelta(0) <= after.start - one.end <= longest_gap else one
-        for one, after in pairwise(spans)
-    ]
-    return (*joined, *spans[-1:])

@@ -1,9 +1,13 @@
-"""Loads settings from a TOML file, the environment and the options, or raises one error that says what to correct."""
+"""Loads settings from a TOML file, the environment and the options, or raises one error that says what to correct.
+
+The addresses of `[repositories]` are given to git: nothing in one may become an option.
+"""
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import reduce
 from operator import getitem
 from pathlib import Path
@@ -13,7 +17,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.profiles.paths import config_path
-from app.profiles.repositories import read_repositories
 from app.profiles.settings import (
     DEFAULT_ROUTE,
     ENVIRONMENT_PROFILE,
@@ -23,6 +26,7 @@ from app.profiles.settings import (
     NotifySettings,
     PollSettings,
     Profile,
+    RepositoryAddress,
     Settings,
     UserCommand,
     ViewSettings,
@@ -30,6 +34,14 @@ from app.profiles.settings import (
 from app.profiles.table import LEFT_OUT, KeyPath, Table, check_route
 from app.profiles.token import TOKEN_KINDS, EnvToken, TokenSource
 from app.profiles.values import base_address
+from storage.records.run import DEFAULT_PLATFORM, Repository
+
+_PLACEHOLDERS: Final = ("path", "owner", "repo", "group", "project")
+_WEB: Final = r"(https?|ssh|git|file)://([^/\s]*)(/\S*)"
+_SCP: Final = r"(?:[\w.+-]+@)?[A-Za-z0-9\[][\w.:\[\]-]*:[^:\s-]\S*"
+_NAME: Final = r"[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*(?:/[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*)+"
+_EXAMPLE: Final = 'Write it as in "git@github.com:{path}.git", "https://git.example.com/{path}.git" or "~/src/api".'
+_PATHS: Final = ("/", "~", "./", "../")
 
 
 class Choice(Struct, frozen=True):
@@ -298,3 +310,66 @@ def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Itera
     for variable, (option, value) in beaten_by.items():
         if option and env.get(variable, "") not in {"", value}:
             yield variable, option
+
+
+def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
+    """Read the addresses and their patterns, the most specific first.
+
+    Raises:
+        ConfigError: An address is not one that git may be given.
+    """
+    entries = []
+    for key in table.values:
+        pattern = (key if ":" in key else f"{DEFAULT_PLATFORM}:{key}").casefold()
+        address = table.get(key, str).strip()
+        if problem := _address_problem(address):
+            table.fail(key, problem, _EXAMPLE)
+        if address.startswith(_PATHS):
+            address = str(table.file.parent / Path(address).expanduser())
+        entries.append(RepositoryAddress(pattern, address))
+    # Exact names first, then by the number of literal characters.
+    return tuple(
+        sorted(
+            entries,
+            key=lambda one: (any(sign in one.pattern for sign in "*?["), -len(re.sub(r"[*?\[\]]", "", one.pattern))),
+        )
+    )
+
+
+def address_of(entries: tuple[RepositoryAddress, ...], repository: Repository) -> str | None:
+    """The address of a repository; None: none is configured.
+
+    Raises:
+        ValueError: The service's name for it cannot be put into an address; the message says why.
+    """
+    name = f"{repository.platform or DEFAULT_PLATFORM}:{repository.path}".casefold()
+    entry = next((each for each in entries if fnmatchcase(name, each.pattern)), None)
+    if entry is None:
+        return None
+    if "{" not in entry.address:
+        return entry.address
+    if not re.fullmatch(_NAME, repository.path) or {".", ".."} & set(repository.path.split("/")):
+        raise ValueError(f"The service calls the repository {repository.path!r}: no address is made of such a name.")
+    group, _, project = repository.path.rpartition("/")
+    return entry.address.format(path=repository.path, owner=group, repo=project, group=group, project=project)
+
+
+def _address_problem(address: str) -> str | None:
+    """Why an address must not be passed to git; None: it may."""
+    unknown = [name for name in re.findall(r"\{([^{}]*)\}", address) if name not in _PLACEHOLDERS]
+    if unknown:
+        return f"there is no placeholder {{{unknown[0]}}}, only {', '.join(f'{{{each}}}' for each in _PLACEHOLDERS)}."
+    if set("{}") & set(re.sub(r"\{\w+\}", "", address)):
+        return "a brace stands alone."
+    if address.startswith("-") or not address.isprintable() or re.match(r"[\w.+-]+::", address):
+        return "this would be an option or a program to git, not an address."
+    if parts := re.fullmatch(_WEB, address):
+        login, at, host = parts[2].rpartition("@")
+        if ":" in login or (at and parts[1].startswith("http")):
+            return "an address holds no user or password: git asks your credential helper."
+        if "{" in host:
+            return "a placeholder must not choose the host."
+        return "this is not an address." if host.startswith("-") or bool(host) == (parts[1] == "file") else None
+    if address.startswith(_PATHS) or ("://" not in address and re.fullmatch(_SCP, address)):
+        return None
+    return "this is not an address."

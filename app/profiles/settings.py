@@ -231,7 +231,7 @@ class RepositoryAddress(Struct, frozen=True):
     pattern: str
     """A pattern in lower case and with the platform: `github:acme/*`."""
     address: str
-    """An address with placeholders such as `{path}`, see `app.profiles.repositories`; a local path is absolute."""
+    """An address with placeholders such as `{path}`, see `app.profiles.load`; a local path is absolute."""
 
 
 class ResultsSettings(Struct, frozen=True):

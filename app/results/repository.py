@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from app.engine.text import safe_text
 from app.profiles import RepositoryAddress
-from app.profiles.repositories import address_of
+from app.profiles.load import address_of
 from app.results.diff import Patch
 from app.results.git import Git, GitError, TooLargeError
 from app.results.review import findings

@@ -230,8 +230,8 @@ def cancel_sheet(
     The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
     """
     from app.actions.batch import BatchSender
-    from app.actions.cancelling import LOOK_S, submitted
     from app.actions.follow_ups import waiting_words
+    from app.actions.reconciliation import LOOK_S, submitted
     from app.actions.refusals import ActionRefusedError
     from app.api.requests import CancelRun
     from app.console.sheets import ConfirmSheet

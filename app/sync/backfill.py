@@ -223,13 +223,9 @@ class WindowFill:
             self._failure = self._failure or error
         else:
             self.effort.parallel = min(float(PARALLEL), self.effort.parallel + 1 / PARALLEL)
-            self.effort.estimate(self._runs_left())
-
-    def _runs_left(self) -> float | None:
-        spans = [window.left - window.start for window in (*self._windows, *self._asked.values()) if window.start]
-        if self._spacing is None or len(spans) < len(self._windows) + len(self._asked):
-            return None
-        return sum((span / self._spacing for span in spans), 0.0)
+            spans = [each.left - each.start for each in (*self._windows, *self._asked.values()) if each.start]
+            is_known = self._spacing is not None and len(spans) == len(self._windows) + len(self._asked)
+            self.effort.estimate(sum(spans, timedelta(0)) / self._spacing if self._spacing and is_known else None)
 
 
 class Backfill:

@@ -41,7 +41,12 @@ class Listing(Struct, frozen=True):
         query = await self._query(condition)
         most = self.runs.reader.page_size
         # A filter applied here may drop most of a page: small pages would cost many requests.
-        size = most if limit is None or not _is_all(query, condition) else max(1, min(most, limit))
+        # Whether the service applies the whole filter; dates are requested more widely, and filtered here.
+        asked = RunFilter(
+            statuses=(query.status,) if query.status else (),
+            repositories=condition.repositories if query.repository else (),
+        )
+        size = most if limit is None or asked != condition else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count, order = 0, Order()
         walk = await self.runs.begin_walk() if query == RunQuery() else None
@@ -140,15 +145,6 @@ def _only_repository(labels: tuple[str, ...]) -> Repository | None:
         return Repository.parse(labels[0])
     except ValueError:
         return None
-
-
-def _is_all(query: RunQuery, condition: RunFilter) -> bool:
-    """Whether the service applies the whole filter; dates are requested more widely, and filtered here."""
-    asked = RunFilter(
-        statuses=(query.status,) if query.status else (),
-        repositories=condition.repositories if query.repository else (),
-    )
-    return asked == condition
 
 
 def matches(run: Run, condition: RunFilter, final_statuses: Collection[str]) -> bool:

@@ -16,7 +16,7 @@ from app.cli.exits import EXIT_BY_KIND, Exit, of_api_error
 from app.cli.failures import failure_of
 from app.cli.main import root
 from app.cli.options import EXAMPLES
-from app.notify.delivery import RouteError
+from app.notify.channels import RouteError
 from service.cli import main
 from storage.errors import StorageError
 from tests.cli.conftest import CommandLine
