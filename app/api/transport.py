@@ -265,7 +265,12 @@ class Transport:
                     sent_at=response.headers.get("Date"),
                 )
             if status not in call.expected:
-                raise UnusableAnswerError(_unexpected(response, mask), status=status)
+                why = f"The service answered {status}, which the API does not have."
+                if response.is_redirect:
+                    where = mask.text(response.headers.get("Location", "nowhere"))[:200]
+                    why = f"The service redirects to {where!r}; the token goes to no other place."
+                    why += " Correct the base address."
+                raise UnusableAnswerError(why, status=status)
             return Reply(status, await _body(response, call.most_bytes, mask), response.headers)
 
     async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
@@ -331,14 +336,6 @@ async def _body(response: httpx.Response, most: int, mask: Mask) -> bytes:
         if len(received) > most:
             raise UnusableAnswerError(f"The answer is larger than {most // 1024} KiB.", status=status)
     return mask.body(bytes(received))
-
-
-def _unexpected(response: httpx.Response, mask: Mask) -> str:
-    status = response.status_code
-    if response.is_redirect:
-        where = mask.text(response.headers.get("Location", "nowhere"))[:200]
-        return f"The service redirects to {where!r}; the token goes to no other place. Correct the base address."
-    return f"The service answered {status}, which the API does not have."
 
 
 class _FailureBody(Struct, frozen=True):

@@ -198,7 +198,7 @@ class AutomationsScreen(BaseScreen):
             self.query_one(StatusLine).status = automations.status
             target, self._requested = self._requested, ""
             if any(target == f"approval:{decision.rule}" for decision in automations.waiting):
-                self._show_approvals(target.removeprefix("approval:"))
+                self.action_approvals(target.removeprefix("approval:"))
             elif target:
                 self._table.seek(target)
         self.refresh_bindings()
@@ -219,11 +219,7 @@ class AutomationsScreen(BaseScreen):
         super().action_refresh()
         self._reader.ask()
 
-    def action_approvals(self) -> None:
-        """Show the requests that wait for approval."""
-        self._show_approvals()
-
-    def _show_approvals(self, rule: str = "") -> None:
+    def action_approvals(self, rule: str = "") -> None:
         """Show the requests that wait for approval, with those of this rule marked."""
         self.app.push_screen(ApprovalsSheet(self.session, self._file, rule), lambda _: self._reader.ask())
 
@@ -315,7 +311,7 @@ class AutomationsScreen(BaseScreen):
         if (rule := self._rule) is not None:
             self.session.copy(rule.name)
 
-    @work
+    @work(group="send")
     async def action_set_off(self) -> None:
         """Run the rule now, on a chosen run if it needs one, after showing the exact effect."""
         if (rule := self._rule) is None:

@@ -10,10 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from textual.content import Content
 
-from app.automations.acting import in_words
+from app.automations.acting import PROPOSALS, in_words
 from app.automations.bot import LEASE, process_of, rules_of
 from app.automations.occurrences import upcoming
-from app.automations.proposals import PROPOSALS
 from app.automations.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
 from app.automations.sentence import limits, sentence, warnings
 from app.engine.engine import Engine

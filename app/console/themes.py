@@ -139,14 +139,18 @@ def begin_with_theme(app: "BaseApp[Any]", settings: Settings) -> str:
     name = read(settings).theme_over(settings.console.theme)
     for theme in THEMES:
         app.register_theme(theme)
+    problem, has_few = theme_problem(name), app.console.color_system == "standard"
+    name = DEFAULT if problem else name
+    if has_few:
+        name = {DEFAULT: FEW_COLOURS, LIGHT: FEW_LIGHT_COLOURS}.get(name, name)
     # Setting it the ordinary way would parse every style sheet twice before the first frame.
-    app.set_reactive(App.theme, configured_theme(name, no_color=app.no_color, system=app.console.color_system))
+    app.set_reactive(App.theme, NO_COLOURS if app.no_color else name)
     app.stylesheet.set_variables(app.get_css_variables())
     if app.no_color:
         app.own_filter = ColourRemover()
-    elif app.console.color_system == "standard":
+    elif has_few:
         app.own_filter = SixteenColours()
-    return theme_problem(name)
+    return problem
 
 
 def theme_problem(name: str) -> str:
@@ -157,13 +161,3 @@ def theme_problem(name: str) -> str:
     near = closest(name, names)
     fix = f"Did you mean {near}?" if near else f"There are: {', '.join(sorted(names))}."
     return f"there is no theme {name!r}. {fix}"
-
-
-def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:
-    """Return the configured theme for a colour system as Rich names it."""
-    if no_color:
-        return NO_COLOURS
-    if theme_problem(name):
-        name = DEFAULT
-    few = {DEFAULT: FEW_COLOURS, LIGHT: FEW_LIGHT_COLOURS}
-    return few.get(name, name) if system == "standard" else name

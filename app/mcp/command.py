@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, V
 from app.actions import command_many
 from app.actions.command_writes import sent_once
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
-from app.automations.proposals import PROPOSALS, propose
+from app.automations.acting import PROPOSALS, propose
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import EXIT_BY_KIND, Exit, failed, require_extra

@@ -13,6 +13,7 @@ from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, plural, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
+from storage.errors import StorageError
 from storage.records import Action, Run, RunFilter, RunSort, RunSummary
 from widgets.kit import hidden, unkeyed
 
@@ -146,8 +147,11 @@ class RunActions(BaseScreen):
     async def action_cancel_run(self, engine: "Engine") -> None:
         """Cancel the marked runs or the run in focus, after a confirmation."""
         runs, finals = await self._runs(), await engine.cache.final_statuses()
-        active = [run for run in runs if run.status not in finals]
-        if active:
+        active, cap = [run for run in runs if run.status not in finals], engine.settings.console.send_cap
+        if len(active) > cap:
+            why = f"Nothing was sent: {len(active):,} runs to cancel, more than {cap}."
+            self.session.notify(f"{why} Mark fewer, or raise send_cap in [console].", severity="warning")
+        elif active:
             waiting = await engine.follow_ups.waiting([run.run_id for run in active])
             sheet = cancel_sheet(engine, active, len(runs) - len(active), waiting)
             sheet.mark = mark_of(engine)
@@ -229,7 +233,7 @@ def cancel_sheet(
 
     The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
     """
-    from app.actions.batch import BatchSender
+    from app.actions.batch import BatchResult, BatchSender
     from app.actions.follow_ups import waiting_words
     from app.actions.reconciliation import LOOK_S, submitted
     from app.actions.refusals import ActionRefusedError
@@ -260,14 +264,24 @@ def cancel_sheet(
 
     async def cancel(_: "Path") -> str:
         sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
-        results = [await sender.send(CancelRun(run.run_id)) for run in runs]
+        results, problem = list[BatchResult](), ""
+        try:
+            for run in runs:
+                if sender.may_send:
+                    results.append(await sender.send(CancelRun(run.run_id)))
+        except StorageError as error:
+            problem = str(error)
         done = sum(each.is_done for each in results)
-        unknown = sum(each.outcome == "unknown" for each in results)
+        unknown = bool(results) and results[-1].outcome == "unknown"
         refused = [
             (each.reason or "It had no effect.") if len(runs) == 1 else f"{run.run_id}: {each.reason or 'no effect'}"
-            for run, each in zip(runs, results, strict=True)
+            for run, each in zip(runs, results, strict=False)
             if not each.is_done and each.outcome != "unknown"
         ]
+        if problem:
+            refused.append(problem)
+        if left := len(runs) - len(results):
+            refused.append(f"{plural(left, 'run')} {'was' if left == 1 else 'were'} not tried.")
         if refused and not done and not unknown:
             raise ActionRefusedError(" ".join(refused))
         sentences = []
@@ -275,8 +289,8 @@ def cancel_sheet(
             some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
             sentences.append("The run was cancelled." if len(runs) == 1 else f"{some} were cancelled.")
         if unknown:
-            them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
-            sentences.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
+            which = "the run" if len(runs) == 1 else runs[len(results) - 1].run_id
+            sentences.append(f"Whether {which} was cancelled is unknown: check, and cancel again if still active.")
         return " ".join((*sentences, *refused))
 
     leaving = "Keep it" if len(runs) == 1 else "Keep them"

@@ -101,10 +101,6 @@ class ConversationPart(RunPart):
         yield self.reply
 
     def show(self) -> None:
-        """Show the turns."""
-        self.paint()
-
-    def paint(self) -> None:
         """Show the turns, and the facts and neighbours."""
         self.body.paint()
         self._beside.paint()
@@ -112,12 +108,12 @@ class ConversationPart(RunPart):
     def tick(self, now: datetime) -> None:
         """Update the ages."""
         del now
-        self.paint()
+        self.show()
 
     def on_resize(self) -> None:
         """Put facts and neighbours next to the turns, or below them."""
         self.set_class(self.size.width >= WIDE, "-wide")
-        self.paint()
+        self.show()
 
     def _lines(self, width: int) -> list[Content]:
         subject, view = self.subject, self.subject.view
@@ -392,7 +388,7 @@ class RunScreen(RunActions):
             subject.figures = next((each for each in figures if each.repository == label), None)
         self._show_place()
         self.refresh_bindings()
-        self._conversation.paint()
+        self._conversation.show()
         if self._current != "conversation":
             self._part.show()
         if view is not None and self._turns_of != (state := (view.detail.run, len(view.turns))):
@@ -411,7 +407,7 @@ class RunScreen(RunActions):
         if self._is_active and subject.has_ended:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._show_place()
-        self._conversation.paint()
+        self._conversation.show()
         self.refresh_bindings()
         if self._current == "log" and subject.last_turn != before:
             self._part.show()  # Only now is it known which turn's log is the last.

@@ -175,11 +175,10 @@ class PreferencesWriter:
     async def _write(self) -> None:
         pending, self._pending = self._pending, []
 
-        def apply_all(preferences: Preferences) -> Preferences:
-            return reduce(lambda known, each: each[0](known), pending, preferences)
-
         try:
-            await asyncio.to_thread(self._file.change, apply_all)
+            await asyncio.to_thread(
+                self._file.change, lambda known: reduce(lambda so_far, each: each[0](so_far), pending, known)
+            )
         except PreferencesError as error:
             # The next change saves these too: the file may be writable by then.
             self._pending = [*((change, "") for change, _ in pending), *self._pending]

@@ -30,8 +30,7 @@ from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.findings import collect
 from service.settings import DataFolder
-from service.shapes import table
-from service.text import one_line, plural, storable
+from service.text import one_line, plural, storable, table
 
 _PIECE = 1 << 20
 _LARGEST_RESULT = 256 * 1024

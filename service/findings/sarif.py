@@ -5,7 +5,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from service.findings.document import FindingsError
-from service.shapes import items, table
+from service.text import items, table
 
 _SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "note", "none": "note"}
 _CRITICAL: Final = 9.0

@@ -17,9 +17,9 @@ from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.reference import PLATFORMS
 from service.settings import ProbingSettings
-from service.shapes import table
 from service.store.hosts import Host
 from service.store.repositories import Repository
+from service.text import table
 
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = 404

@@ -223,7 +223,19 @@ class Onboarding:
         project = self._project(key, known)
         # GitLab is asked before the database is locked, since it may answer slowly.
         same = _of(own, project.id, project.path)
-        webhook = self._webhook(project, same) if wants_webhook else Webhook(configured=None)
+        if not wants_webhook:
+            webhook = Webhook(configured=None)
+        elif self._host.api_url is None:
+            text = "the webhook needs GitLab's API: connect the host with --api-url"
+            webhook = Webhook(configured=False, failure=text)
+        elif project.id is None:
+            text = "the webhook could not be set: GitLab did not name the project's id"
+            webhook = Webhook(configured=None, failure=text)
+        else:
+            settings = self._settings.gitlab
+            if same is not None and same.webhook_secret_env is not None:
+                settings = settings.model_copy(update={"webhook_secret_env": same.webhook_secret_env})
+            webhook = ensure_webhook(self._host, project.id, settings, self._settings.probing.timeout_s)
         with self._database.write() as connection:
             repositories.begin_change(connection, self._organization_id)
             own = repositories.of(connection, self._organization_id)
@@ -262,18 +274,6 @@ class Onboarding:
                 raise
             # The repository stays connected even if GitLab does not show the project now.
             return Project(known.path, known.url, None)
-
-    def _webhook(self, project: Project, known: Repository | None) -> Webhook:
-        if self._host.api_url is None:
-            return Webhook(configured=False, failure="the webhook needs GitLab's API: connect the host with --api-url")
-        if project.id is None:
-            return Webhook(
-                configured=None, failure="the webhook could not be set: GitLab did not name the project's id"
-            )
-        settings = self._settings.gitlab
-        if known is not None and known.webhook_secret_env is not None:
-            settings = settings.model_copy(update={"webhook_secret_env": known.webhook_secret_env})
-        return ensure_webhook(self._host, project.id, settings, self._settings.probing.timeout_s)
 
 
 def _of(own: Sequence[Repository], project_id: int | None, path: str | None) -> Repository | None:

@@ -20,10 +20,10 @@ from service import how_to_add
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError
-from service.shapes import table
 from service.store.database import Database, insert_new
 from service.store.hosts import Host
 from service.store.schema import first, found, host_tokens, hosts
+from service.text import table
 
 _TIMEOUT_S: Final = 20.0
 _IN_FLIGHT_MICROS: Final = 600 * SECOND_MICROS

@@ -219,7 +219,16 @@ class FaultInjector:
             # The client has sent everything when it is answered.
             while (await receive()).get("more_body", False):
                 pass
-            await (_refuse(marked, fault) if fault.kind == "status" else _reset(scope, receive))
+        if fault.kind == "reset":
+            await _reset(scope, receive)
+        elif fault.kind == "status":
+            # Answer without executing anything.
+            text = fault.message or f"the lab was set to answer {fault.status}"
+            raw = json.dumps({"message": text, "error_code": fault.error_code or "lab"}).encode()
+            fields = {"content-type": "application/json", "content-length": str(len(raw))}
+            fields |= {} if fault.retry_after is None else {"retry-after": fault.retry_after}
+            headers = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
+            await _pass_on(marked, _HeldAnswer(fault.status or 500, headers, raw))
         else:
             await self._execute(fault, entry, scope, receive, marked)
         entry.ended = True
@@ -251,7 +260,15 @@ class FaultInjector:
                 _transport(scope).close()
                 await _until_gone(receive)
             case "drip":
-                await _drip(receive, send, answer, fault.interval_s)
+                # Byte by byte, until the body is out or the client has left.
+                await send(answer.start)
+                for byte in answer.body:
+                    await send({"type": "http.response.body", "body": bytes((byte,)), "more_body": True})
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(fault.interval_s):
+                            await _until_gone(receive)
+                            return
+                await send({"type": "http.response.body", "body": b""})
             case _:
                 await _pass_on(send, answer)
 
@@ -276,34 +293,12 @@ async def _pass_on(send: Send, answer: _HeldAnswer) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _refuse(send: Send, fault: Fault) -> None:
-    """Answer without executing anything."""
-    message = fault.message or f"the lab was set to answer {fault.status}"
-    raw = json.dumps({"message": message, "error_code": fault.error_code or "lab"}).encode()
-    fields = {"content-type": "application/json", "content-length": str(len(raw))}
-    fields |= {} if fault.retry_after is None else {"retry-after": fault.retry_after}
-    headers = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
-    await _pass_on(send, _HeldAnswer(fault.status or 500, headers, raw))
-
-
 async def _reset(scope: Scope, receive: Receive) -> None:
     """Reset the connection: the client's next read fails."""
     transport = _transport(scope)
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     transport.abort()
     await _until_gone(receive)
-
-
-async def _drip(receive: Receive, send: Send, answer: _HeldAnswer, interval_s: float) -> None:
-    """Send the body byte by byte, until it is out or the client has left."""
-    await send(answer.start)
-    for index in range(len(answer.body)):
-        await send({"type": "http.response.body", "body": answer.body[index : index + 1], "more_body": True})
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(interval_s):
-                await _until_gone(receive)
-                return
-    await send({"type": "http.response.body", "body": b""})
 
 
 def _transport(scope: Scope) -> asyncio.Transport:

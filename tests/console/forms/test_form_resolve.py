@@ -230,6 +230,20 @@ async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
     assert app.outcome.startswith("2 of 3 runs were cancelled. run_2: It has ended.")
 
 
+async def test_a_cancel_stops_where_the_next_would_fail_in_the_same_way(
+    stage: Any, engine: Engine, server: Server
+) -> None:
+    """Of three, the first outcome is unknown: the others are not sent, and the report counts them."""
+    server.otherwise = lambda request: Drop() if request.method == "POST" else Respond(404)
+    app = stage(lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]))
+    async with opened(app, "", "ctrl+s"):
+        pass
+
+    assert "Whether run_1 was cancelled is unknown" in app.outcome
+    assert app.outcome.endswith("2 runs were not tried.")
+    assert len(server.posts) == 1
+
+
 @pytest.mark.parametrize(("key", "kept"), [("ctrl+s", None), ("ctrl+k", "yes")])
 async def test_a_cancel_names_what_waits(
     stage: Any, engine: Engine, server: Server, key: str, kept: str | None
