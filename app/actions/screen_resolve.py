@@ -178,7 +178,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._is_applying = True
             self._apply(resolution, evidence)
 
-    @work(group="apply")
+    @work(group="send")
     async def _apply(self, resolution: Resolution, evidence: str, *, is_checked: bool = False) -> None:
         actions = self._engine.actions
         action_id = self._action.action_id

@@ -311,7 +311,7 @@ class AutomationsScreen(BaseScreen):
         if (rule := self._rule) is not None:
             self.session.copy(rule.name)
 
-    @work
+    @work(group="send")
     async def action_set_off(self) -> None:
         """Run the rule now, on a chosen run if it needs one, after showing the exact effect."""
         if (rule := self._rule) is None:

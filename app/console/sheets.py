@@ -304,7 +304,7 @@ class ConfirmSheet(PickerScreen[str]):
         elif not self._is_busy:
             self._is_busy = True
             self.query_one(SheetNote).say("Working…", "busy")
-            self.begin(work, group="take over")
+            self.begin(work, group="send" if self._is_final else "take over")
 
 
 def typed_path(text: str) -> Path:

@@ -198,26 +198,18 @@ def _repository(given: dict[str, str], connected: dict[str, str]) -> tuple[str |
             data = json.loads(given["data"])
             return platform, reference(platform, data if isinstance(data, dict) else {}).path
         if "repository" in given:
-            named, path = _from_text(given["repository"], connected)
-            return platform or named, path
+            if (where := location(given["repository"])) is not None:
+                return platform or connected.get(where.host), where.path
+            for form in PLATFORMS:
+                with contextlib.suppress(ValueError):
+                    return platform, checked_path(form, given["repository"])
+            raise bad_request("invalid_repository", "repository must read owner/repo, group/project or a full URL")
     except json.JSONDecodeError as error:
         text = "data must be the JSON object of a repository reference"
         raise bad_request("invalid_repository", text) from error
     except (ValueError, RecursionError) as error:
         raise bad_request("invalid_repository", str(error)) from error
     return platform, None
-
-
-def _from_text(text: str, connected: dict[str, str]) -> tuple[str | None, str]:
-    where = location(text)
-    if where is not None:
-        return connected.get(where.host), where.path
-    for platform in PLATFORMS:
-        try:
-            return None, checked_path(platform, text)
-        except ValueError:
-            continue
-    raise ValueError("repository must read owner/repo, group/project or a full URL")
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,9 +127,13 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
         current = next((one for one in ours if one.state == "closed" or one.head == commit), None)
         if current is not None:
             return Posted(current.url, f"pull request {current.number} is {current.state}, and was not opened again")
-        other = _with_same_change(forge, subject.same)
-        if other is not None:
-            return other
+        for one in subject.same:
+            if one.state != POSTED:
+                raise ForgeError(f"waits for the run {one.run_id}, whose pull request has the same change")
+            for there in forge.pull_requests(one.branch):
+                if there.state == "open" and there.head == one.commit_sha:
+                    text = f"the same change is in pull request {there.number} of the run {one.run_id}; none was opened"
+                    return Posted(there.url, text)
         run, base = subject.run, subject.default_branch
         if base is None or base == run.branch:
             text = f"there is no branch to merge {run.branch} into: the default branch is {base or 'not known'}"
@@ -181,18 +185,6 @@ def own_account(forge: Forge) -> str | None:
         if error.status not in {403, 404}:
             raise
         return None
-
-
-def _with_same_change(forge: Forge, same: Sequence[Any]) -> Posted | None:
-    """Return the link to an open pull request that holds the same change; None: there is none."""
-    for one in same:
-        if one.state != POSTED:
-            raise ForgeError(f"waits for the run {one.run_id}, whose pull request has the same change")
-        for found in forge.pull_requests(one.branch):
-            if found.state == "open" and found.head == one.commit_sha:
-                text = f"the same change is in pull request {found.number} of the run {one.run_id}; none was opened"
-                return Posted(found.url, text)
-    return None
 
 
 def _part(subject: Subject) -> str:

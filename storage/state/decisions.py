@@ -125,6 +125,15 @@ def answer(
     return True
 
 
+def queue_again(
+    connection: sqlite3.Connection, now: datetime, decision: Decision, occurrence: Occurrence, reason: str
+) -> None:
+    """Replace a queued decision, for this reason, by one on another occurrence; one that is not queued stays."""
+    if take(connection, now, decision.decision_id, "queued", "skipped", reason):
+        again = Verdict("queued", decision.reason)
+        enter(connection, now, decision.rule, occurrence, lambda _: again, None, decision.request_json)
+
+
 def decide_again(
     connection: sqlite3.Connection,
     now: datetime,
