@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import secrets
-import shutil
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -414,23 +413,13 @@ BOTH: Final = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indi
 """Runs a test on both databases."""
 
 
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite database with its tables and nothing in them, which tests copy: a migration each would cost more."""
-    folder = DataFolder(tmp_path_factory.mktemp("migrated"))
-    with contextlib.closing(Database(folder.database_url)) as made:
-        made.migrate()
-    return folder.database_file
-
-
 @pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A database with its tables and nothing in them: SQLite, unless a test asks for PostgreSQL."""
     if getattr(request, "param", "sqlite") == "postgresql":
         url = str(request.getfixturevalue("postgres_url"))
     else:
-        file: Path = request.getfixturevalue("migrated_file")
-        shutil.copy(file, DataFolder(tmp_path).database_file)
+        service_process.lay_tables(tmp_path)
         url = DataFolder(tmp_path).database_url
     with contextlib.closing(Database(url)) as made:
         yield made

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from app.actions.screen_cancel import cancel_sheet
 from app.actions.screen_resolve import ResolveForm
 from app.api.requests import ContinueRun, StartRun
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere
-from app.runs.screen_actions import cancel_sheet
 from storage.ledger.errors import WrongStateError
 from storage.records import Action
 from tests.console.forms.steps import CREATED, WEB, a_run, opened, painted, press, settle, words, write
@@ -192,7 +192,7 @@ async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
     """It says at once that the outcome is unknown; the background finds it out."""
     server.otherwise = lambda _: Drop()
     monkeypatch.setattr("app.actions.reconciliation.look", lambda *_: asyncio.Event().wait())
-    monkeypatch.setattr("app.actions.reconciliation.LOOK_S", 0.0)
+    monkeypatch.setattr("app.actions.screen_cancel.LOOK_S", 0.0)
     app = stage(lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")]))
     async with opened(app, "", "ctrl+s"):
         pass
