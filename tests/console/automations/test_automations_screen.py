@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
 
 from app.api.requests import StartRun
-from app.automations.proposals import propose
+from app.automations.acting import propose
 from app.automations.rule import fingerprint_of
 from app.automations.screen_form import recipes
 from app.automations.screen_sheets import ApprovalsSheet
