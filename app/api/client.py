@@ -98,11 +98,17 @@ class Client:
         Raises:
             ApiError: See `app.api.errors`.
         """
+        # The spec leaves the filter's form open (2.9): the path if there is one, otherwise the reference in two parts.
+        place: dict[str, str] = {}
+        if repository is not None and repository.path == repository.data_json:
+            place = {"platform": repository.platform, "data": repository.data_json}
+        elif repository is not None:
+            place = {"repository": repository.path}
         given = {
             "page_size": str(page_size),
             "page_token": page_token,
             "status": status,
-            **_repository_filter(repository),
+            **place,
             "date_from": None if date_from is None else as_filter(date_from),
             "date_to": None if date_to is None else as_filter(date_to),
         }
@@ -215,12 +221,3 @@ class Client:
     ) -> Reply:
         call = Call("GET", path, query, patience_s=patience_s, most_bytes=most_bytes)
         return await self.budget.in_turn(self.priority, lambda: self.transport.exchange(call))
-
-
-def _repository_filter(repository: Repository | None) -> dict[str, str]:
-    # The spec leaves the filter's form open (2.9): the path if there is one, otherwise the reference in its two parts.
-    if repository is None:
-        return {}
-    if repository.path == repository.data_json:
-        return {"platform": repository.platform, "data": repository.data_json}
-    return {"repository": repository.path}

@@ -438,11 +438,6 @@ class HealthScreen(BaseScreen):
         return self.session.run_now() - self.session.clock()
 
 
-def _urgency(host: PlatformHealth, words: frozenset[str]) -> int:
-    """A host's place in the list: bad, impaired, unknown and healthy ones, then those no longer connected."""
-    return ("bad", "impaired", None, "well").index(level(host.status, words)) if host.connected else 4
-
-
 async def read_health(
     cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
 ) -> HealthView:
@@ -452,7 +447,14 @@ async def read_health(
         StorageError: The cache cannot be read.
     """
     since = now - LONGEST_WINDOW
-    hosts = tuple(sorted(await cache.health(), key=lambda host: _urgency(host, reader.healthy_words)))
+    # Bad, impaired, unknown and healthy hosts, then those no longer connected.
+    levels, words = ("bad", "impaired", None, "well"), reader.healthy_words
+    hosts = tuple(
+        sorted(
+            await cache.health(),
+            key=lambda host: levels.index(level(host.status, words)) if host.connected else len(levels),
+        )
+    )
     pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
     polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
     link_past = reader.link_past(polls.newest, now)

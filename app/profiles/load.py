@@ -1,14 +1,17 @@
-"""Loads settings from a TOML file, the environment and the options, or raises one error that says what to correct.
+"""Where the configuration and the data are; and loading settings from TOML, the environment and the options.
 
 The addresses of `[repositories]` are given to git: nothing in one may become an option.
 """
 
+import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import reduce
+from hashlib import sha256
 from operator import getitem
 from pathlib import Path
 from typing import Any, Final, cast
@@ -16,7 +19,6 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.profiles.paths import config_path
 from app.profiles.settings import (
     DEFAULT_ROUTE,
     ENVIRONMENT_PROFILE,
@@ -36,12 +38,66 @@ from app.profiles.token import TOKEN_KINDS, EnvToken, TokenSource
 from app.profiles.values import base_address
 from storage.records.run import DEFAULT_PLATFORM, Repository
 
+APPLICATION: Final = "runwarden"
+CACHE_FILE: Final = "cache.sqlite3"
+LEDGER_FILE: Final = "ledger.sqlite3"
+STATE_FILE: Final = "state.sqlite3"
+_EXAMPLE_FILE: Final = "config.example.toml"
+_SLUG_LENGTH: Final = 40
 _PLACEHOLDERS: Final = ("path", "owner", "repo", "group", "project")
 _WEB: Final = r"(https?|ssh|git|file)://([^/\s]*)(/\S*)"
 _SCP: Final = r"(?:[\w.+-]+@)?[A-Za-z0-9\[][\w.:\[\]-]*:[^:\s-]\S*"
 _NAME: Final = r"[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*(?:/[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*)+"
 _EXAMPLE: Final = 'Write it as in "git@github.com:{path}.git", "https://git.example.com/{path}.git" or "~/src/api".'
 _PATHS: Final = ("/", "~", "./", "../")
+
+
+def config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
+    """The configuration file: the explicit one, RUNWARDEN_CONFIG, or the user's own; it need not exist."""
+    if explicit is not None:
+        return explicit.expanduser()
+    if named := env.get("RUNWARDEN_CONFIG"):
+        return Path(named).expanduser()
+    return _user_folder("XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def data_folder(settings: Settings, profile: Profile) -> Path:
+    """The folder of one profile's cache and ledger, never shared by two profiles or services."""
+    slug = re.sub(r"[^a-z0-9]+", "-", profile.name.lower()).strip("-")[:_SLUG_LENGTH] or "profile"
+    # Slugs are not unique (`Acme` and `acme` have the same): the name is hashed too.
+    identity = profile.base_url if slug == profile.name else f"{profile.base_url}\n{profile.name}"
+    return data_root(settings) / f"{slug}-{sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def mirrors_folder(settings: Settings) -> Path:
+    """The folder of the repositories that were fetched, which all profiles share; its files may be deleted."""
+    return data_root(settings) / "repositories"
+
+
+def example_text() -> str:
+    """The commented example of a configuration: every key, its default and why."""
+    from importlib import resources
+
+    packaged = resources.files("app") / _EXAMPLE_FILE
+    if packaged.is_file():
+        return packaged.read_text(encoding="utf-8")
+    # A source checkout keeps the only copy at its top level.
+    return (Path(__file__).parents[2] / _EXAMPLE_FILE).read_text(encoding="utf-8")
+
+
+def data_root(settings: Settings) -> Path:
+    """The folder above all profiles' data."""
+    if settings.data_dir is not None:
+        return settings.data_dir
+    return _user_folder("XDG_DATA_HOME", ".local/share")
+
+
+def _user_folder(variable: str, usual: str) -> Path:
+    """Runwarden's own folder, in the one that the variable names or in the platform's."""
+    # XDG: a relative path is ignored.
+    if (named := Path(os.environ.get(variable, ""))).is_absolute():
+        return named / APPLICATION
+    return Path.home() / ("Library/Application Support" if sys.platform == "darwin" else usual) / APPLICATION
 
 
 class Choice(Struct, frozen=True):
@@ -219,7 +275,13 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
             table.fail(name, "this name belongs to RUNWARDEN_BASE_URL.", "Choose another name.")
         own = table.table(name)
         own_poll = own.table("poll").into(PollSettings, poll)
-        profiles.append(own.into(Profile, also=TOKEN_KINDS, name=name, token=_token(own), poll=own_poll))
+        token: TokenSource = EnvToken()
+        if given := [key for key in TOKEN_KINDS if key in own.values]:
+            if len(given) > 1:
+                own.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")
+            kind = TOKEN_KINDS[given[0]]
+            token = kind(own.get(given[0], kind.__annotations__[kind.__struct_fields__[0]]))
+        profiles.append(own.into(Profile, also=TOKEN_KINDS, name=name, token=token, poll=own_poll))
     shared = []
     for profile in profiles:
         # Profiles with different addresses do not share a variable, unless they name it.
@@ -229,16 +291,6 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
         token = profile.token if other is None else EnvToken(meant_for=f"the profile {other.name} uses it as well")
         shared.append(replace(profile, token=token))
     return tuple(shared)
-
-
-def _token(table: Table) -> TokenSource:
-    given = [key for key in TOKEN_KINDS if key in table.values]
-    if len(given) > 1:
-        table.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")
-    if not given:
-        return EnvToken()
-    kind = TOKEN_KINDS[given[0]]
-    return kind(table.get(given[0], kind.__annotations__[kind.__struct_fields__[0]]))
 
 
 def _keys(table: Table) -> Iterator[tuple[str, str]]:

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
 from app.engine.atomic_file import alone, replacing
-from app.profiles.load import parse, read_text
-from app.profiles.paths import example_text
+from app.profiles.load import example_text, parse, read_text
 from app.profiles.settings import ENVIRONMENT_PROFILE, ConfigError, NotifyRoute, NotifySettings, Profile, Settings
 from app.profiles.table import is_struct, unwrapped
 from app.profiles.token import TOKEN_KINDS, Token

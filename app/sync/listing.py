@@ -1,6 +1,7 @@
 """Lists of runs from the service itself, with any filter; the pages read on the way fill the cache."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from contextlib import suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -117,10 +118,15 @@ class Listing(Struct, frozen=True):
         if until is not None and not await self.runs.filters_by_creation():
             until = None
         only = condition.statuses[0] if len(condition.statuses) == 1 else None
+        repository: Repository | None = None
+        labels = condition.repositories
+        if len(labels) == 1 and "*" not in labels[0]:
+            with suppress(ValueError):
+                repository = Repository.parse(labels[0])
         return RunQuery(
             # The service calls a cancelled run failed, unless it has this status itself.
             status=None if only == CANCELLED else only,
-            repository=_only_repository(condition.repositories),
+            repository=repository,
             since=_shifted(since, -SECOND),
             until=_shifted(until, SECOND),
         )
@@ -135,15 +141,6 @@ def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:
     try:
         return None if moment is None else moment + by
     except OverflowError:
-        return None
-
-
-def _only_repository(labels: tuple[str, ...]) -> Repository | None:
-    if len(labels) != 1 or "*" in labels[0]:
-        return None
-    try:
-        return Repository.parse(labels[0])
-    except ValueError:
         return None
 
 
