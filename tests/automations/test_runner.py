@@ -356,7 +356,7 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     other = place.runner(slow)
     other.work = runner.work
     place.pass_(minutes=2)
-    await other.look(waits=False)
+    await other.decide_and_act(waits=False)
     place.acts.results.append(ActingResult("failed", "no"))
     place.acts.held["slow"].set()
     await other.look()
