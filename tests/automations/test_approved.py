@@ -74,7 +74,7 @@ async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: st
         await place.state.take(each.decision_id, "waiting", "approved", "approved by ann")
     await place.run("run_9", "working")
     place.acts.results = [ActingResult("done", result_id="run_9")] * 3
-    await place.runner(text).look()
+    await place.runner(text).decide_and_act()
 
     outcomes = [each.outcome for each in await place.state.journal()][::-1]
     assert outcomes[:2] == ["done", outcome]
@@ -132,9 +132,9 @@ async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_
     by_hand = place.runner(text)
     await by_hand.trigger(by_hand.rules[0], manual_occurrence(place.now, None))
     await place.owned_by(replace(this_process(), pid=1, started="?"))
-    await place.runner(text).look()
+    await place.runner(text).decide_and_act()
 
     assert [each.outcome for each in await place.state.open_decisions()] == ["acting"]
     await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
-    await place.runner(text).look()
+    await place.runner(text).decide_and_act()
     assert place.outcomes[-1][0] == "interrupted"

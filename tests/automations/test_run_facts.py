@@ -89,7 +89,7 @@ async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) 
     await shown(place, "run_2")
 
     for each in (runner, place.runner(text)):
-        await each.look()
+        await each.decide_and_act()
 
     assert len(place.acts.done) == 1
     found = [(each.outcome, each.result_id) for each in await place.state.journal("r")]
@@ -105,7 +105,7 @@ async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) ->
     place.pass_(minutes=10)
 
     text = "\n".join(rule(name=f'"{name}"', pause_after="2") for name in "abd")
-    await place.runner(text).look()
+    await place.runner(text).decide_and_act()
 
     states = await place.state.rule_states()
     paused = {name: state.paused for name, state in states.items()}

@@ -359,7 +359,7 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     await other.decide_and_act(waits=False)
     place.acts.results.append(ActingResult("failed", "no"))
     place.acts.held["slow"].set()
-    await other.look()
+    await other.decide_and_act()
     assert [name for name, _ in place.acts.done] == ["quick", "quick", "slow"]
     paused = "the rule is paused: 1 failure in a row, the last one: no"
     assert place.outcomes[-2:] == [("failed", "no"), ("skipped", paused)]
