@@ -274,11 +274,7 @@ def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
 
 @NEEDS_SANDBOX
 def test_who_goes_on_gets_the_conversation_as_text(
-    services: Callable[[float], Any],
-    own: Own,
-    server: ModelServer,
-    other: ModelServer,
-    stand_in: Callable[[str], Path],
+    services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
     """The fallback, and after it the run's agent, whose session knows nothing of the fallback's turn."""
     program = {"preset": "claude-code", "argv": [str(stand_in("claude"))]}
