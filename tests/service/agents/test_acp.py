@@ -164,6 +164,20 @@ PromptResponse.__init__ = made
 """
 
 
+def test_a_request_that_the_client_does_not_offer_is_refused(turn: Turn) -> None:
+    done = turn(UNOFFERED)
+
+    assert done.result.summary == "{(-32601, 'Method not found')}", done.log
+
+
+def test_a_program_of_another_version_of_the_protocol_fails_the_turn(turn: Turn, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("protocol_version=protocol_version", "protocol_version=2"), "utf-8")
+    done = turn("pass")
+
+    assert "the program speaks version 2 of ACP, and Runwarden version 1: install" in str(done.failure)
+
+
 def test_an_error_and_a_sudden_end_fail_the_turn(turn: Turn) -> None:
     error = turn("raise RequestError(-32603, 'insufficient quota')")
     ended = turn("print('out of paper', file=sys.stderr, flush=True); os._exit(3)")
@@ -205,12 +219,31 @@ TWICE = """await self.say("Once.")
 answer = b'{"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "%s"}}\\n'
 os.write(1, answer % b"end_turn" + answer % b"refusal")
 await asyncio.sleep(600)"""
+ELSEWHERE = """await client.session_update("s-2", update_agent_message_text("Elsewhere."))
+await self.say("Still here.")"""
+STRAY = """os.write(1, b'[]\\nnull\\n7\\n"a"\\n{"id": 2}\\n')
+await self.say("Still here.")"""
+UNOFFERED = """
+asked = [
+    client.read_text_file("/etc/passwd", "s-1"),
+    client.write_text_file("a", "/etc/passwd", "s-1"),
+    client.create_terminal("ls", "s-1"),
+    client.terminal_output("s-1", "t-1"),
+    client.release_terminal("s-1", "t-1"),
+    client.wait_for_terminal_exit("s-1", "t-1"),
+    client.kill_terminal("s-1", "t-1"),
+    client.ext_method("made/up", {}),
+]
+answers = await asyncio.gather(*asked, return_exceptions=True)
+await self.say(f"{ {(one.code, str(one)) for one in answers} }")
+"""
 HOSTILE = {
     "100 MB in a line": ("await self.say('x' * (100 << 20))\nawait self.say('Still here.')", None, "Still here."),
     "a path outside": ("open('../outside.txt', 'w')", "agent says", None),
     "the client's files": ("await client.read_text_file('/etc/passwd', 's-1')", "Method not found", None),
     "two answers": (TWICE, None, "Once."),
-    "no messages": ("os.write(1, b'[]\\nnull\\n{}\\n')\nawait asyncio.sleep(600)", "broke", None),
+    "another session": (ELSEWHERE, None, "Still here."),
+    "no messages": (STRAY, None, "Still here."),
 }
 
 
@@ -225,6 +258,7 @@ def test_a_program_that_misbehaves_ends_its_turn_clearly(
     assert (failure is None) == (done.failure is None), done.failure
     assert failure is None or failure in str(done.failure)
     assert (len(done.log) < 100_000, '"left_out"' in done.log) == (True, "100 <<" in does)
+    assert does is not STRAY or "no message of the protocol: 7\n" in done.log
 
 
 REAL = os.environ.get("RUNWARDEN_TEST_AGENTS", "")
