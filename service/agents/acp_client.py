@@ -71,7 +71,7 @@ class Messages(NdjsonTransport):
         while not isinstance(message := await super().receive(), dict) or "jsonrpc" not in message:
             if message is None and self._lines.at_eof():
                 return None
-            logging.warning("no message of the protocol: %.1000s", json.dumps(message))
+            logging.getLogger(__name__).warning("no message of the protocol: %.1000s", json.dumps(message))
         return message
 
 
@@ -115,7 +115,7 @@ class Turn:
         self._options: Sequence[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = ()
         """What may be chosen for the session."""
         self._shown = ""
-        """The session whose reports are this turn's; empty while it is loaded, as those of earlier turns are repeated."""
+        """The session whose reports are this turn's; empty while it is loaded, and repeats those of earlier turns."""
         self._said: list[dict[str, str]] = []
         """Messages that the program has not got yet."""
         self._is_stopped = False
@@ -224,8 +224,8 @@ class Turn:
         message = event.message
         kind = {"session/update": "update", "session/request_permission": "toolCall"}.get(str(message.get("method")))
         params = message.get("params")
-        is_shown = isinstance(params, dict) and self._shown and params.get("sessionId") == self._shown
-        update = params.get(kind) if is_shown else None
+        params = params if isinstance(params, dict) else {}
+        update = params.get(kind) if params.get("sessionId") == self._shown else None
         if event.direction is not StreamDirection.INCOMING or not isinstance(update, dict):
             return
         if update.get("sessionUpdate") in _TEXTS:
@@ -291,13 +291,14 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     instructions = json.loads(await lines.readline())["text"]
     variables = {name: value for name, value in os.environ.items() if name not in {SERVERS, MODEL}}
-    streams = {"limit": _BUFFER, "shutdown_timeout": _FAREWELL_S}
     turn = Turn(session, conversation)
     client: Any = SandboxClient()  # without the protocol's parts that are optional
     status = 0
     try:
         async with (
-            spawn_stdio_transport(*command, env=variables, cwd=Path.cwd(), **streams) as (printed, writer, process),
+            spawn_stdio_transport(
+                *command, env=variables, cwd=Path.cwd(), limit=_BUFFER, shutdown_timeout=_FAREWELL_S
+            ) as (printed, writer, process),
             ClientSideConnection(client, Messages(printed, writer), observers=[turn.printed]) as connection,
         ):
             # Not by our own pipe: a program may set that to not block, for us as well.

@@ -293,7 +293,7 @@ def test_a_provider_that_stays_silent_until_the_time_limit_is_down(
     before = api.service.admin("status")["model_outages"]
     long = api.work("long", "asker")
 
-    assert ("timed_out", "timed_out", []) == (answered["failure_kind"], short["failure_kind"], before), answered["log"]
+    assert (answered["failure_kind"], short["failure_kind"], before) == ("timed_out", "timed_out", []), answered["log"]
     assert (long["outcome"], long["agent"], long["files"]) == ("completed", "other", 3), long["log"]
     assert re.fullmatch(r"by the fallback other, since asker: 127.* was silent for \d+ s", long["reason"])
 
