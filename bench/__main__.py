@@ -13,7 +13,6 @@ from bench import (
     first_paint,
     keys,
     peers,
-    rest,
     results,
     service,
     store,
@@ -24,19 +23,19 @@ from bench import (
 from bench.figures import Figure
 
 SUBJECTS = {
-    "first_paint": first_paint,
-    "keys": keys,
-    "results": results,
-    "busy": busy,
-    "rest": rest,
-    "windows": windows,
-    "store": store,
-    "backfill": backfill,
-    "commands": commands,
-    "service": service,
-    "tenants": tenants,
-    "turns": turns,
-    "peers": peers,
+    "first_paint": first_paint.measure,
+    "keys": keys.measure,
+    "results": results.measure,
+    "busy": busy.measure,
+    "rest": busy.written_at_rest,
+    "windows": windows.measure,
+    "store": store.measure,
+    "backfill": backfill.measure,
+    "commands": commands.measure,
+    "service": service.measure,
+    "tenants": tenants.measure,
+    "turns": turns.measure,
+    "peers": peers.measure,
 }
 
 
@@ -51,7 +50,7 @@ def main() -> int:
         f"{arguments.runs:,} runs, load {os.getloadavg()[0]:.1f}; medians\n"
     )
     for name in arguments.subject or SUBJECTS:
-        for figure in SUBJECTS[name].measure(arguments.runs):
+        for figure in SUBJECTS[name](arguments.runs):
             print(line(figure), flush=True)
     return 0
 

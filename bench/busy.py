@@ -17,6 +17,20 @@ from bench.figures import Figure
 from bench.terminal import CONSOLE, Terminal, environment, filled, ready
 
 IDLE_S = 30.0
+NEXT_PART = "\x1b[1;2C"
+SCREENS = {
+    "Runs": "",
+    "a run's conversation": "\r",
+    "a run's review": NEXT_PART,
+    "a run's changes": NEXT_PART,
+    "a run's log": NEXT_PART,
+    "Health": "2",
+    "Insights": "4",
+    "Automations": "5",
+    "Activity": "6",
+    "Inbox": "7",
+}
+"""The keys that lead there from the one before. The last ones are visited when no age counts seconds any more."""
 SYNCED = 100_000
 PRESSES = 300
 CURSOR = rb"48;2;30;49;69"
@@ -46,12 +60,7 @@ def _anonymous(runs: int) -> float:
 
 
 def _idle() -> Iterator[Figure]:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        peer(1_000) as base_url,
-        Terminal([str(CONSOLE)], environment(folder, base_url)) as console,
-    ):
-        console.until(rb"acme/service-")
+    with _idle_console() as console:
         ready(console, 8.0)
         before, start = console.cpu_s(), time.perf_counter()
         while time.perf_counter() < start + IDLE_S:
@@ -60,6 +69,28 @@ def _idle() -> Iterator[Figure]:
     yield Figure(
         f"processor while nothing changes, {IDLE_S:.0f} s", used, "1 % of a core", 0.01, unit="%", factor=100, bar=0.4
     )
+
+
+def written_at_rest(_: int) -> Iterator[Figure]:
+    """How much the console writes to its terminal under polls that change nothing: a figure for each screen."""
+    with _idle_console() as console:
+        for name, keys in SCREENS.items():
+            console.press(keys)
+            ready(console, 5.0)
+            written = console.written_in(IDLE_S)
+            yield Figure(f"written on {name}, {IDLE_S:.0f} s", written, "300 bytes a second", 300, "B", 1, bar=1)
+
+
+@contextmanager
+def _idle_console() -> Iterator[Terminal]:
+    """A console on a service of which nothing changes."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        peer(1_000) as base_url,
+        Terminal([str(CONSOLE)], environment(folder, base_url)) as console,
+    ):
+        console.until(rb"acme/service-")
+        yield console
 
 
 def _bot() -> Iterator[Figure]:

@@ -14,7 +14,7 @@ import httpx
 import sqlalchemy as sa
 
 from bench.figures import Figure, in_turn, timed
-from service.api.run_list import PageToken
+from service.api.runs import PageToken
 from service.clock import now_micros
 from service.lab import history
 from service.setup import OrganizationEntry, RepositoryEntry, Setup, TokenEntry, apply_setup

@@ -124,7 +124,16 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
             if entry.name == _DATABASE:
                 made_at = int(entry.mtime) * SECOND_MICROS
             files += entry.name.startswith("runs/")
-        restored = _checked(staged / _DATABASE, actor, made_at)
+        with contextlib.closing(Database(f"sqlite:///{staged / _DATABASE}")) as database:
+            database.migrate()
+            with database.write() as connection:
+                if connection.exec_driver_sql("PRAGMA integrity_check").scalar() != "ok":
+                    raise BackupError("the back-up's database is damaged; use another back-up")
+                audit.record(connection, actor, "restore", now_micros(), detail=f"the back-up of {rfc3339(made_at)}")
+                restored = [
+                    connection.execute(sa.select(sa.func.count()).select_from(table).where(*condition)).scalar_one()
+                    for table, condition in ((organizations, ()), (runs, ()), (turns, (turns.c.status.notin_(FINAL),)))
+                ]
         # No process starts on the folder until this restore, or a later one, is complete.
         folder.restoring_file.touch(0o600)
         for stale in (folder.runs, folder.work):
@@ -138,7 +147,7 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
         trees.remove(staged)
         folder.restoring_file.unlink()
     folder.create()
-    return RestoreSummary(made_at, *restored, files)
+    return RestoreSummary(made_at, restored[0], restored[1], restored[2], files)
 
 
 def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
@@ -162,18 +171,3 @@ def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
                 yield entry, file
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise BackupError(f"{source} is damaged or not a back-up: {error}; use another one") from error
-
-
-def _checked(file: Path, actor: str, made_at: int) -> tuple[int, int, int]:
-    """Check and upgrade an unpacked database; return its organizations, runs, and turns that had not ended."""
-    with contextlib.closing(Database(f"sqlite:///{file}")) as database:
-        database.migrate()
-        with database.write() as connection:
-            if connection.exec_driver_sql("PRAGMA integrity_check").scalar() != "ok":
-                raise BackupError("the back-up's database is damaged; use another back-up")
-            audit.record(connection, actor, "restore", now_micros(), detail=f"the back-up of {rfc3339(made_at)}")
-            numbers = [
-                connection.execute(sa.select(sa.func.count()).select_from(table).where(*condition)).scalar_one()
-                for table, condition in ((organizations, ()), (runs, ()), (turns, (turns.c.status.notin_(FINAL),)))
-            ]
-    return numbers[0], numbers[1], numbers[2]

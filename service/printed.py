@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
-from typing import IO, Final
+from typing import Final
 
 from service.errors import ServiceError
 
@@ -82,35 +82,24 @@ class PrintedKey:
         # Files, since a process that it leaves behind may hold pipes open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
-                status = _status(self._command, out, err)
+                process = subprocess.Popen(
+                    self._command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                )
+                try:
+                    status = process.wait(_LONGEST_S)
+                finally:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
             except (OSError, subprocess.TimeoutExpired) as error:
                 why = error.strerror if isinstance(error, OSError) else f"it took longer than {_LONGEST_S:g} s"
                 raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why}") from error
-            key, words = (_text(file) for file in (out, err))
+            out.seek(0)
+            err.seek(0)
+            key, words = (file.read(_LONGEST_OUTPUT).decode("utf-8", "replace").strip() for file in (out, err))
         if status == 0 and _WORD.fullmatch(key):
             return key
         said = words.split("\n") if status else ["its output is not one word"]
         ended = f"it exited with status {status}"
         why = next((text.strip() for text in reversed(said) if text.strip()), ended)
         raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why[:_LONGEST_REASON]}")
-
-
-def _status(command: Sequence[str], out: IO[bytes], err: IO[bytes]) -> int:
-    """Run a command, and end it with all that it started; return its exit status.
-
-    Raises:
-        OSError: It cannot be started.
-        TimeoutExpired: It took too long.
-    """
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
-    try:
-        return process.wait(_LONGEST_S)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _text(file: IO[bytes]) -> str:
-    file.seek(0)
-    return file.read(_LONGEST_OUTPUT).decode("utf-8", "replace").strip()

@@ -8,7 +8,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
 from service.hosts import rotation
 from service.hosts.health import HealthProbes
-from service.lab.endpoints import install_lab
+from service.lab.lab import install_lab
 from service.mail.sender import mailer_of
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics
@@ -31,9 +31,9 @@ from service.observability.traces import open_tracer
 from service.page.app import with_page
 from service.settings import DataFolder
 from service.store.database import Database
-from service.store.doorbell import Doorbell
 from service.store.rate_limits import RateLimiter
 from service.store.runs import RunCounter
+from service.store.workers import Doorbell
 from service.worker_process import StartError, announce, build_worker, drain, held, one_worker, prepare
 
 _logger = logging.getLogger(__name__)
@@ -99,7 +99,8 @@ class RunningService:
                 probes=HealthProbes(settings.probing),
                 page_key=database.secret("page_token_key"),
                 counts=RunCounter(),
-                wake=_waking(worker, database),
+                # On PostgreSQL the worker of this process hears the doorbell, too.
+                wake=worker.wake if worker is not None and database.is_sqlite else Doorbell(database).ring,
                 folder=self._folder,
                 accounts=OwnAccounts(database),
                 tracer=tracer,
@@ -149,7 +150,12 @@ class RunningService:
                 stop()
         # The service is ready only when accepted runs can be executed.
         if not server.should_exit:
-            self._announce(listener, extra)
+            host, port = listener.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            if not _is_loopback(host):
+                _logger.warning("listening beyond this machine without TLS: tokens travel in clear, so add a TLS proxy")
+            line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(self._folder.root)}
+            announce({**line, **extra})
         await serving
         if worker is not None:
             await asyncio.to_thread(drain, worker, context.settings.execution)
@@ -171,20 +177,6 @@ class RunningService:
             raise StartError(f"the lab is only available on loopback, not on {host}; leave out --lab or --host")
         listener.listen(_BACKLOG)
         return listener
-
-    def _announce(self, listener: socket.socket, extra: Mapping[str, str]) -> None:
-        host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        if not _is_loopback(host):
-            _logger.warning("listening beyond this machine without TLS: tokens travel in clear, so add a TLS proxy")
-        line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(self._folder.root)}
-        announce({**line, **extra})
-
-
-def _waking(worker: TurnWorker | None, database: Database) -> Callable[[], None]:
-    """Return a function that wakes the worker of this process, and those of other processes if there can be any."""
-    # On PostgreSQL the worker of this process hears the doorbell, too.
-    return worker.wake if worker is not None and database.is_sqlite else Doorbell(database).ring
 
 
 class _Server(uvicorn.Server):

@@ -153,13 +153,36 @@ def apply_setup(
     Raises:
         SetupError: An entry contradicts the existing state, or lacks something.
     """
-    _check_distinct(setup)
+    # One of two such entries would silently replace the other, or get its tokens.
+    _distinct("organizations", [(one.name, f"the slug {_slug(one)}") for one in setup.organizations])
+    _distinct("offers", [(one.code, f"the code {one.code}") for one in setup.offers])
+    for number, entry in enumerate(setup.organizations):
+        where = f"organizations.{number}"
+        _distinct(f"{where}.tokens", [(one.alias, f"the alias {one.alias}") for one in entry.tokens])
+        _distinct(f"{where}.hosts", [(one.host or one.platform, f"the platform {one.platform}") for one in entry.hosts])
+        _distinct(f"{where}.repositories", [(one.name, f"the name {one.name}") for one in entry.repositories])
+        paths = [(one.name, one.platform, one.path.removesuffix(".git")) for one in entry.repositories]
+        _distinct(f"{where}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
     # Locked against other changes, so that everything in the document is read once and written once.
     alone(connection)
     state = _Organizations(connection, setup.organizations, folder, now)
     results = [state.apply(entry) for entry in setup.organizations]
     state.store()
-    applied = _put_agents(connection, setup.agents, now, data)
+    owners = organizations.named(connection, [entry.organization for entry in setup.agents if entry.organization])
+    known = {agent.key: agent for agent in agents.all_of(connection)}
+    made = [
+        _agent(entry, None if entry.organization is None else _named(owners, entry.organization), data)
+        for entry in setup.agents
+    ]
+    identities = []
+    for agent in made:
+        owner = agent.organization_id
+        scope = "for all organizations" if owner is None else f"in the organization {owner}"
+        identities.append((agent.name, f"the name {agent.name} {scope}"))
+    _distinct("agents", identities)
+    changed = {agent.key: agent for agent in made if agent != known.get(agent.key)}
+    agents.put_all(connection, [*changed.values()], now)
+    applied = [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in made]
     check_fallbacks(connection)
     for offer in setup.offers:
         held = trials.offer_by_code(connection, offer.code)
@@ -176,23 +199,6 @@ def apply_setup(
     }
 
 
-def _check_distinct(setup: Setup) -> None:
-    """Refuse entries of which one would silently replace another, or get its tokens.
-
-    Raises:
-        SetupError: Two entries have the same identity; the text names both.
-    """
-    _distinct("organizations", [(one.name, f"the slug {_slug(one)}") for one in setup.organizations])
-    _distinct("offers", [(one.code, f"the code {one.code}") for one in setup.offers])
-    for number, entry in enumerate(setup.organizations):
-        where = f"organizations.{number}"
-        _distinct(f"{where}.tokens", [(one.alias, f"the alias {one.alias}") for one in entry.tokens])
-        _distinct(f"{where}.hosts", [(one.host or one.platform, f"the platform {one.platform}") for one in entry.hosts])
-        _distinct(f"{where}.repositories", [(one.name, f"the name {one.name}") for one in entry.repositories])
-        paths = [(one.name, one.platform, one.path.removesuffix(".git")) for one in entry.repositories]
-        _distinct(f"{where}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
-
-
 def _distinct(where: str, entries: Iterable[tuple[str, str]]) -> None:
     """Refuse two entries with the same identity; each is given as a name and an identity."""
     seen: dict[str, str] = {}
@@ -201,27 +207,6 @@ def _distinct(where: str, entries: Iterable[tuple[str, str]]) -> None:
         other = seen.setdefault(identity, entry)
         if other != entry:
             raise SetupError(f"{other} and {entry} both have {identity}: remove or change one of them")
-
-
-def _put_agents(
-    connection: sa.Connection, entries: Sequence[AgentEntry], now: int, data: Path | None
-) -> list[dict[str, str | None]]:
-    """Configure agents and return the outcomes."""
-    owners = organizations.named(connection, [entry.organization for entry in entries if entry.organization])
-    known = {agent.key: agent for agent in agents.all_of(connection)}
-    made = [
-        _agent(entry, None if entry.organization is None else _named(owners, entry.organization), data)
-        for entry in entries
-    ]
-    identities = []
-    for agent in made:
-        owner = agent.organization_id
-        scope = "for all organizations" if owner is None else f"in the organization {owner}"
-        identities.append((agent.name, f"the name {agent.name} {scope}"))
-    _distinct("agents", identities)
-    changed = {agent.key: agent for agent in made if agent != known.get(agent.key)}
-    agents.put_all(connection, [*changed.values()], now)
-    return [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in made]
 
 
 def _outcome(kind: str, name: str, organization_id: str | None, before: object, after: object) -> dict[str, str | None]:
@@ -485,6 +470,7 @@ class _Organizations:
                 self._hosts[organization.id] = [*others, host]
                 self._connected[organization.id, host.platform] = host
         configured = [self._configure(organization.id, repository) for repository in entry.repositories]
+        connected = {(one.platform, one.host) for one in self._hosts[organization.id]}
         return {
             "id": organization.id,
             "name": organization.name,
@@ -495,8 +481,9 @@ class _Organizations:
             "hosts": [host.platform for host in entry.hosts],
             "repositories": [
                 {"name": one.name, "platform": one.platform, "path": one.path, "url": without_login(one.url)}
-                | {"connected": self._is_connected(organization.id, one)}
-                for one in configured
+                # None: its address names no host.
+                | {"connected": (one.platform, where.host) in connected if where is not None and where.host else None}
+                for one, where in ((one, location(one.url)) for one in configured)
             ],
         }
 
@@ -550,12 +537,6 @@ class _Organizations:
         if before != made:
             held[_key(made)] = self._configured[owner, _key(made)] = made
         return made
-
-    def _is_connected(self, owner: str, repository: repositories.Repository) -> bool | None:
-        """Whether a repository is on a connected host; None: its address names no host."""
-        where = location(repository.url)
-        named = {(one.platform, one.host) for one in self._hosts[owner]}
-        return None if where is None or not where.host else (repository.platform, where.host) in named
 
     def _token(self, organization: Organization, entry: TokenEntry) -> dict[str, object]:
         held = self._tokens[organization.id]

@@ -1,7 +1,7 @@
-"""Text from outside, made safe for terminals, logs and labels."""
+"""Text from outside, made safe for terminals, logs and labels; and parts of JSON from outside, of any type."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
 _PICTURES: Final = 0x2400
 """The code point of `␀`, the picture of NUL; those of the other control characters follow in the same order."""
@@ -57,3 +57,13 @@ def plural(count: int, noun: str) -> str:
 
 def _picture(mark: str) -> str:
     return chr(_PICTURES + ord(mark)) if ord(mark) < ord(" ") else "\N{REPLACEMENT CHARACTER}"
+
+
+def table(value: object) -> dict[str, Any]:
+    """Return an object of JSON from outside; empty: it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    """Return a list of JSON from outside; empty: it is none."""
+    return value if isinstance(value, list) else []

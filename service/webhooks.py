@@ -93,33 +93,30 @@ class EventSender:
                 event = events.first_due(connection, endpoint_id, self._clock())
             if endpoint is None or event is None:
                 return
-            self._attempt(endpoint, event)
-
-    def _attempt(self, endpoint: Endpoint, event: Event) -> None:
-        pause_s, failure, is_gone = None, None, False
-        try:
-            answer = ask(
-                endpoint.url,
-                self._settings.timeout_s,
-                method="POST",
-                document=event.payload.encode(),
-                headers=signed_headers(endpoint, event, self._clock()),
-                addresses=addresses_of(endpoint.url, (*self._settings.allow_private, *endpoint.allowed)),
-            )
-        except (HostUnreachableError, EndpointError) as error:
-            # Without the URL, whose path may contain a secret: the log shows the failure.
-            failure, pause_s = str(error).removeprefix(f"{endpoint.url.partition('?')[0]}: "), 0.0
-        else:
-            if answer.status not in _SUCCESS:
-                hint = ": redirects are not followed" if answer.status in _REDIRECT else ""
-                failure, pause_s = f"it answered {answer.status}{hint}", wait_of(answer)
-                is_gone = answer.status == _GONE
-        if failure is None:
-            with self._database.write() as connection:
-                events.mark_delivered(connection, event.id, self._clock())
-            _logger.info("delivered %s (%s) to %s", event.type, event.id, endpoint.id)
-        else:
-            self._fail(endpoint, event, failure, pause_s, is_gone=is_gone)
+            pause_s, failure, is_gone = None, None, False
+            try:
+                answer = ask(
+                    endpoint.url,
+                    self._settings.timeout_s,
+                    method="POST",
+                    document=event.payload.encode(),
+                    headers=signed_headers(endpoint, event, self._clock()),
+                    addresses=addresses_of(endpoint.url, (*self._settings.allow_private, *endpoint.allowed)),
+                )
+            except (HostUnreachableError, EndpointError) as error:
+                # Without the URL, whose path may contain a secret: the log shows the failure.
+                failure, pause_s = str(error).removeprefix(f"{endpoint.url.partition('?')[0]}: "), 0.0
+            else:
+                if answer.status not in _SUCCESS:
+                    hint = ": redirects are not followed" if answer.status in _REDIRECT else ""
+                    failure, pause_s = f"it answered {answer.status}{hint}", wait_of(answer)
+                    is_gone = answer.status == _GONE
+            if failure is None:
+                with self._database.write() as connection:
+                    events.mark_delivered(connection, event.id, self._clock())
+                _logger.info("delivered %s (%s) to %s", event.type, event.id, endpoint.id)
+            else:
+                self._fail(endpoint, event, failure, pause_s, is_gone=is_gone)
 
     def _fail(self, endpoint: Endpoint, event: Event, failure: str, pause_s: float | None, *, is_gone: bool) -> None:
         """Retry an event later or drop it; `pause_s` postpones all due events of the endpoint, None only this one."""

@@ -50,21 +50,27 @@ def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_WAIT_S, isolation_level=None)
     try:
         for name, value in pragmas.items():
-            _set(connection, f"PRAGMA {name} = {value}")
+            set_pragma(connection, name, value)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _set(connection: sqlite3.Connection, pragma: str) -> None:
-    # SQLite itself does not wait for the lock with which a new file gets its WAL.
-    deadline = time.monotonic() + BUSY_WAIT_S
+def is_busy(error: sqlite3.OperationalError) -> bool:
+    """Whether another connection holds the file."""
+    # The lowest byte holds the primary code.
+    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def set_pragma(connection: sqlite3.Connection, name: str, value: str | int, wait_s: float = BUSY_WAIT_S) -> None:
+    """Set a pragma; wait while the file is busy: SQLite itself does not wait for the lock to begin or end a WAL."""
+    deadline = time.monotonic() + wait_s
     while True:
         try:
-            connection.execute(pragma).fetchall()
+            connection.execute(f"PRAGMA {name} = {value}").fetchall()
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            if not is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(_LOOK_AGAIN_S)
         else:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 
 
 class StorageError(RunwardenError):

@@ -1,6 +1,9 @@
-"""Values as SQLite holds them: text without lone surrogates, instants as integer microseconds since the epoch."""
+"""Values as SQLite holds them: text without lone surrogates, instants as integer microseconds since the epoch.
 
-from collections.abc import Callable
+And the conditions of a query, put together one by one.
+"""
+
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -54,3 +57,25 @@ def from_us_or_none(instant_us: int | None) -> datetime | None:
 def to_sortable_us(instant: datetime | None) -> int:
     """The same as `to_us`; None becomes `NO_TIME_US` (a column that is sorted by)."""
     return NO_TIME_US if instant is None else to_us(instant)
+
+
+class Conditions:
+    """Conditions that all hold, with their parameters."""
+
+    def __init__(self, *conditions: str) -> None:
+        self._conditions = ["1", *conditions]
+        self.parameters: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        """The conditions as SQL."""
+        return " AND ".join(self._conditions)
+
+    def add(self, condition: str, *parameters: str | int) -> None:
+        """Require this too."""
+        self._conditions.append(condition)
+        self.parameters += tuple(sqlite_text(each) if isinstance(each, str) else each for each in parameters)
+
+    def is_in(self, column: str, values: Collection[str]) -> None:
+        """Require one of these values, if there are any."""
+        if values:
+            self.add(f"{column} IN ({', '.join('?' * len(values))})", *values)

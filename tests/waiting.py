@@ -31,14 +31,17 @@ def eventually(
 ) -> T:
     """Wait in this thread until `fact()` is truthy, and return its value; look again after a growing pause.
 
+    Where a look takes long, it is made more seldom: most of it is work for the process that is waited for.
+
     Raises:
         AssertionError: It was not within the deadline.
     """
-    pauses = _pauses(deadline_s, pause_s)
+    pauses, begun = _pauses(deadline_s, pause_s), time.monotonic()
     while not (value := fact()):
         if (pause := next(pauses, None)) is None:
             raise AssertionError(_failure(what, deadline_s, saw() if saw else value))
-        time.sleep(pause)
+        time.sleep(max(pause, min(2 * (time.monotonic() - begun), 0.2)))
+        begun = time.monotonic()
     return value
 
 

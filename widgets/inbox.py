@@ -31,7 +31,6 @@ SEVERITY_TONES: Final[Mapping[InboxSeverity, Tone]] = {"critical": "bad", "decid
 AGAIN: Final = "↻ "
 MOST_RUNS: Final = 20
 """The most runs shown with an item."""
-_MARKED: Final = "■ "
 COLUMNS: Final = (Column("", 10), Column("what", 10), Column("", 8, grows=1), Column("when", 9))
 
 
@@ -51,7 +50,7 @@ class InboxRow(Struct, frozen=True):
     def cells(self, now: datetime) -> TableLine:
         """Severity, kind, title, and the time of the last event."""
         item, badge = self.item, BADGES[self.item.kind]
-        severity = f"{_MARKED if self.is_marked else '  '}{item.severity if self.leads else ''}"
+        severity = f"{'■ ' if self.is_marked else '  '}{item.severity if self.leads else ''}"
         title = safe_text(f"{AGAIN if item.back else ''}{item.title}", limit=300)
         return (
             (safe_text(severity), "busy" if self.is_marked else SEVERITY_TONES[item.severity]),

@@ -16,7 +16,7 @@ from app.engine.times import ago
 from app.organizations.facts import full, invited_until, short
 from storage.records import Action, Organization
 from storage.records.results import Invitation
-from widgets.actions.activity import ActivityEntry
+from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
 from widgets.forms.field import LineField
 from widgets.kit.badges import STYLES, Badge, Tone

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets.option_list import Option
 
 from app.engine.text import safe_text
-from widgets.frame.header_bar import Vitals
+from widgets.frame import Vitals
 from widgets.kit.badges import STYLES, ProfileMark
 from widgets.kit.cells import shorten
 from widgets.kit.choice_lists import Options

@@ -1,7 +1,8 @@
 """The instructions of a run: as this machine sent them or, failing that, as the service reports them."""
 
 import json
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -15,8 +16,20 @@ from storage.records import Run, RunDetail
 from storage.records.results import RunTurns, Unavailable
 
 ReadTurns = Callable[[str], Awaitable[RunTurns | Unavailable]]
+NAMES: Final = ("repository", "branch", "previous_instructions")
+"""The placeholders of a template for instructions."""
+PLACEHOLDERS: Final = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
 _RULES: Final = ("webhook", "schedule")
 """Who asked, if it was a rule of the service: its run may have less access than a new one would (docs/dev/api.md)."""
+
+
+def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Fill in a template's placeholders; return the text and the placeholders without a value.
+
+    Other braces are text.
+    """
+    missing = tuple(dict.fromkeys(name for name in PLACEHOLDERS.findall(template) if not known.get(name)))
+    return PLACEHOLDERS.sub(lambda found: known.get(found[1]) or found[0], template), missing
 
 
 class Asked(Struct, frozen=True):

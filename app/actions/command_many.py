@@ -34,8 +34,7 @@ from app.cli.output import Column
 from app.engine.text import plural
 from app.health.facts import warning_of
 from app.runs.command_list import FILTERS, run_filter
-from app.runs.command_lookup import RunLookup
-from app.runs.command_rows import badge
+from app.runs.command_rows import RunLookup, badge
 from app.runs.command_wait import RunWaiter, wait_failure, wait_options
 
 if TYPE_CHECKING:

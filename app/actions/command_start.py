@@ -18,7 +18,7 @@ from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_ID, CommandGroup, FactCommand, async_command, completed, options_of, reading
 from app.cli.output import Column, facts
 from app.engine.text import json_or_text
-from app.runs.command_lookup import RunLookup
+from app.runs.command_rows import RunLookup
 from app.runs.command_wait import wait_options
 from storage.errors import StorageError
 from storage.records import Repository

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from app.actions.actions import NOT_RECORDED, SendCancelledError
 from app.actions.batch import BatchResult, BatchSender, BatchWrite
-from app.actions.cancelling import submitted
+from app.actions.reconciliation import submitted
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
 from app.cli import Format
 from app.cli.context import Invocation

@@ -18,7 +18,7 @@ from app.api.requests import (
     as_json,
 )
 from app.engine.text import json_escaped, json_or_text, safe_text
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 
 
 class UnfaithfulError(RunwardenError):

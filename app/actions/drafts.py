@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from app.api.requests import WriteRequest, as_json
 from app.engine.atomic_file import alone, replacing
 from app.profiles import data_folder
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.errors import StorageError
 from storage.records import Action
 from storage.records.activity import ActivityFilter

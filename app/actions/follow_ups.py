@@ -84,12 +84,10 @@ class FollowUps:
 
     async def keep(self, waiting: Decision) -> None:
         """Send a follow-up even if its run is cancelled; one that does not wait any more stays as it is."""
-        state, facts = self.usable_state(), {**waiting.occurrence.facts, _KEPT: "yes"}
-        if not await state.take(waiting.decision_id, "queued", "skipped", "kept: it waits again"):
-            return
-        occurrence = replace(waiting.occurrence, identity=f"{waiting.occurrence.identity}:kept", facts=facts)
-        verdict = Verdict("queued", waiting.reason)
-        await state.decide(WHEN_ENDED, occurrence, lambda _: verdict, request_json=waiting.request_json)
+        # As a new decision: a process that has just read the old one would otherwise end it with the run.
+        old, facts = waiting.occurrence, {**waiting.occurrence.facts, _KEPT: "yes"}
+        occurrence = replace(old, identity=f"{old.identity}:kept", facts=facts)
+        await self.usable_state().queue_again(waiting, occurrence, "kept: it waits again")
         self.announce(StateChangedElsewhere())
 
     async def cancel(self, decision_id: int) -> bool:

@@ -1,5 +1,9 @@
-"""Finds the runs that unknown actions may have made, and proposes them; the user decides."""
+"""Finds the runs that unknown actions may have made, and proposes them; the user decides.
 
+Of an unknown cancellation, the run itself shows whether it took effect.
+"""
+
+import asyncio
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,16 +15,37 @@ from typing import Final, Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.actions.refusals import DoubtfulIdError
+from app.actions.actions import Actions
+from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, EndlessListError, NotOfferedError
-from app.api.requests import CancelRun, ContinueRun, OnboardProject, ResendInvitation, SayToRun, StartRun, request_sent
+from app.api.requests import (
+    CancelRun,
+    ContinueRun,
+    OnboardProject,
+    ResendInvitation,
+    SayToRun,
+    StartRun,
+    WriteRequest,
+    request_of,
+    request_sent,
+)
 from app.engine.events import ActionChanged, Announce
 from app.engine.times import span
 from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
-from storage.ledger import Ledger
-from storage.records import UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, Run, RunClock, RunDetail, RunFilter
+from storage.ledger import Ledger, LedgerRefusedError
+from storage.records import (
+    CANCELLED,
+    UNUSED_STATES,
+    WRITE_KINDS,
+    Action,
+    ActionFilter,
+    Run,
+    RunClock,
+    RunDetail,
+    RunFilter,
+)
 from storage.records.results import Invitation, Turn
 
 LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE_KINDS.items() if kind.is_listed)})
@@ -46,6 +71,7 @@ AGE_PART: Final = 10
 AGAIN: Final = timedelta(minutes=1)
 """How soon the service is asked again for the same action; later the older the action is."""
 LONGEST_PAUSE: Final = timedelta(hours=1)
+"""The longest time between two looks for the same action."""
 CLOSE: Final = timedelta(minutes=5)
 """How far from the send a run may be dated, if the service's clock is known."""
 FAR: Final = timedelta(hours=26)
@@ -410,35 +436,32 @@ class Reconciliation:
             if isinstance(request, CancelRun) and request.run_id != result_id:
                 raise DoubtfulIdError(f"{result_id!r} is not the run that was to be cancelled, {request.run_id}.")
         elif isinstance(request, SayToRun):
-            await self._check_message(request, result_id)
+            with _asking(f"has {result_id}"):
+                turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
+            said = {one.message_id: one.text for turn in turns for one in turn.messages}
+            if said.get(result_id) != request.text:
+                what = "no such message" if result_id not in said else "another message of this id"
+                raise DoubtfulIdError(f"The run {request.run_id} has {what}: {result_id}.")
         elif isinstance(request, ResendInvitation) and request.invitation_id != result_id:
             raise DoubtfulIdError(f"{result_id!r} is not the invitation that was sent again, {request.invitation_id}.")
         else:
-            await self._check_new(action, result_id)
-
-    async def _check_message(self, request: SayToRun, message_id: str) -> None:
-        with _asking(f"has {message_id}"):
-            turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
-        said = {one.message_id: one.text for turn in turns for one in turn.messages}
-        if said.get(message_id) != request.text:
-            what = "no such message" if message_id not in said else "another message of this id"
-            raise DoubtfulIdError(f"The run {request.run_id} has {what}: {message_id}.")
-
-    async def _check_new(self, action: Action, result_id: str) -> None:
-        """Check an id that the service made up: it must look like one and belong to no other action."""
-        kind = WRITE_KINDS[action.kind]
-        is_run = await self.runs.cache.detail(result_id) is not None
-        if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
-            raise DoubtfulIdError(f"{result_id!r} does not look like {kind.id_name}. {kind.id_source}")
-        if is_run and action.kind == "organization.create":
-            raise DoubtfulIdError(f"{result_id!r} is a run's id. {kind.id_source}")
-        for other in await self.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=EXECUTIONS):
-            if other.result_id == result_id and other.action_id != action.action_id and action.kind != "run.continue":
-                raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {kind.id_source}")
-        if action.kind == "organization.create":
-            await self._check_organization(action, result_id)
-        if kind.is_listed:
-            await self._check_run(action, result_id)
+            kind = WRITE_KINDS[action.kind]
+            is_run = await self.runs.cache.detail(result_id) is not None
+            if not (is_run or _PLAUSIBLE.fullmatch(result_id)):
+                raise DoubtfulIdError(f"{result_id!r} does not look like {kind.id_name}. {kind.id_source}")
+            if is_run and action.kind == "organization.create":
+                raise DoubtfulIdError(f"{result_id!r} is a run's id. {kind.id_source}")
+            for other in await self.ledger.actions(ActionFilter([action.kind], ["confirmed"]), limit=EXECUTIONS):
+                if (
+                    other.result_id == result_id
+                    and other.action_id != action.action_id
+                    and action.kind != "run.continue"
+                ):
+                    raise DoubtfulIdError(f"{result_id} is what {other.action_id} made. {kind.id_source}")
+            if action.kind == "organization.create":
+                await self._check_organization(action, result_id)
+            if kind.is_listed:
+                await self._check_run(action, result_id)
 
     async def _check_organization(self, action: Action, organization_id: str) -> None:
         with _asking(f"knows {organization_id}"):
@@ -474,27 +497,25 @@ class Reconciliation:
         links = await self.runs.cache.links()
         answered_at = [link.last_ok_at for link in links if link.subject == "runs" and not link.is_failing]
         for action in unknown:
-            if any(at is not None and at > (action.settled_at or action.created_at) for at in answered_at):
-                await self._look(action)
+            now, ended_at = self.runs.clock(), action.settled_at or action.created_at
+            if not any(at is not None and at > ended_at for at in answered_at):
+                continue
+            search = self._searches.setdefault(action.action_id, Search(now, now))
+            if now < search.look_at:
+                continue
+            age = now - ended_at
+            search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
+            found = await self.cached(action)
+            is_enough = found.is_whole and (await self.runs.cache.run_clock()).is_known
+            if not is_enough and search.ask_at <= now:
+                search.ask_at = now + min(max(age, AGAIN), LONGEST_PAUSE)
+                with suppress(ApiError):
+                    found = await self.ask(action)
+            ids = tuple(candidate.run.run_id for candidate in found.candidates)
+            if ids != search.proposed:
+                search.proposed = ids
+                self.announce(ActionChanged(action.action_id))
         return LOOK_S
-
-    async def _look(self, action: Action) -> None:
-        now = self.runs.clock()
-        search = self._searches.setdefault(action.action_id, Search(now, now))
-        if now < search.look_at:
-            return
-        age = now - (action.settled_at or action.created_at)
-        search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
-        found = await self.cached(action)
-        is_enough = found.is_whole and (await self.runs.cache.run_clock()).is_known
-        if not is_enough and search.ask_at <= now:
-            search.ask_at = now + min(max(age, AGAIN), LONGEST_PAUSE)
-            with suppress(ApiError):
-                found = await self.ask(action)
-        ids = tuple(candidate.run.run_id for candidate in found.candidates)
-        if ids != search.proposed:
-            search.proposed = ids
-            self.announce(ActionChanged(action.action_id))
 
     async def _around(self, send: Send, branch: str | None) -> list[RunDetail]:
         """The cached runs around the send, and those whose times cannot be read."""
@@ -534,3 +555,72 @@ def _misfit(detail: RunDetail, send: Send) -> str:
         return "another action made it, or it was there before this was sent."
     seconds = after.total_seconds()
     return f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."
+
+
+async def look(actions: Actions, action: Action) -> Action:
+    """Record the outcome of an unknown cancellation, if the run's turn shows it; return the action.
+
+    Raises:
+        ActionRefusedError, LedgerRefusedError: It cannot be recorded.
+        StorageError: The ledger cannot be written.
+    """
+    request = request_of(action)
+    if action.state != "unknown" or action.resolution is not None or not isinstance(request, CancelRun):
+        return action
+    try:
+        turns = (await actions.client.run_detail(request.run_id)).turns
+    except ApiError:
+        return action
+    # It was about the last turn, unless that was started later.
+    sent_at = action.sending_at or action.created_at
+    begun = [turn for turn in turns if turn.started_at is None or turn.started_at <= sent_at] or turns
+    if not begun:
+        return action
+    if (turn := begun[-1]).outcome == CANCELLED:
+        return await actions.resolve_created(action.action_id, request.run_id)
+    # While the run works, the request may still be on its way.
+    return action if turn.outcome is None else await actions.resolve_not_created(action.action_id)
+
+
+async def submitted(
+    actions: Actions,
+    request: WriteRequest,
+    key: str | None = None,
+    *,
+    again: bool = False,
+    patience_s: float | None = None,
+) -> Action:
+    """The action after `Actions.submit`; if it is a cancellation of unknown outcome, the run is asked for that.
+
+    Raises:
+        ActionRefusedError: Nothing was sent.
+        StorageError: The ledger cannot be written.
+    """
+    action = await actions.submit(request, key=key, again=again)
+    # Consoles and bots look again in the background; another process may have recorded the outcome first.
+    with suppress(TimeoutError, ActionRefusedError, LedgerRefusedError):
+        async with asyncio.timeout(patience_s):
+            return await look(actions, action)
+    return await actions.ledger.action(action.action_id) or action
+
+
+@dataclass(slots=True)
+class Cancellations:
+    """Checks in the background the runs with an unknown cancellation."""
+
+    actions: Actions
+    _next: dict[str, datetime] = field(default_factory=dict)
+    """When the run of an action is checked next."""
+
+    async def work(self) -> float:
+        """Check the runs that are due; return the seconds until the next check."""
+        now = self.actions.clock()
+        unresolved = await self.actions.ledger.unresolved()
+        for action in unresolved:
+            is_due = self._next.get(action.action_id, now) <= now
+            if action.kind == CancelRun.kind and is_due and not self.actions.read_only:
+                age = now - action.created_at
+                self._next[action.action_id] = now + min(max(age, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
+                with suppress(ActionRefusedError, LedgerRefusedError):  # Another process recorded the outcome first.
+                    await look(self.actions, action)
+        return LOOK_S if unresolved else REST_S

@@ -23,7 +23,7 @@ from app.api.requests import (
     agent_segment,
     as_json,
 )
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import Action
 
 MAX_EMAIL: Final = 254

@@ -35,9 +35,9 @@ from storage.ledger import Ledger, LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionState
 from storage.records.activity import ActivityFilter
 from storage.records.decision import OPEN_OUTCOMES, Decision
-from widgets.actions.activity import COLUMNS, PLACEHOLDERS, ActivityBar, ActivityEntry, what
+from widgets.actions import COLUMNS, PLACEHOLDERS, ActivityBar, ActivityEntry, what
 from widgets.forms.inputs import ListSearch
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES, Badge, action_badge
 from widgets.kit.cells import Column

@@ -1,8 +1,7 @@
-"""The fields of forms: how each is shown, read and written back, and filled by an editor or a template."""
+"""The fields of forms: how each is shown, read and written back, and filled by an editor."""
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import tempfile
@@ -16,7 +15,7 @@ from textual.app import App, SuspendNotSupported
 from app.actions.refusals import FieldProblem
 from app.api.requests import Json
 from app.engine.text import json_or_text
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import Repository
 from widgets.forms.field import ChoiceField, FormField, LineField, PairsField, ParagraphField, pairs_in
 from widgets.forms.inputs import LONGEST_LINE, printable
@@ -113,22 +112,8 @@ BRANCH: Final = Field(
 PAIRS_HINT: Final = "Optional, one per line. A value is read as JSON if possible, otherwise as text."
 
 
-NAMES: Final = ("repository", "branch", "previous_instructions")
-"""The known placeholders."""
-PLACEHOLDERS: Final = re.compile(r"\{(" + "|".join(NAMES) + r")\}")
-
-
 class EditorError(RunwardenError):
     """The editor could not be used and the text is unchanged. The message has the fix."""
-
-
-def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Fill in a template's placeholders; return the text and the placeholders without a value.
-
-    Other braces are text.
-    """
-    missing = tuple(dict.fromkeys(name for name in PLACEHOLDERS.findall(template) if not known.get(name)))
-    return PLACEHOLDERS.sub(lambda found: known.get(found[1]) or found[0], template), missing
 
 
 def editor_command(env: Mapping[str, str]) -> list[str]:

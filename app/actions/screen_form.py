@@ -15,10 +15,11 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
+from app.actions.asked import filled_in
 from app.actions.copies import UnfaithfulError, as_command, as_curl
 from app.actions.drafts import Draft, DraftOutcome, FormDraft, Values
 from app.actions.refusals import ActionRefusedError, BlockedError, FieldProblem, problems
-from app.actions.screen_fields import Field, filled_in, from_editor
+from app.actions.screen_fields import Field, from_editor
 from app.actions.screen_outcomes import about_draft, blocked_outcome, confirmed_outcome, unknown_outcome, why_not_done
 from app.actions.screen_resolve import HEIGHTS, ResolveForm
 from app.api.requests import WriteRequest, as_json
@@ -26,7 +27,7 @@ from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
 from app.console.session import CURE_S, mark_of
 from app.console.sheets import OVER_CSS, ChoiceSheet
-from app.console.terminal.terminal import copy_out
+from app.console.terminal import copy_out
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import SafeText, safe_block, safe_text

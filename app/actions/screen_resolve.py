@@ -24,7 +24,7 @@ from app.engine.times import ago
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import WRITE_KINDS, Action
-from widgets.actions.activity import what
+from widgets.actions import what
 from widgets.forms.dialog import FormButton, FormDialog, bindings_of, reason
 from widgets.forms.facts import FormChoice, FormFact
 from widgets.forms.field import LineField
@@ -178,7 +178,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._is_applying = True
             self._apply(resolution, evidence)
 
-    @work(group="apply")
+    @work(group="send")
     async def _apply(self, resolution: Resolution, evidence: str, *, is_checked: bool = False) -> None:
         actions = self._engine.actions
         action_id = self._action.action_id

@@ -132,7 +132,15 @@ class Budget:
             if free_s > until_s and priority is Priority.WRITE:
                 break
             if free_s > until_s:
-                raise _refusal(wait, free_s - now_s)
+                # Without the seconds that are left: the message may stay on a screen for long.
+                at = f"{wait.until.astimezone():%H:%M:%S}"
+                if wait.reason == "service_down":
+                    why = f"The service failed again and again; it is asked again at {at}."
+                    raise UnreachableError(why, surely_not_sent=True)
+                why = f"The service asked to wait until {at}."
+                if wait.reason == "own_pace":
+                    why = f"The service limits requests, so the next one is sent at {at}."
+                raise RateLimitedError(why, retry_after_s=free_s - now_s)
             await asyncio.sleep(max(0.001, min(free_s - now_s, LOOK_AGAIN_S)))
         # Once: keys that follow each other fast must not stop the fetching.
         left_s = self._gives_way_until_s - asyncio.get_running_loop().time()
@@ -255,15 +263,3 @@ def _answered(state: BudgetState) -> BudgetState:
     # An answer to a user says nothing about the polls' share of the limit.
     resting_until_s = 0.0 if state.failures else state.resting_until_s
     return replace(state, failures=0.0, refusals=0.0, resting_until_s=resting_until_s)
-
-
-def _refusal(wait: Wait, wait_s: float) -> ApiError:
-    # Without the seconds that are left: the message may stay on a screen for long.
-    at = f"{wait.until.astimezone():%H:%M:%S}"
-    if wait.reason == "service_down":
-        return UnreachableError(f"The service failed again and again; it is asked again at {at}.", surely_not_sent=True)
-    if wait.reason == "own_pace":
-        message = f"The service limits requests, so the next one is sent at {at}."
-    else:
-        message = f"The service asked to wait until {at}."
-    return RateLimitedError(message, retry_after_s=wait_s)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final, Self
 from urllib.parse import parse_qsl, quote
 
-from app.api import results, wire
+from app.api import wire
 from app.api.budget import Budget, Priority
 from app.api.errors import NotFoundError, NotSendableError
 from app.api.network import Network
@@ -98,11 +98,17 @@ class Client:
         Raises:
             ApiError: See `app.api.errors`.
         """
+        # The spec leaves the filter's form open (2.9): the path if there is one, otherwise the reference in two parts.
+        place: dict[str, str] = {}
+        if repository is not None and repository.path == repository.data_json:
+            place = {"platform": repository.platform, "data": repository.data_json}
+        elif repository is not None:
+            place = {"repository": repository.path}
         given = {
             "page_size": str(page_size),
             "page_token": page_token,
             "status": status,
-            **_repository_filter(repository),
+            **place,
             "date_from": None if date_from is None else as_filter(date_from),
             "date_to": None if date_to is None else as_filter(date_to),
         }
@@ -137,30 +143,30 @@ class Client:
             call = Call("POST", path, parse_qsl(query), body=body, expected=_DONE)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        with results.offered() if WRITE_KINDS[request.kind].is_extension else nullcontext():
+        with wire.offered() if WRITE_KINDS[request.kind].is_extension else nullcontext():
             async with self.budget.turn(Priority.WRITE):
                 reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)
 
     async def agents(self) -> tuple[NamedAgent, ...]:
         """The agents that may be started, if the service lists them (docs/dev/api.md). Raises as `run_detail`."""
-        with results.offered():
-            return results.named_agents(await self._get("/external/agents"))
+        with wire.offered():
+            return wire.named_agents(await self._get("/external/agents"))
 
     async def invitations(self) -> tuple[Invitation, ...]:
         """The invitations with their states, newest first, if the service reports them. Raises as `run_detail`."""
-        with results.offered():
-            return results.invitations(await self._get("/external/invitations"))
+        with wire.offered():
+            return wire.invitations(await self._get("/external/invitations"))
 
     async def may_create_organizations(self) -> bool:
         """Whether the service says that the token may create organizations. Raises as `run_detail`."""
-        with results.offered():
-            return results.may_create(await self._get("/external/invitations"))
+        with wire.offered():
+            return wire.may_create(await self._get("/external/invitations"))
 
     async def failure_facts(self) -> FailureFacts:
         """The questions and cancellations behind failed runs (docs/dev/api.md). Raises as `run_detail`."""
-        with results.offered():
-            return results.failure_facts(await self._get("/external/questions"))
+        with wire.offered():
+            return wire.failure_facts(await self._get("/external/questions"))
 
     async def run_detail(self, run_id: str) -> RunTurns:
         """A run's turns, if the service offers them (docs/dev/api.md).
@@ -169,7 +175,7 @@ class Client:
             NotOfferedError: It does not; asking again within a day is useless.
             ApiError: See `app.api.errors`; `NotFoundError` means that there is no such run.
         """
-        return results.run_turns(await self._result(run_id, ""))
+        return wire.run_turns(await self._result(run_id, ""))
 
     async def run_log(
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0, before: int | None = None
@@ -183,12 +189,12 @@ class Client:
         if before is not None:
             query = (*query, ("form", "steps"), ("before", str(before)))
         reply = await self._result(run_id, f"/turns/{turn}/log", query, float(wait_s))
-        return results.log_chunk(reply, offset, before)
+        return wire.log_chunk(reply, offset, before)
 
     async def run_diff(self, run_id: str, turn: int | None = None) -> Change:
         """The change of a turn, or of the whole run (None). Raises as `run_detail`."""
         below = "/diff" if turn is None else f"/turns/{turn}/diff"
-        return results.change(await self._result(run_id, below, most_bytes=_LARGEST_PATCH), turn)
+        return wire.change(await self._result(run_id, below, most_bytes=_LARGEST_PATCH), turn)
 
     async def run_artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes:
         """The content of a file that a turn's agent left. Raises as `run_detail`."""
@@ -207,7 +213,7 @@ class Client:
             path = run_path(run_id) + below
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        with results.offered():
+        with wire.offered():
             return await self._get(path, query, patience_s, most_bytes)
 
     async def _get(
@@ -215,12 +221,3 @@ class Client:
     ) -> Reply:
         call = Call("GET", path, query, patience_s=patience_s, most_bytes=most_bytes)
         return await self.budget.in_turn(self.priority, lambda: self.transport.exchange(call))
-
-
-def _repository_filter(repository: Repository | None) -> dict[str, str]:
-    # The spec leaves the filter's form open (2.9): the path if there is one, otherwise the reference in its two parts.
-    if repository is None:
-        return {}
-    if repository.path == repository.data_json:
-        return {"platform": repository.platform, "data": repository.data_json}
-    return {"repository": repository.path}

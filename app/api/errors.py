@@ -21,7 +21,7 @@ ApiError
 
 from typing import ClassVar
 
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 
 
 class ApiError(RunwardenError):

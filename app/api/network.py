@@ -102,7 +102,9 @@ class Network(Struct, frozen=True):
             env |= {name: value, name.upper(): value} if value else {}
         given = self.env.get("SSL_CERT_FILE")
         if self.ca_file is not None or given:
-            bundle = dict.fromkeys(("GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE"), _bundle(self.ca_file, given))
+            if not Path(_trusted(self.ca_file, given)).exists():
+                _trusted.cache_clear()  # A cleaner of temporary files took it.
+            bundle = dict.fromkeys(("GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE"), _trusted(self.ca_file, given))
             env = env | bundle if self.ca_file is not None else bundle | env
         if self.client_cert is not None:
             env |= dict.fromkeys(("GIT_SSL_CERT", "GIT_SSL_KEY"), str(self.client_cert))
@@ -149,12 +151,6 @@ def _trusted(ca_file: Path | None, _given: str | None) -> str:
     file.write("\n".join(pems))
     file.flush()
     return file.name
-
-
-def _bundle(ca_file: Path | None, given: str | None) -> str:
-    if not Path(_trusted(ca_file, given)).exists():
-        _trusted.cache_clear()  # A cleaner of temporary files took it.
-    return _trusted(ca_file, given)
 
 
 def _encoded(address: str) -> str:

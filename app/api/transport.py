@@ -221,7 +221,14 @@ class Transport:
         # The group: a connection tried over several addresses fails as several errors. Its cause is not chained: a
         # broken header's error quotes it, and a log would print an echoed secret.
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
-            raise self._unreachable(Mask(token.reveal()).text(str(error)), begun=passage.begun) from None
+            text = Mask(token.reveal()).text(str(error))
+            # Most resets carry no message, and the exception's class name adds nothing.
+            said = f": {text.rstrip('.')}." if text else "."
+            if passage.begun:
+                raise UnreachableError(f"The connection was lost before the answer was complete{said}") from None
+            said += f" {TRUST}" if REFUSED in text else ""
+            way = self.network.through(self.base_url)
+            raise UnreachableError(f"No connection to {self.base_url}{way}{said}", surely_not_sent=True) from None
 
     def _request(self, call: Call, token: Token, passage: _Passage) -> httpx.Request:
         target = call.path
@@ -265,7 +272,12 @@ class Transport:
                     sent_at=response.headers.get("Date"),
                 )
             if status not in call.expected:
-                raise UnusableAnswerError(_unexpected(response, mask), status=status)
+                why = f"The service answered {status}, which the API does not have."
+                if response.is_redirect:
+                    where = mask.text(response.headers.get("Location", "nowhere"))[:200]
+                    why = f"The service redirects to {where!r}; the token goes to no other place."
+                    why += " Correct the base address."
+                raise UnusableAnswerError(why, status=status)
             return Reply(status, await _body(response, call.most_bytes, mask), response.headers)
 
     async def _lane(self, *, writes: bool) -> httpx.AsyncHTTPTransport:
@@ -290,15 +302,6 @@ class Transport:
             lane = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits, http2=False, proxy=proxy)
             self._lanes.setdefault(writes, lane)
         return self._lanes[writes]
-
-    def _unreachable(self, error: str, *, begun: bool) -> UnreachableError:
-        # Most resets carry no message, and the exception's class name adds nothing.
-        said = f": {error.rstrip('.')}." if error else "."
-        if begun:
-            return UnreachableError(f"The connection was lost before the answer was complete{said}")
-        said += f" {TRUST}" if REFUSED in error else ""
-        way = self.network.through(self.base_url)
-        return UnreachableError(f"No connection to {self.base_url}{way}{said}", surely_not_sent=True)
 
 
 @contextmanager
@@ -331,14 +334,6 @@ async def _body(response: httpx.Response, most: int, mask: Mask) -> bytes:
         if len(received) > most:
             raise UnusableAnswerError(f"The answer is larger than {most // 1024} KiB.", status=status)
     return mask.body(bytes(received))
-
-
-def _unexpected(response: httpx.Response, mask: Mask) -> str:
-    status = response.status_code
-    if response.is_redirect:
-        where = mask.text(response.headers.get("Location", "nowhere"))[:200]
-        return f"The service redirects to {where!r}; the token goes to no other place. Correct the base address."
-    return f"The service answered {status}, which the API does not have."
 
 
 class _FailureBody(Struct, frozen=True):

@@ -1,5 +1,9 @@
-"""Carries out decisions of rules: as writes through the ledger, as programs, or as notifications."""
+"""Carries out decisions of rules: as writes through the ledger, as programs, or as notifications.
 
+Proposals are writes that a program asks for: each waits for approval like a rule's request, and is sent as shown.
+"""
+
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -14,6 +18,7 @@ from app.actions.asked import Asked, ReadTurns, what_began
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError
 from app.api.errors import ApiError
 from app.api.requests import RULE, CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest, request_from
+from app.automations.occurrences import manual_occurrence
 from app.automations.rule import (
     DoAgent,
     DoCancel,
@@ -23,16 +28,20 @@ from app.automations.rule import (
     DoRetry,
     DoSend,
     DoStart,
+    Limit,
+    OnProposal,
     Rule,
+    decide,
     filled,
     filled_argument,
 )
+from app.engine.engine import Engine
 from app.engine.text import first_line, safe_text
 from app.engine.times import rfc3339
 from app.notify.channels import run_program
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.cache.cache import Cache
-from storage.records import Action, Repository, RunDetail
+from storage.records import Action, ActionKind, Repository, Run, RunDetail
 from storage.records.alert import Alert, Level
 from storage.records.decision import Decision, Outcome
 from storage.records.error_kinds import error_kind
@@ -44,6 +53,21 @@ _LEVELS: Final[Mapping[str, Level]] = {"failed": "error", "completed": "informat
 """The alert's level, by the status that triggered the rule."""
 _OUTCOMES: Final[Mapping[str, Outcome]] = {"confirmed": "done", "unknown": "unknown", "sending": "unknown"}
 """The decision's outcome by the action's state; any other state is a failure."""
+PROPOSALS: Final[Mapping[ActionKind, Rule]] = {
+    kind: Rule(
+        f"[mcp] {kind}",
+        OnProposal(),
+        DoSend(kind),
+        overlap="allow",
+        pause_after=0,
+        limit=Limit(10_000, 10_000, 10_000),  # Each needs approval anyway.
+        needs_approval=True,
+    )
+    for kind in ("run.start", "run.continue", "run.cancel", "agent.start")
+}
+"""The rules that every bot has in addition to the configured ones, by the kind of write."""
+MOST_WAITING: Final = 50
+_NAMES: Final = frozenset(rule.name for rule in PROPOSALS.values())
 
 
 class CannotActError(RunwardenError):
@@ -255,3 +279,41 @@ def _group(decision: Decision, facts: Mapping[str, str]) -> str:
             return f"action:{facts['action.id']}"
         case _:
             return f"rule:{decision.rule}"
+
+
+async def propose(
+    engine: Engine, request: WriteRequest, run: Run | None = None, key: str = ""
+) -> tuple[Decision, bool]:
+    """Put a request up for approval. Returns the decision, and whether it is new: an equal request waits only once.
+
+    The proposal expires if its run changes its status first, unless it is a cancellation. The ledger sends at most one
+    request with the same `key`, if there is one.
+
+    Raises:
+        CannotActError: Too many proposals are waiting.
+        StorageError: The state cannot be used.
+    """
+    state, now, rule = engine.usable_state(), engine.clock(), PROPOSALS[request.kind]
+    asked = manual_occurrence(now, run)
+    facts = {**asked.facts, "key": key}
+    if isinstance(request, CancelRun):
+        del facts["run.status"]
+    conversation = "" if run is None else await state.conversation(run.run_id)
+    request_json = shown(request)
+    digest = hashlib.sha256(f"{key} {request_json}".encode()).hexdigest()
+    n = 0
+    while True:
+        occurrence = replace(asked, identity=f"proposed:{digest}:{n}", conversation=conversation, facts=facts)
+        waiting = [each for each in await state.open_decisions() if each.rule in _NAMES]
+        for each in waiting:
+            if each.occurrence.identity == occurrence.identity:
+                return each, False
+        if len(waiting) >= MOST_WAITING:
+            fix = "Approve or reject some of them first"
+            raise CannotActError(f"{MOST_WAITING} proposals are already waiting. {fix}; nothing was proposed.")
+        decision = await state.decide(
+            rule.name, occurrence, lambda past: decide(rule, asked, past, now), request_json=request_json
+        )
+        if decision is not None:
+            return decision, True
+        n += 1  # An equal proposal was made before and is settled.

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from app.api.errors import ApiError
 from app.api.requests import WriteRequest
-from app.automations.acting import ActingResult, CannotActError, result_of, shown
+from app.automations.acting import PROPOSALS, ActingResult, CannotActError, result_of, shown
 from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, is_labelled, occurrences, upcoming
-from app.automations.proposals import PROPOSALS
 from app.automations.rule import (
     DoCommand,
     DoNotify,

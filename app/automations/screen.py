@@ -14,8 +14,7 @@ from app.automations.acting import CannotActError
 from app.automations.bot import LEASE, Bot, hand_over, process_of
 from app.automations.occurrences import is_within
 from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
-from app.automations.rules_file import RulesFile
-from app.automations.screen_data import Automations, read_automations
+from app.automations.screen_data import Automations, RulesFile, read_automations
 from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, ReplaySheet
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import OpenRun
@@ -33,7 +32,7 @@ from storage.records.decision import Decision
 from storage.state import State
 from widgets.automations import OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.dialog import coloured
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import run_badge
 from widgets.kit.line_table import LineTable
@@ -199,7 +198,7 @@ class AutomationsScreen(BaseScreen):
             self.query_one(StatusLine).status = automations.status
             target, self._requested = self._requested, ""
             if any(target == f"approval:{decision.rule}" for decision in automations.waiting):
-                self._show_approvals(target.removeprefix("approval:"))
+                self.action_approvals(target.removeprefix("approval:"))
             elif target:
                 self._table.seek(target)
         self.refresh_bindings()
@@ -220,11 +219,7 @@ class AutomationsScreen(BaseScreen):
         super().action_refresh()
         self._reader.ask()
 
-    def action_approvals(self) -> None:
-        """Show the requests that wait for approval."""
-        self._show_approvals()
-
-    def _show_approvals(self, rule: str = "") -> None:
+    def action_approvals(self, rule: str = "") -> None:
         """Show the requests that wait for approval, with those of this rule marked."""
         self.app.push_screen(ApprovalsSheet(self.session, self._file, rule), lambda _: self._reader.ask())
 
@@ -316,7 +311,7 @@ class AutomationsScreen(BaseScreen):
         if (rule := self._rule) is not None:
             self.session.copy(rule.name)
 
-    @work
+    @work(group="send")
     async def action_set_off(self) -> None:
         """Run the rule now, on a chosen run if it needs one, after showing the exact effect."""
         if (rule := self._rule) is None:

@@ -1,22 +1,24 @@
-"""The data of the Automations tab: rules with their state, and pending approvals."""
+"""The data of the Automations tab: the file's rules with their state, and pending approvals."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 from textual.content import Content
 
-from app.automations.acting import in_words
+from app.automations.acting import PROPOSALS, in_words
 from app.automations.bot import LEASE, process_of, rules_of
 from app.automations.occurrences import upcoming
-from app.automations.proposals import PROPOSALS
 from app.automations.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
 from app.automations.sentence import limits, sentence, warnings
 from app.engine.engine import Engine
-from app.engine.text import SafeText, safe_text
-from app.profiles import Settings
+from app.engine.text import SafeText, safe_block, safe_text
+from app.profiles import ConfigError, Settings
+from app.profiles.load import parse
 from storage.records.decision import Decision, RuleState
 from storage.state import AT_WORK, State
 from widgets.automations import STRIP, RuleView, Status, set_off_by, until
@@ -29,6 +31,53 @@ _ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continu
 """Retrying a turn that continued a run continues it again; any other retry starts a run."""
 NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
 OUTDATED: Final = Badge("▲", "the running bot uses an older file:", "warn")
+
+
+class RulesFile:
+    """The rules of the configuration file; while the file has a mistake, its last valid rules."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.problem: ConfigError | None = None
+        """Why the file cannot be used."""
+        self._stamp = _stamp(settings.file)
+
+    def read(self) -> Settings:
+        """Return the settings with the file's automations and routes; reads it only if it changed. Blocks."""
+        file, stamp = self.settings.file, _stamp(self.settings.file)
+        if file is not None and stamp != self._stamp:
+            self._stamp = stamp
+            try:
+                new = parse(file, file.read_text("utf-8"))
+            except ConfigError as error:
+                self.problem = error
+            except (OSError, UnicodeDecodeError) as error:
+                self.problem = ConfigError(f"cannot be read: {error}.", cure="Correct it.", file=file)
+            else:
+                self.use(new)
+        return self.settings
+
+    def use(self, new: Settings) -> None:
+        """Use these automations and routes from now on."""
+        self.problem, self._stamp = None, _stamp(self.settings.file)
+        self.settings = replace(self.settings, automations=new.automations, notify=new.notify, profiles=new.profiles)
+
+    def written(self, name: str) -> tuple[SafeText, ...]:
+        """Return a rule's table as the file has it; empty: unknown. Blocks."""
+        from app.automations.tables import read_tables  # tomlkit
+
+        try:
+            return () if self.settings.file is None else safe_block(read_tables(self.settings.file).written(name))
+        except ConfigError:
+            return ()
+
+
+def _stamp(file: Path | None) -> tuple[int, int] | None:
+    try:
+        status = None if file is None else file.stat()
+    except OSError:
+        return None
+    return None if status is None else (status.st_mtime_ns, status.st_size)
 
 
 class Automations(Struct, frozen=True):

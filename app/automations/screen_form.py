@@ -16,8 +16,7 @@ from textual.screen import ModalScreen
 from app.actions.drafts import FormDraft, named
 from app.actions.screen_fields import from_editor
 from app.automations.rule import Rule
-from app.automations.rules_file import RulesFile
-from app.automations.screen_data import view_of
+from app.automations.screen_data import RulesFile, view_of
 from app.automations.screen_sheets import ReplaySheet
 from app.automations.sentence import sentence
 from app.automations.tables import AutomationTables, read_rule, save_table

@@ -16,8 +16,7 @@ from textual.widgets import Static
 from app.automations.bot import LEASE, process_of
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.automations.rule import Rule
-from app.automations.rules_file import RulesFile
-from app.automations.screen_data import Approval, read_approvals
+from app.automations.screen_data import Approval, RulesFile, read_approvals
 from app.console.session import Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import Sheet, key_line, key_words

@@ -120,7 +120,17 @@ def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collectio
         fix = "Set notify.desktop or notify.command" if rule.do.route == "default" else "Give the route a channel"
         yield f"It reaches no one: all channels of the route {rule.do.route!r} are off. {fix}, or use another route."
     yield from _of_times(rule, now)
-    yield from _of_trigger(rule)
+    if isinstance(rule.do, DoCancel) and isinstance(rule.on, OnRun) and rule.on.to in FINAL_STATUSES:
+        yield "It never cancels anything: the run has already finished."
+    match rule.on:
+        case OnRun(to=to, was=was):
+            for status in filter(None, (to, was)):
+                if status not in STATUS_ORDER:
+                    yield f"{status!r} is not a status that the API specifies: {', '.join(STATUS_ORDER)}."
+            if to == was:
+                yield "It never acts: no run changes to the status that it already has."
+        case OnHealth(lasting=lasting) if lasting >= HEALTH_KEPT:
+            yield f"It never acts: only the last {HEALTH_KEPT.days} days of the code hosts' health are kept."
     if rule.catch_up < SHORTEST_CATCH_UP and not lasts(rule):
         yield f"It may never act: catch_up is {_duration(rule.catch_up)}, and events are often noticed later than that."
     if rule.needs_approval and rule.approval_expires < SHORTEST_CATCH_UP:
@@ -149,20 +159,6 @@ def _of_times(rule: Rule, now: datetime) -> Iterator[str]:
         if (count := max((bisect_left(times, at + span_of) - n for n, at in enumerate(times)), default=0)) > most:
             yield f"It comes {count} times {'an' if word == 'hour' else 'a'} {word}, and limit.per_{word} is {most}."
             return
-
-
-def _of_trigger(rule: Rule) -> Iterator[str]:
-    if isinstance(rule.do, DoCancel) and isinstance(rule.on, OnRun) and rule.on.to in FINAL_STATUSES:
-        yield "It never cancels anything: the run has already finished."
-    match rule.on:
-        case OnRun(to=to, was=was):
-            for status in filter(None, (to, was)):
-                if status not in STATUS_ORDER:
-                    yield f"{status!r} is not a status that the API specifies: {', '.join(STATUS_ORDER)}."
-            if to == was:
-                yield "It never acts: no run changes to the status that it already has."
-        case OnHealth(lasting=lasting) if lasting >= HEALTH_KEPT:
-            yield f"It never acts: only the last {HEALTH_KEPT.days} days of the code hosts' health are kept."
 
 
 def _feeds(rule: Rule, other: Rule) -> bool:

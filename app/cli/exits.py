@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from app.api.errors import ApiError, RateLimitedError, RefusedError
 from app.version import how_to_add
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records.error_kinds import ERROR_KINDS
 
 ErrorDetail = None | bool | int | float | str | list["ErrorDetail"] | dict[str, "ErrorDetail"]

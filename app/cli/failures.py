@@ -16,7 +16,7 @@ from app.cli.running import StoppedError
 from app.profiles import ConfigError
 from app.profiles.token import TokenError
 from app.start.streams import remarking
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 
 CRASHED: Final = 70
 """A mistake in Runwarden itself (EX_SOFTWARE): none of the documented codes applies."""

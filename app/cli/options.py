@@ -1,7 +1,7 @@
 """Options that many commands share, with their values, and the command classes that carry them."""
 
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial, reduce, wraps
 from importlib import import_module
 from io import StringIO
@@ -22,6 +22,61 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
+    "": ("", "demo", "runs list --status failed --from -1d"),
+    "demo": ("demo --keep --folder ~/runwarden-demo",),
+    "runs list": (
+        "runs list --status failed --from -24h",
+        "runs list -R 'acme/*' --branch '!main' --json",
+        "runs list --search 'is:stuck' --cached",
+    ),
+    "runs export": ("runs export --from -30d -o csv --out runs.csv",),
+    "runs start": (
+        "runs start -R acme/api 'Fix the flaky login test.'",
+        "runs start -R acme/api -f task.md --wait --timeout 30m",
+    ),
+    "runs continue": ("runs continue run_01J 'Add a test for it.'",),
+    "runs retry": (
+        "runs retry run_01J --wait",
+        "runs list --status failed --json | jq -r '.runs[].run_id' | xargs runwarden runs retry --yes",
+    ),
+    "runs cancel": ("runs cancel run_01J", "runs cancel --status queued -R acme/api --dry-run"),
+    "runs wait": ("runs wait run_01J run_01K --timeout 1h", "runs wait run_01J run_01K --fail-fast"),
+    "runs events": ("runs events --follow --since now",),
+    "runs log": (
+        "runs log run_01J --follow",
+        "runs log run_01J --turn 1 --all --raw",
+        "runs log run_01J --follow --json",
+    ),
+    "runs diff": (
+        "runs diff run_01J --stat",
+        "runs diff run_01J --turn 2 | git apply",
+        "runs diff run_01J --color | less -R",
+    ),
+    "runs apply": ("runs apply run_01J -C ~/src/api",),
+    "agents start": (
+        "agents start security-review -R acme/api --input depth=full --wait",
+        "agents start claude -R acme/api 'Fix the flaky login test.'",
+    ),
+    "orgs create": ("orgs create ada@example.com --offer-code PARTNER-1",),
+    "orgs import": ("orgs import partners.csv --dry-run", "orgs import partners.csv"),
+    "actions list": ("actions list --state unknown", "actions list --from -7d --actor ada --json"),
+    "actions export": ("actions export --from -30d --out audit.ndjson",),
+    "actions resolve": ("actions resolve act_01J --created run_01K", "actions resolve act_01J --not-created"),
+    "watch": ("watch --metrics 9464", "watch --once"),
+    "automations check": ("automations check 'nightly review' --replay 30d",),
+    "automations log": ("automations log --outcome failed", "automations log 'nightly review' --json"),
+    "automations run": ("automations run 'second chance' --run run_01J",),
+    "inbox": ("inbox list", "inbox done failed:acme/api"),
+    "inbox snooze": ("inbox snooze failed:acme/api --for 2h",),
+    "backup": ("backup /backup/runwarden", "backup /backup/runwarden --all-profiles"),
+    "config set": ("config set poll.runs_s 30", "config set profiles.acme.read_only --unset"),
+    "doctor": ("doctor", "doctor --json"),
+    "completion": ("completion --install", "completion fish --install"),
+}
+"""Examples of commands, without `runwarden`: `--help` ends with them, and a test parses every one."""
+
+
 def reading(parse: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """A callback that parses an option's text, or each of its texts; a ValueError becomes a usage error."""
 
@@ -36,13 +91,12 @@ def reading(parse: Callable[[str], object]) -> Callable[[click.Context, click.Pa
     return callback
 
 
-def _key(text: str) -> str:
-    if not text.strip():  # It would not prevent a second sending.
+@reading
+def as_key(text: str) -> str:
+    """The key of a write; an empty one would not prevent a second sending."""
+    if not text.strip():
         raise ValueError("the key is empty. Is the variable that holds it set?")
     return text
-
-
-as_key: Final = reading(_key)
 
 
 def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
@@ -92,11 +146,6 @@ def _keep(
     return callback
 
 
-def _token_line(_: object) -> StringIO:
-    # Read now, and only one line: instructions may follow on the same stream.
-    return StringIO(sys.stdin.buffer.readline().decode("ascii", errors="replace"))
-
-
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]:
     """The completion of a value from local data: of runs, statuses, repositories, profiles or automations."""
 
@@ -126,13 +175,17 @@ def global_options(*, hidden: bool) -> list[click.Option]:
             names, callback=_keep(attribute, read), help=text, expose_value=False, hidden=hidden, **more
         )
 
+    def token(_: object) -> StringIO:
+        # Read now, and only one line: instructions may follow on the same stream.
+        return StringIO(sys.stdin.buffer.readline().decode("ascii", errors="replace"))
+
     service = "The configured service to use; overrides RUNWARDEN_PROFILE."
     return [
         option(["--config"], "config_file", "FILE", "Configuration file; overrides RUNWARDEN_CONFIG.", as_path),
         option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completed("profiles")),
         option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR].", as_path),
         option(["--read-only"], "read_only", "", "Refuse every write."),
-        option(["--token-stdin"], "token_stream", "", "Read the API token from the first line of stdin.", _token_line),
+        option(["--token-stdin"], "token_stream", "", "Read the API token from the first line of stdin.", token),
         option(["-v", "--verbose"], "verbose", "", "Log requests and other activity to stderr."),
         option(["--log-file"], "log_file", "FILE", "Append the log to this file instead.", as_path),
     ]
@@ -166,8 +219,6 @@ class HelpfulCommand(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples, one a line."""
-        from app.cli.examples import EXAMPLES  # for help only
-
         if shown := EXAMPLES.get(ctx.command_path.partition(" ")[2]):
             with formatter.section("Examples"):
                 formatter.write(

@@ -17,7 +17,6 @@ from storage.records import RunFilter, link_of
 _MOST_RUNS: Final = 20
 """Runs in a snapshot."""
 _DAY: Final = timedelta(days=1)
-_START_ONE: Final = "No runs yet. Start one: runwarden runs start -R owner/repo INSTRUCTIONS"
 
 
 async def print_snapshot(output: Output, settings: Settings, profile: Profile) -> int:
@@ -79,7 +78,8 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
         "",
     ]
     if not shown:
-        return [*head, _START_ONE if "runs" in answered else "No runs yet."]
+        start_one = " Start one: runwarden runs start -R owner/repo INSTRUCTIONS" if "runs" in answered else ""
+        return [*head, f"No runs yet.{start_one}"]
     table = Table(COLUMNS, width, colour=False).lines(shown)
     rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
     return [*head, *table, *rest]

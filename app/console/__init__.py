@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from app.console.terminal.process import ending_with_terminal, follow_window
+from app.console.process import ending_with_terminal, follow_window
 from app.profiles import Profile, Settings
 from app.start.streams import draw_on_stdout, remarking
 
 if TYPE_CHECKING:
-    from app.console.terminal.terminal import KeepFrame
+    from app.console.terminal import KeepFrame
     from app.engine.engine import Engine
 
 

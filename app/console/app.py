@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
 from textual import work
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingsMap, BindingType
 from textual.content import Content
 from textual.message import Message
@@ -21,7 +21,7 @@ from app.console.guard import CONSOLE_CSS, BaseApp
 from app.console.messages import FIRST_UNKNOWN, FOLLOWED, FollowRun, GoToTab, OpenRun, SwitchProfile
 from app.console.session import TOAST_S, Session, ShownNotice
 from app.console.session.user_preferences import keep
-from app.console.terminal.terminal import TERMINAL_BINDINGS, Terminal
+from app.console.terminal import TERMINAL_BINDINGS, Terminal
 from app.console.themes import DEFAULT, begin_with_theme
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
@@ -49,7 +49,6 @@ NAVIGATION_BINDINGS: Final = (
     hidden("backspace", "back", "back", tooltip="Go back to the previous screen", id="app.back"),
 )
 MOST_VISITED: Final = 100
-NOWHERE: Final = "There is nothing to go back to."
 MODES: Final = (*(tab.name for tab in TABS), ALL)
 
 
@@ -61,77 +60,6 @@ class VisitedScreen(Struct, frozen=True):
     """Its filters and the key under its cursor."""
     run_ids: tuple[str, ...] = ()
     """The runs open over it, the topmost last."""
-
-
-class Navigation:
-    """Shows tabs, targets in them and runs, and remembers the way back."""
-
-    def __init__(self, app: App[Any]) -> None:
-        self._app = app
-        self._visited: deque[VisitedScreen] = deque(maxlen=MOST_VISITED)
-
-    def forget(self, all_but: "VisitedScreen | None") -> None:
-        """Forget the way back after a switch of profiles, except to the list of all."""
-        self._visited = deque(filter(None, [all_but]), maxlen=MOST_VISITED)
-
-    async def go(self, session: Session, tab: str, target: str | None = None) -> None:
-        """Show a tab and a target in it; without a target, the tab as it was left."""
-        before = self.here
-        if self._app.current_mode == BETWEEN or (session.engine is None and tab != "runs"):
-            session.notify(session.not_open)
-            return
-        if tab == self._app.current_mode and target is None:
-            return
-        if before is not None:
-            self._visited.append(before)
-        await self._app.switch_mode(tab)
-        if target is not None:
-            await self._uncover()
-            if isinstance(self._app.screen, BaseScreen):
-                self._app.screen.go_to(target)
-
-    async def back(self, session: Session) -> None:
-        """Return to the tab or run that was left last."""
-        if self._app.current_mode == BETWEEN:
-            return
-        if not self._visited:
-            session.notify(NOWHERE)
-            return
-        visited = self._visited.pop()
-        await self._app.switch_mode(visited.tab)
-        if self._covering() != visited.run_ids:
-            await self._uncover()
-        base = self._app.screen_stack[0]
-        if isinstance(base, BaseScreen):
-            base.return_to(visited.bookmark)
-        for run_id in visited.run_ids[len(self._covering()) :]:
-            self.open_run(session, run_id)
-
-    def open_run(self, session: Session, run_id: str | None, part: str = "conversation") -> None:
-        """Show a run on the full screen, unless it is shown already."""
-        from app.runs.screen_run import RunScreen
-
-        screen = self._app.screen
-        is_here = isinstance(screen, RunScreen) and screen.focused_run_id == run_id
-        if run_id is not None and session.engine is not None and not is_here:
-            self._app.push_screen(RunScreen(session, run_id, part))
-
-    @property
-    def here(self) -> VisitedScreen | None:
-        """The current tab; None: it cannot be returned to."""
-        base, tab = self._app.screen_stack[0], self._app.current_mode
-        if tab not in MODES or not isinstance(base, BaseScreen):
-            return None
-        return VisitedScreen(tab, base.bookmark, self._covering())
-
-    def _covering(self) -> tuple[str, ...]:
-        above = self._app.screen_stack[1:]
-        return tuple(run_id for each in above if isinstance(each, BaseScreen) and (run_id := each.focused_run_id))
-
-    async def _uncover(self) -> None:
-        """Close the runs open over the current tab; forms and sheets stay."""
-        while len(self._app.screen_stack) > 1 and isinstance(self._app.screen, BaseScreen):
-            await self._app.pop_screen()
 
 
 BETWEEN: Final = "between"
@@ -205,7 +133,7 @@ class RunwardenApp(BaseApp[None]):
         self.terminal = Terminal(lambda: self._driver)
         self.engines = profile_engines
         self._is_switching = False
-        self.navigation = Navigation(self)
+        self._visited: deque[VisitedScreen] = deque(maxlen=MOST_VISITED)
         self.following: RunFollower | None = None
         """None: the engine is not open yet."""
         self._begin_with(profile, first, open_engine)
@@ -254,13 +182,17 @@ class RunwardenApp(BaseApp[None]):
     def on_open_run(self, message: OpenRun) -> None:
         """Show a run, of another profile after a switch to it."""
         if message.profile in {"", self.session.profile.name}:
-            self.navigation.open_run(self.session, message.run_id, message.part)
+            self.action_open_run(message.run_id, message.part)
         else:
             self.switch_profile(message.profile, message)
 
-    def action_open_run(self, run_id: str) -> None:
-        """Show a run of this profile."""
-        self.navigation.open_run(self.session, run_id)
+    def action_open_run(self, run_id: str | None, part: str = "conversation") -> None:
+        """Show a run of this profile on the full screen, unless it is shown already."""
+        from app.runs.screen_run import RunScreen
+
+        is_here = isinstance(self.screen, RunScreen) and self.screen.focused_run_id == run_id
+        if run_id is not None and self.session.engine is not None and not is_here:
+            self.push_screen(RunScreen(self.session, run_id, part))
 
     def on_follow_run(self, message: FollowRun) -> None:
         """Follow runs, or no longer."""
@@ -288,15 +220,53 @@ class RunwardenApp(BaseApp[None]):
             await self.action_tab("runs", FOLLOWED)
 
     async def action_tab(self, name: str, target: str | None = None) -> None:
-        """Go to a tab, and a target in it, once the engine is open."""
+        """Show a tab and a target in it, once the engine is open; without a target, the tab as it was left."""
         if name == ALL and not self._can_switch:
             self.action_profiles()
-        else:
-            await self.navigation.go(self.session, name, target)
+        elif self.current_mode == BETWEEN or (self.session.engine is None and name != "runs"):
+            self.session.notify(self.session.not_open)
+        elif name != self.current_mode or target is not None:
+            if (before := self._here) is not None:
+                self._visited.append(before)
+            await self.switch_mode(name)
+            if target is not None:
+                await self._uncover()
+                if isinstance(self.screen, BaseScreen):
+                    self.screen.go_to(target)
 
     async def action_back(self) -> None:
         """Go back to the previous tab or run, as it was."""
-        await self.navigation.back(self.session)
+        if self.current_mode == BETWEEN:
+            return
+        if not self._visited:
+            self.session.notify("There is nothing to go back to.")
+            return
+        visited = self._visited.pop()
+        await self.switch_mode(visited.tab)
+        if self._covering() != visited.run_ids:
+            await self._uncover()
+        if isinstance(base := self.screen_stack[0], BaseScreen):
+            base.return_to(visited.bookmark)
+        for run_id in visited.run_ids[len(self._covering()) :]:
+            self.action_open_run(run_id)
+
+    @property
+    def _here(self) -> VisitedScreen | None:
+        """The current tab; None: it cannot be returned to."""
+        base, tab = self.screen_stack[0], self.current_mode
+        if tab not in MODES or not isinstance(base, BaseScreen):
+            return None
+        return VisitedScreen(tab, base.bookmark, self._covering())
+
+    def _covering(self) -> tuple[str, ...]:
+        """The runs open over the current tab, the topmost last."""
+        above = self.screen_stack[1:]
+        return tuple(run_id for each in above if isinstance(each, BaseScreen) and (run_id := each.focused_run_id))
+
+    async def _uncover(self) -> None:
+        """Close the runs open over the current tab; forms and sheets stay."""
+        while len(self.screen_stack) > 1 and isinstance(self.screen, BaseScreen):
+            await self.pop_screen()
 
     def action_profiles(self) -> None:
         """Ask which profile to show."""
@@ -405,7 +375,7 @@ class RunwardenApp(BaseApp[None]):
 
     async def _switch(self, engines: "ProfileEngines", name: str, run: OpenRun | None) -> None:
         left, profile = self.session, engines.profile(name)
-        came_from = self.navigation.here if run is not None else None
+        came_from = self._here if run is not None else None
         try:
             self.add_mode(BETWEEN, lambda: BetweenScreen(name))
             await self.switch_mode(BETWEEN)
@@ -415,7 +385,8 @@ class RunwardenApp(BaseApp[None]):
                     worker.cancel()
                 await self.remove_mode(mode)
             self.following = None
-            self.navigation.forget(came_from)
+            # Of the way back, only the list of all profiles is left.
+            self._visited = deque(filter(None, [came_from]), maxlen=MOST_VISITED)
             left.vitals.changed.unsubscribe(self)  # A reading under way is about the profile that is left.
             left.leave()
             try:
@@ -437,7 +408,7 @@ class RunwardenApp(BaseApp[None]):
     async def _open_once_open(self, session: Session, run: OpenRun) -> None:
         await session.opened()
         if session is self.session:
-            self.navigation.open_run(session, run.run_id, run.part)
+            self.action_open_run(run.run_id, run.part)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the key for unknown outcomes only while there are some."""

@@ -23,9 +23,7 @@ from app.console.messages import OpenRun
 from app.console.session import Session
 from app.console.session.troubles import READ_ONLY
 from app.profiles import Profile
-from widgets.frame.bars import KeyBar, KeyHint, Tab, TabBar
-from widgets.frame.header_bar import HeaderBar, Vitals
-from widgets.frame.notice import Banner, Notice
+from widgets.frame import Banner, HeaderBar, KeyBar, KeyHint, Notice, Tab, TabBar, Vitals
 from widgets.kit import NO_KEY, hidden
 from widgets.runs.columns import RESTS
 from widgets.runs.follow import FollowStrip

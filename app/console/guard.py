@@ -1,6 +1,6 @@
 """The base of our apps: a failure that has a name becomes a notice, and a crash prints no values."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -12,11 +12,12 @@ from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.worker import Worker, WorkerFailed
 
-from app.console.terminal.driver import TerminalDriver
-from storage.base_error import RunwardenError
+from app.console.terminal import TerminalDriver
+from storage import RunwardenError
 
 if TYPE_CHECKING:
     from app.console.session import Session
@@ -32,11 +33,21 @@ class BaseApp(App[ResultT]):
 
     session: "Session | None" = None
     """Reports each `RunwardenError`. None: it ends the app."""
+    own_filter: LineFilter | None = None
+    """Changes the colours of each line after Textual's filters; without colours, in place of the last of them."""
 
     def get_driver_class(self) -> type[Driver]:
         """The driver; a browser and a test have their own."""
         usual = super().get_driver_class()
         return TerminalDriver if usual is LinuxDriver else usual
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's filters, and ours."""
+        filters = super().get_line_filters()
+        if self.own_filter is None:
+            return filters
+        # Textual's filter for NO_COLOR turns colours into grey, which is a colour too.
+        return [*(filters[:-1] if self.no_color else filters), self.own_filter]
 
     def get_key_display(self, binding: Binding) -> str:
         """The key as it is shown: enter by its name, since many fonts lack Textual's sign for it."""

@@ -15,7 +15,7 @@ from textual.widgets.option_list import Option
 
 from app.console.guard import guarded_event
 from app.engine.text import safe_text
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from widgets.forms.inputs import LineInput
 from widgets.kit import SecondPress, after_refresh, hidden
 from widgets.kit.badges import NO_MARK, STYLES, ProfileMark, Tone
@@ -304,7 +304,7 @@ class ConfirmSheet(PickerScreen[str]):
         elif not self._is_busy:
             self._is_busy = True
             self.query_one(SheetNote).say("Working…", "busy")
-            self.begin(work, group="take over")
+            self.begin(work, group="send" if self._is_final else "take over")
 
 
 def typed_path(text: str) -> Path:

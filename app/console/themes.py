@@ -1,7 +1,7 @@
 """The console's themes."""
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.color import Color as RichColor
 from rich.color import ColorSystem
@@ -15,6 +15,9 @@ from textual.theme import Theme
 from app.console.session.user_preferences import read
 from app.engine.text import closest
 from app.profiles import Settings
+
+if TYPE_CHECKING:
+    from app.console.guard import BaseApp
 
 PLAIN: Final = Style.from_color(RichColor.default(), RichColor.default())
 FAINT: Final = 40
@@ -128,7 +131,7 @@ THEMES: Final = (
 )
 
 
-def begin_with_theme(app: App[Any], settings: Settings) -> str:
+def begin_with_theme(app: "BaseApp[Any]", settings: Settings) -> str:
     """Set the theme that was chosen last, or is configured, before the first frame.
 
     Returns why the default is used instead; empty: it is not.
@@ -136,16 +139,18 @@ def begin_with_theme(app: App[Any], settings: Settings) -> str:
     name = read(settings).theme_over(settings.console.theme)
     for theme in THEMES:
         app.register_theme(theme)
+    problem, has_few = theme_problem(name), app.console.color_system == "standard"
+    name = DEFAULT if problem else name
+    if has_few:
+        name = {DEFAULT: FEW_COLOURS, LIGHT: FEW_LIGHT_COLOURS}.get(name, name)
     # Setting it the ordinary way would parse every style sheet twice before the first frame.
-    app.set_reactive(App.theme, configured_theme(name, no_color=app.no_color, system=app.console.color_system))
+    app.set_reactive(App.theme, NO_COLOURS if app.no_color else name)
     app.stylesheet.set_variables(app.get_css_variables())
-    filters = app._filters  # noqa: SLF001 — Textual has no other way to take its own filter's place
     if app.no_color:
-        # Textual's own filter turns colours into grey, which is a colour too.
-        filters[-1] = ColourRemover()
-    elif app.console.color_system == "standard":
-        filters.append(SixteenColours())
-    return theme_problem(name)
+        app.own_filter = ColourRemover()
+    elif has_few:
+        app.own_filter = SixteenColours()
+    return problem
 
 
 def theme_problem(name: str) -> str:
@@ -156,13 +161,3 @@ def theme_problem(name: str) -> str:
     near = closest(name, names)
     fix = f"Did you mean {near}?" if near else f"There are: {', '.join(sorted(names))}."
     return f"there is no theme {name!r}. {fix}"
-
-
-def configured_theme(name: str, *, no_color: bool, system: str | None) -> str:
-    """Return the configured theme for a colour system as Rich names it."""
-    if no_color:
-        return NO_COLOURS
-    if theme_problem(name):
-        name = DEFAULT
-    few = {DEFAULT: FEW_COLOURS, LIGHT: FEW_LIGHT_COLOURS}
-    return few.get(name, name) if system == "standard" else name

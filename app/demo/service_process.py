@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from app.engine.text import safe_block
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 
 GRACE_S: Final = 15.0
 """How long the service may take to stop before it is killed."""

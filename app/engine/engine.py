@@ -15,9 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
-from app.actions.cancelling import Cancellations
 from app.actions.follow_ups import FollowUps
-from app.actions.reconciliation import Reconciliation
+from app.actions.reconciliation import Cancellations, Reconciliation
 from app.api.budget import Budget, Priority
 from app.api.client import Client
 from app.api.errors import ApiError
@@ -28,11 +27,10 @@ from app.profiles import STATE_FILE, Profile, Settings, data_folder
 from app.profiles.token import Token, TokenError
 from app.results.service import ServiceExtension
 from app.runs.summaries import RunSummaries
-from app.sync.backfill import Backfill
+from app.sync.backfill import Backfill, Retention
 from app.sync.listing import Listing
 from app.sync.polling import Polling, is_polled_elsewhere
 from app.sync.polls import HealthSync
-from app.sync.retention import Retention
 from app.sync.runs import RunSync
 from storage.cache.cache import Cache
 from storage.errors import StorageError

@@ -3,11 +3,11 @@
 import getpass
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from msgspec import Struct
 
@@ -16,9 +16,6 @@ from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Author, Surface
 from storage.values import utc_now
-
-SURFACES: Final[Mapping[str, Surface]] = {"console": "console"}
-"""The part of the program that each actor uses; all others are commands."""
 
 
 class ProfileFiles(Struct, frozen=True):
@@ -44,11 +41,10 @@ class ProfileFiles(Struct, frozen=True):
         Raises:
             StorageError: One cannot be used; the message says how to fix it.
         """
-        folder = data_folder(settings, profile)
         async with AsyncExitStack() as stack:
-            cache = await Cache.open(cache_file or folder / CACHE_FILE, clock=clock)
+            cache = await Cache.open(cache_file or data_folder(settings, profile) / CACHE_FILE, clock=clock)
             stack.push_async_callback(cache.close)
-            ledger = await settled_ledger(folder, author_of(actor), clock)
+            ledger = await open_ledger(settings, profile, actor=actor, clock=clock)
             stack.pop_all()
         return cls(settings, cache, ledger, clock)
 
@@ -59,19 +55,19 @@ class ProfileFiles(Struct, frozen=True):
             await self.ledger.close()
 
 
-async def open_ledger(settings: Settings, profile: Profile, *, actor: str) -> Ledger:
-    """Open only the profile's ledger, which can be read even if the cache cannot.
+async def open_ledger(
+    settings: Settings, profile: Profile, *, actor: str, clock: Callable[[], datetime] = utc_now
+) -> Ledger:
+    """Open the profile's ledger alone, and record the outcome of writes whose process died.
+
+    It can be read even if the cache cannot.
 
     Raises:
         StorageError: It cannot be read.
     """
-    return await settled_ledger(data_folder(settings, profile), author_of(actor), utc_now)
-
-
-async def settled_ledger(folder: Path, author: Author, clock: Callable[[], datetime]) -> Ledger:
-    """Open a ledger and record the outcome of writes whose process died."""
     async with AsyncExitStack() as stack:
-        ledger = await Ledger.open(folder / LEDGER_FILE, author=author, clock=clock)
+        path = data_folder(settings, profile) / LEDGER_FILE
+        ledger = await Ledger.open(path, author=author_of(actor), clock=clock)
         stack.push_async_callback(ledger.close)
         await ledger.adopt_orphans()
         stack.pop_all()
@@ -80,7 +76,7 @@ async def settled_ledger(folder: Path, author: Author, clock: Callable[[], datet
 
 def author_of(actor: str) -> Author:
     """Return the login and the machine of this process."""
-    surface = "automation" if actor.startswith("bot:") else SURFACES.get(actor, "command")
+    surface: Surface = "automation" if actor.startswith("bot:") else "console" if actor == "console" else "command"
     return Author(login(), socket.gethostname(), surface)
 
 

@@ -122,7 +122,10 @@ def _printable(text: str) -> Iterator[str]:
     for at, character in enumerate(text):
         kind = category(character)
         marks = marks + 1 if kind in _COMBINING else 0
-        if character in _JOINERS and _joins(text[at - 1 : at], text[at + 1 : at + 2], _JOINERS[character]):
+        if character in _JOINERS and all(
+            each and not each.isascii() and category(each)[0] in _JOINERS[character]
+            for each in (text[at - 1 : at], text[at + 1 : at + 2])
+        ):
             yield character
         elif kind in _UNPRINTABLE:
             code = ord(character)
@@ -130,11 +133,6 @@ def _printable(text: str) -> Iterator[str]:
             yield chr(_PICTURES + code) if code < ord(" ") else other
         elif marks <= _MOST_COMBINING:
             yield character
-
-
-def _joins(before: str, after: str, kinds: str) -> bool:
-    """Return whether a joiner belongs between these characters, of scripts or emoji that are written with it."""
-    return all(each and not each.isascii() and category(each)[0] in kinds for each in (before, after))
 
 
 def csv_cell(value: object) -> str:

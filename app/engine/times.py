@@ -45,26 +45,21 @@ def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
     if cleaned.startswith("-") or re.fullmatch(_DURATION, cleaned.lower()):
         moment = now - parse_duration(cleaned.removeprefix("-"))
         return moment, moment
-    moment = _absolute(text, cleaned)
-    if not re.fullmatch(_DATE, cleaned):
-        return moment, moment
-    # Not the next midnight minus an instant: the calendar's last day has no next midnight.
-    return moment, moment + (timedelta(days=1) - INSTANT)
-
-
-def _absolute(text: str, cleaned: str) -> datetime:
     try:
         moment = datetime.fromisoformat(cleaned)
     except ValueError as error:
         raise ValueError(f"{text!r} is not a valid time: write 2h, 7d, 2026-05-01 or 2026-05-01T12:00:00Z.") from error
     if re.fullmatch(_DATE, cleaned):
-        return moment.replace(tzinfo=UTC)
+        moment = moment.replace(tzinfo=UTC)
+        # Not the next midnight minus an instant: the calendar's last day has no next midnight.
+        return moment, moment + (timedelta(days=1) - INSTANT)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no offset: add Z for UTC, or one such as +02:00.")
     try:
-        return moment.astimezone(UTC)
+        moment = moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError(f"{text!r} is outside the calendar.") from error
+    return moment, moment
 
 
 def local_moment(day: date, at: time = time.min) -> datetime:

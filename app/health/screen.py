@@ -21,15 +21,17 @@ from app.console.session.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
 from app.engine.text import SafeText, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span
-from app.health.facts import Incident, Uptime, level
-from app.health.history import (
+from app.health.facts import (
     FLAPPING,
     LONGEST_WINDOW,
     NOTHING_SEEN,
     OUR_LINK,
     WINDOWS,
+    Incident,
     PlatformHistory,
     SampleReader,
+    Uptime,
+    level,
     recent_incidents,
 )
 from app.runs.query import parse
@@ -41,8 +43,7 @@ from storage.records.activity import ActivityFilter, PollSpan, Wait
 from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
-from widgets.frame.header_bar import PollTiming, freshness, next_poll
-from widgets.frame.notice import NoticePage
+from widgets.frame import NoticePage, PollTiming, freshness, next_poll
 from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
 from widgets.kit.choice_lists import LeadList, LeadRow
@@ -437,11 +438,6 @@ class HealthScreen(BaseScreen):
         return self.session.run_now() - self.session.clock()
 
 
-def _urgency(host: PlatformHealth, words: frozenset[str]) -> int:
-    """A host's place in the list: bad, impaired, unknown and healthy ones, then those no longer connected."""
-    return ("bad", "impaired", None, "well").index(level(host.status, words)) if host.connected else 4
-
-
 async def read_health(
     cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
 ) -> HealthView:
@@ -451,7 +447,14 @@ async def read_health(
         StorageError: The cache cannot be read.
     """
     since = now - LONGEST_WINDOW
-    hosts = tuple(sorted(await cache.health(), key=lambda host: _urgency(host, reader.healthy_words)))
+    # Bad, impaired, unknown and healthy hosts, then those no longer connected.
+    levels, words = ("bad", "impaired", None, "well"), reader.healthy_words
+    hosts = tuple(
+        sorted(
+            await cache.health(),
+            key=lambda host: levels.index(level(host.status, words)) if host.connected else len(levels),
+        )
+    )
     pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=reader.longest_gap), now)
     polls = await cache.polls(ActivityFilter(kinds=("poll.runs",), since=since), limit=LINK_POLLS)
     link_past = reader.link_past(polls.newest, now)

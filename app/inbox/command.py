@@ -17,7 +17,7 @@ from app.engine.engine import Engine
 from app.engine.text import plural
 from app.engine.times import exact_ago, parse_duration, rfc3339
 from app.inbox.inbox import Inbox
-from app.notify.delivery import send
+from app.notify.channels import send
 from app.profiles.settings import DEFAULT_ROUTE
 from storage.records.alert import Delivery, Message
 from storage.records.inbox import NO_TIME, RETRIED, InboxItem, Mark

@@ -26,7 +26,7 @@ from storage.records import RunFilter, RunRow, RunSort
 from storage.records.action import WRITE_KINDS
 from storage.records.decision import FINISHED_OUTCOMES
 from storage.records.inbox import NO_TIME, InboxEntry, InboxItem, InboxKind, Mark
-from storage.records.repository import DEFAULT_PLATFORM
+from storage.records.run import DEFAULT_PLATFORM
 from storage.state import State
 
 LOOK_BACK: Final = timedelta(days=14)

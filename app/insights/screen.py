@@ -26,7 +26,7 @@ from app.runs.screen_export import ExportScreen, exporting
 from app.runs.screen_views import runs_lead
 from storage.records import RunFilter
 from storage.records.insights import Outcomes
-from widgets.frame.notice import Notice, NoticePage
+from widgets.frame import Notice, NoticePage
 from widgets.insights import (
     OTHERWISE,
     STACK,

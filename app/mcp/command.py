@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, V
 from app.actions import command_many
 from app.actions.command_writes import sent_once
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
-from app.automations.proposals import PROPOSALS, propose
+from app.automations.acting import PROPOSALS, propose
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import EXIT_BY_KIND, Exit, failed, require_extra
@@ -30,7 +30,7 @@ from app.cli.running import STOPPING
 from app.engine.text import json_escaped
 from app.engine.times import rfc3339
 from app.profiles.token import StreamToken, TokenError
-from app.runs.command_lookup import RunLookup
+from app.runs.command_rows import RunLookup
 from app.start.streams import ReaderGoneError
 from app.version import __version__
 from storage.records import Repository

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from app.api.network import Network
 from app.engine.text import plural
 from app.notify.alerts import follow_up_alerts, move_alert, own_alert, state_alerts, wanted
-from app.notify.delivery import send
+from app.notify.channels import send
 from app.notify.incidents import IncidentReader
 from app.notify.plan import Present, Situation, plan
 from app.profiles import NotifySettings

@@ -236,15 +236,21 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
         title = f"Still so: {newest.title}"
         level = worst(each.level for each in group)
         count = sum(p.count for p in group)
-        lasted = f"after {span((at.now - min(map(_began, group))).total_seconds())}"
+        # When the problems began, as far as the alerts say.
+        began = (datetime.fromisoformat(p.about[BEGAN]) if p.about.get(BEGAN) else p.first_at for p in group)
+        lasted = f"after {span((at.now - min(began)).total_seconds())}"
         if phase == "over":
             kind, _, what = newest.group.partition(":")
             name = newest.about.get("repository") or safe_text(what, limit=80)
             title, level = OVER.get(newest.group, OVER[kind]).format(name), "information"
             if kind == "host":
                 incident = at.present.incident(what, newest.newest_at)
-                title = _how_it_ended(name, incident)
-                lasted = _between(incident, at.now) if incident is not None else lasted
+                how = ": its incident is no longer on record"
+                if incident is not None:
+                    lasted = _between(incident, at.now)
+                    has_recovered = incident.recovered_at is not None
+                    how = " has recovered" if has_recovered else " is no longer connected: its state is unknown"
+                title = f"Code host {name}{how}"
             title = f"{newest.source}: {title}" if newest.source else title
         body = " · ".join(filter(None, (places(group), lasted, f"{count:,} in all" if count > 1 else "")))
         groups = tuple(problem.group for problem in group)
@@ -266,24 +272,11 @@ def _passed(alert: Alert, route: str, at: Situation) -> Message:
     return Message(route, alert.batch, "over", alert.level, title, body, (alert.group,), dict(alert.about))
 
 
-def _how_it_ended(name: str, incident: Incident | None) -> str:
-    if incident is None:
-        return f"Code host {name}: its incident is no longer on record"
-    how = "has recovered" if incident.recovered_at is not None else "is no longer connected: its state is unknown"
-    return f"Code host {name} {how}"
-
-
 def _between(incident: Incident, now: datetime) -> str:
     """How long an incident lasted, and from when to when."""
     end = incident.recovered_at or incident.until
     lasted = span(incident.lasted.total_seconds())
     return f"after {lasted}, from {clock_time(incident.start, now)} to {clock_time(end, now)}"
-
-
-def _began(problem: ReportedProblem) -> datetime:
-    """When the problem began, as far as the alerts say."""
-    text = problem.about.get(BEGAN)
-    return datetime.fromisoformat(text) if text else problem.first_at
 
 
 def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str, ...]:

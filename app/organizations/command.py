@@ -29,7 +29,7 @@ from app.engine.times import exact_ago, rfc3339
 from app.organizations.facts import invited_until, newest, short
 from app.organizations.imports import LARGEST, ImportFileError, ImportRow, parse_rows, planned, read_rows
 from app.runs.document import as_received
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import Action
 from storage.values import utc_now
 

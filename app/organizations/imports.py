@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.actions.batch import BatchOutcome, BatchResult, BatchWrite
 from app.actions.refusals import FieldProblem, problems
 from app.api.requests import CreateOrganization
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import Action
 
 LARGEST: Final = 10_000_000

@@ -23,9 +23,9 @@ from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
 from app.organizations.screen_import import OrganizationImportScreen
-from widgets.actions.activity import ActivityEntry
+from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.kit.table_and_facts import FactPane
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 

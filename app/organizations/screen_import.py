@@ -28,7 +28,7 @@ from storage.records import Action
 from widgets.forms.dialog import reason
 from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.kit import SecondPress, after_refresh
 from widgets.kit.badges import Tone
 from widgets.kit.line_table import LineTable

@@ -3,15 +3,16 @@
 Imports nothing slow, such as pydantic: it is loaded before the first painted screen.
 """
 
-from app.profiles.load import Choice, load
-from app.profiles.paths import (
+from app.profiles.load import (
     CACHE_FILE,
     LEDGER_FILE,
     STATE_FILE,
+    Choice,
     config_path,
     data_folder,
     data_root,
     example_text,
+    load,
     mirrors_folder,
 )
 from app.profiles.settings import (

@@ -27,10 +27,10 @@ from app.profiles import (
     example_text,
 )
 from app.profiles.load import mistakes, read_text, toml_values
-from app.profiles.schema import schema, write_schema
 from app.profiles.settings import NOTIFY_SUBJECTS, ConsoleSettings, NotifySettings
 from app.profiles.table import KeyPath, Table, line_of
 from app.profiles.token import FileToken, TokenError
+from app.profiles.write import schema, write_schema
 from storage.records import CANCELLED, STATUS_ORDER
 
 _EDITING: Final = {

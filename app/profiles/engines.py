@@ -4,7 +4,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Callable, MutableMapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import datetime
 from io import StringIO
 from typing import TYPE_CHECKING
@@ -104,20 +104,13 @@ class ProfileEngines:
     async def _open(self, profile: Profile) -> "Engine":
         from app.engine.engine import Engine
 
-        token = await self._token(profile)
-        if token is not None:
+        if profile.name not in self._tokens and not isinstance(profile.token, EnvToken):
+            with suppress(TokenError):  # The engine reports why there is none.
+                self._tokens[profile.name] = await asyncio.to_thread(profile.token.read, os.environ)
+        if (token := self._tokens.get(profile.name)) is not None:
             profile = replace(profile, token=StreamToken(StringIO(token.reveal())))
         settings = self.settings
         if profile.name != self._current:
             command_line = f"{settings.command_line} {shlex.quote(f'--profile={profile.name}')}"
             settings = replace(settings, command_line=command_line)
         return await Engine.open(settings, profile, actor="console", clock=self._clock)
-
-    async def _token(self, profile: Profile) -> Token | None:
-        """The profile's token; None: there is none, and the engine reports why."""
-        if profile.name not in self._tokens and not isinstance(profile.token, EnvToken):
-            try:
-                self._tokens[profile.name] = await asyncio.to_thread(profile.token.read, os.environ)
-            except TokenError:
-                return None
-        return self._tokens.get(profile.name)

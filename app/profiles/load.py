@@ -1,10 +1,17 @@
-"""Loads settings from a TOML file, the environment and the options, or raises one error that says what to correct."""
+"""Where the configuration and the data are; and loading settings from TOML, the environment and the options.
 
+The addresses of `[repositories]` are given to git: nothing in one may become an option.
+"""
+
+import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import reduce
+from hashlib import sha256
 from operator import getitem
 from pathlib import Path
 from typing import Any, Final, cast
@@ -12,8 +19,6 @@ from typing import Any, Final, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.profiles.paths import config_path
-from app.profiles.repositories import read_repositories
 from app.profiles.settings import (
     DEFAULT_ROUTE,
     ENVIRONMENT_PROFILE,
@@ -23,6 +28,7 @@ from app.profiles.settings import (
     NotifySettings,
     PollSettings,
     Profile,
+    RepositoryAddress,
     Settings,
     UserCommand,
     ViewSettings,
@@ -30,6 +36,68 @@ from app.profiles.settings import (
 from app.profiles.table import LEFT_OUT, KeyPath, Table, check_route
 from app.profiles.token import TOKEN_KINDS, EnvToken, TokenSource
 from app.profiles.values import base_address
+from storage.records.run import DEFAULT_PLATFORM, Repository
+
+APPLICATION: Final = "runwarden"
+CACHE_FILE: Final = "cache.sqlite3"
+LEDGER_FILE: Final = "ledger.sqlite3"
+STATE_FILE: Final = "state.sqlite3"
+_EXAMPLE_FILE: Final = "config.example.toml"
+_SLUG_LENGTH: Final = 40
+_PLACEHOLDERS: Final = ("path", "owner", "repo", "group", "project")
+_WEB: Final = r"(https?|ssh|git|file)://([^/\s]*)(/\S*)"
+_SCP: Final = r"(?:[\w.+-]+@)?[A-Za-z0-9\[][\w.:\[\]-]*:[^:\s-]\S*"
+_NAME: Final = r"[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*(?:/[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*)+"
+_EXAMPLE: Final = 'Write it as in "git@github.com:{path}.git", "https://git.example.com/{path}.git" or "~/src/api".'
+_PATHS: Final = ("/", "~", "./", "../")
+
+
+def config_path(explicit: Path | None, env: Mapping[str, str]) -> Path:
+    """The configuration file: the explicit one, RUNWARDEN_CONFIG, or the user's own; it need not exist."""
+    if explicit is not None:
+        return explicit.expanduser()
+    if named := env.get("RUNWARDEN_CONFIG"):
+        return Path(named).expanduser()
+    return _user_folder("XDG_CONFIG_HOME", ".config") / "config.toml"
+
+
+def data_folder(settings: Settings, profile: Profile) -> Path:
+    """The folder of one profile's cache and ledger, never shared by two profiles or services."""
+    slug = re.sub(r"[^a-z0-9]+", "-", profile.name.lower()).strip("-")[:_SLUG_LENGTH] or "profile"
+    # Slugs are not unique (`Acme` and `acme` have the same): the name is hashed too.
+    identity = profile.base_url if slug == profile.name else f"{profile.base_url}\n{profile.name}"
+    return data_root(settings) / f"{slug}-{sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def mirrors_folder(settings: Settings) -> Path:
+    """The folder of the repositories that were fetched, which all profiles share; its files may be deleted."""
+    return data_root(settings) / "repositories"
+
+
+def example_text() -> str:
+    """The commented example of a configuration: every key, its default and why."""
+    from importlib import resources
+
+    packaged = resources.files("app") / _EXAMPLE_FILE
+    if packaged.is_file():
+        return packaged.read_text(encoding="utf-8")
+    # A source checkout keeps the only copy at its top level.
+    return (Path(__file__).parents[2] / _EXAMPLE_FILE).read_text(encoding="utf-8")
+
+
+def data_root(settings: Settings) -> Path:
+    """The folder above all profiles' data."""
+    if settings.data_dir is not None:
+        return settings.data_dir
+    return _user_folder("XDG_DATA_HOME", ".local/share")
+
+
+def _user_folder(variable: str, usual: str) -> Path:
+    """Runwarden's own folder, in the one that the variable names or in the platform's."""
+    # XDG: a relative path is ignored.
+    if (named := Path(os.environ.get(variable, ""))).is_absolute():
+        return named / APPLICATION
+    return Path.home() / ("Library/Application Support" if sys.platform == "darwin" else usual) / APPLICATION
 
 
 class Choice(Struct, frozen=True):
@@ -207,7 +275,13 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
             table.fail(name, "this name belongs to RUNWARDEN_BASE_URL.", "Choose another name.")
         own = table.table(name)
         own_poll = own.table("poll").into(PollSettings, poll)
-        profiles.append(own.into(Profile, also=TOKEN_KINDS, name=name, token=_token(own), poll=own_poll))
+        token: TokenSource = EnvToken()
+        if given := [key for key in TOKEN_KINDS if key in own.values]:
+            if len(given) > 1:
+                own.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")
+            kind = TOKEN_KINDS[given[0]]
+            token = kind(own.get(given[0], kind.__annotations__[kind.__struct_fields__[0]]))
+        profiles.append(own.into(Profile, also=TOKEN_KINDS, name=name, token=token, poll=own_poll))
     shared = []
     for profile in profiles:
         # Profiles with different addresses do not share a variable, unless they name it.
@@ -217,16 +291,6 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
         token = profile.token if other is None else EnvToken(meant_for=f"the profile {other.name} uses it as well")
         shared.append(replace(profile, token=token))
     return tuple(shared)
-
-
-def _token(table: Table) -> TokenSource:
-    given = [key for key in TOKEN_KINDS if key in table.values]
-    if len(given) > 1:
-        table.fail(given[1], f"the token has two sources, {given[0]} and this.", "Keep one of them.")
-    if not given:
-        return EnvToken()
-    kind = TOKEN_KINDS[given[0]]
-    return kind(table.get(given[0], kind.__annotations__[kind.__struct_fields__[0]]))
 
 
 def _keys(table: Table) -> Iterator[tuple[str, str]]:
@@ -298,3 +362,66 @@ def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Itera
     for variable, (option, value) in beaten_by.items():
         if option and env.get(variable, "") not in {"", value}:
             yield variable, option
+
+
+def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
+    """Read the addresses and their patterns, the most specific first.
+
+    Raises:
+        ConfigError: An address is not one that git may be given.
+    """
+    entries = []
+    for key in table.values:
+        pattern = (key if ":" in key else f"{DEFAULT_PLATFORM}:{key}").casefold()
+        address = table.get(key, str).strip()
+        if problem := _address_problem(address):
+            table.fail(key, problem, _EXAMPLE)
+        if address.startswith(_PATHS):
+            address = str(table.file.parent / Path(address).expanduser())
+        entries.append(RepositoryAddress(pattern, address))
+    # Exact names first, then by the number of literal characters.
+    return tuple(
+        sorted(
+            entries,
+            key=lambda one: (any(sign in one.pattern for sign in "*?["), -len(re.sub(r"[*?\[\]]", "", one.pattern))),
+        )
+    )
+
+
+def address_of(entries: tuple[RepositoryAddress, ...], repository: Repository) -> str | None:
+    """The address of a repository; None: none is configured.
+
+    Raises:
+        ValueError: The service's name for it cannot be put into an address; the message says why.
+    """
+    name = f"{repository.platform or DEFAULT_PLATFORM}:{repository.path}".casefold()
+    entry = next((each for each in entries if fnmatchcase(name, each.pattern)), None)
+    if entry is None:
+        return None
+    if "{" not in entry.address:
+        return entry.address
+    if not re.fullmatch(_NAME, repository.path) or {".", ".."} & set(repository.path.split("/")):
+        raise ValueError(f"The service calls the repository {repository.path!r}: no address is made of such a name.")
+    group, _, project = repository.path.rpartition("/")
+    return entry.address.format(path=repository.path, owner=group, repo=project, group=group, project=project)
+
+
+def _address_problem(address: str) -> str | None:
+    """Why an address must not be passed to git; None: it may."""
+    unknown = [name for name in re.findall(r"\{([^{}]*)\}", address) if name not in _PLACEHOLDERS]
+    if unknown:
+        return f"there is no placeholder {{{unknown[0]}}}, only {', '.join(f'{{{each}}}' for each in _PLACEHOLDERS)}."
+    if set("{}") & set(re.sub(r"\{\w+\}", "", address)):
+        return "a brace stands alone."
+    if address.startswith("-") or not address.isprintable() or re.match(r"[\w.+-]+::", address):
+        return "this would be an option or a program to git, not an address."
+    if parts := re.fullmatch(_WEB, address):
+        login, at, host = parts[2].rpartition("@")
+        if ":" in login or (at and parts[1].startswith("http")):
+            return "an address holds no user or password: git asks your credential helper."
+        if "{" in host:
+            return "a placeholder must not choose the host."
+        return "this is not an address." if host.startswith("-") or bool(host) == (parts[1] == "file") else None
+    if address.startswith(_PATHS) or ("://" not in address and re.fullmatch(_SCP, address)):
+        return None
+    return "this is not an address."

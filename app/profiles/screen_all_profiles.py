@@ -28,8 +28,7 @@ from app.runs.screen_views import TableQuery, chosen_order, problem_texts
 from storage.cache.merged import MergedCaches
 from storage.records import FIELD_BY_NAME
 from storage.records.run import whose
-from widgets.frame.header_bar import PollTiming, Vitals, freshness
-from widgets.frame.notice import Notice
+from widgets.frame import Notice, PollTiming, Vitals, freshness
 from widgets.kit import hidden
 from widgets.kit.badges import Badge, ProfileMark
 from widgets.runs.columns import DEFAULT_COLUMNS, ColumnChoice

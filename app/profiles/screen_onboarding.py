@@ -20,8 +20,8 @@ from textual.widgets import Button, Static
 from app.api.client import Client
 from app.api.errors import ApiError
 from app.console.guard import CONSOLE_CSS, BaseApp
+from app.console.process import ending_with_terminal, follow_window, restore_on_signals
 from app.console.sheets import OVER_CSS
-from app.console.terminal.process import ending_with_terminal, follow_window, restore_on_signals
 from app.console.themes import DEFAULT, FEW_COLOURS, THEMES
 from app.engine.text import safe_text
 from app.profiles import ConfigError, Profile

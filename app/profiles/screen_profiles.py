@@ -13,14 +13,14 @@ from textual.widgets import Input, OptionList
 from app.api.errors import RateLimitedError
 from app.console.base import ALL
 from app.console.session import Session
-from app.console.session.vitals_feed import read_vitals
+from app.console.session.feeds import read_vitals
 from app.console.sheets import PickerScreen
 from app.engine.engine import Engine
 from app.profiles import Profile
 from app.profiles.engines import ProfileEngines
 from storage.errors import StorageError
 from widgets.forms.inputs import LineInput
-from widgets.frame.header_bar import Vitals
+from widgets.frame import Vitals
 from widgets.kit import after_refresh, hidden
 from widgets.kit.choice_lists import fuzzy
 from widgets.profiles import ProfileFacts, ProfileList

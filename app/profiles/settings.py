@@ -23,7 +23,7 @@ from app.profiles.values import (
     base_address,
     check_placeholders,
 )
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records.alert import Level
 from storage.records.query import GROUPINGS, RunSort
 
@@ -231,7 +231,7 @@ class RepositoryAddress(Struct, frozen=True):
     pattern: str
     """A pattern in lower case and with the platform: `github:acme/*`."""
     address: str
-    """An address with placeholders such as `{path}`, see `app.profiles.repositories`; a local path is absolute."""
+    """An address with placeholders such as `{path}`, see `app.profiles.load`; a local path is absolute."""
 
 
 class ResultsSettings(Struct, frozen=True):

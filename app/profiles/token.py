@@ -14,7 +14,7 @@ from typing import Final, TextIO, final
 from msgspec import Struct
 
 from app.version import DISTRIBUTION
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 
 _LONGEST: Final = 16_384
 """The most characters of a token that fits into a header."""

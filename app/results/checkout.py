@@ -55,14 +55,14 @@ class AnotherRepositoryError(GitError):
     """The checkout is of another repository than the run: a user may want that, and has to confirm it."""
 
 
-async def check_remotes(folder: Path, repository: Repository, address: str | None, git: Git | None = None) -> str:
+async def check_remotes(folder: Path, repository: Repository, address: str | None) -> str:
     """Check a checkout's remotes against a repository; return a remark if it has none.
 
     Raises:
         AnotherRepositoryError: None of its remotes leads there, by the repository's name or the configured address.
         GitError: There is no checkout.
     """
-    git = git or Git()
+    git = Git()
     top = await _top_level(folder, git)
     label = safe_text(repository.label, limit=120)
     listed = b""
@@ -163,7 +163,7 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
     return tuple(remarks)
 
 
-async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git | None = None) -> CheckedOut:
+async def check_out(history: CommitHistory, branch: str, folder: Path) -> CheckedOut:
     """Check out a run's branch in a new folder: next to the checkout that `folder` is in, or in `folder`.
 
     It shares the objects of a checkout of the same repository, and is a clone otherwise.
@@ -171,7 +171,7 @@ async def check_out(history: CommitHistory, branch: str, folder: Path, git: Git 
     Raises:
         GitError: The folder exists, or the branch cannot be fetched or checked out.
     """
-    git, address = git or history.mirror.git, history.mirror.address
+    git, address = history.mirror.git, history.mirror.address
     beside = None
     with suppress(GitError):
         beside = await _top_level(folder, git)

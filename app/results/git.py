@@ -18,7 +18,7 @@ from msgspec import Struct
 from app.api.network import TRUST, Network
 from app.engine.processes import end_group, signal_group
 from app.engine.text import safe_text
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 
 _FOREIGN: Final = frozenset(
     {

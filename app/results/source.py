@@ -44,13 +44,13 @@ class Results:
         except GitError as error:
             return Unavailable(f"{error} {answer.reason}")
 
-    async def change(self, detail: RunDetail, turn: int | None = None) -> Change | Unavailable:
-        """The change of a turn, or of the whole run: from git, which has the files as well, or from the service."""
-        return await self._change(detail, turn, None)
-
-    async def _change(
-        self, detail: RunDetail, turn: int | None, run_turns: RunTurns | Unavailable | None
+    async def change(
+        self, detail: RunDetail, turn: int | None = None, run_turns: RunTurns | Unavailable | None = None
     ) -> Change | Unavailable:
+        """The change of a turn, or of the whole run: from git, which has the files as well, or from the service.
+
+        `run_turns` is the service's answer about the run's turns. None: it is asked.
+        """
         run_id = detail.run.run_id
         if run_turns is None:
             run_turns = await self._ask(lambda service: service.turns(run_id))
@@ -109,7 +109,7 @@ class Results:
     async def _written(
         self, detail: RunDetail, turn: int | None, run_turns: RunTurns | Unavailable
     ) -> tuple[Review, ...] | Unavailable:
-        change = await self._change(detail, turn, run_turns)
+        change = await self.change(detail, turn, run_turns)
         if isinstance(change, Unavailable):
             return change
         if change.source == "git":

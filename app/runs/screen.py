@@ -1,4 +1,4 @@
-"""The Runs screen: the query, the table of matching runs, and the run under the cursor."""
+"""The Runs screen: what needs you, the query, the table of matching runs, and the run under the cursor."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -13,15 +13,13 @@ from textual.reactive import var
 from textual.widget import Widget
 from textual.widgets import Input
 
-from app.console.messages import OpenRun
+from app.console.messages import GoToTab, OpenRun
 from app.console.session import Session, user_preferences
 from app.console.session.troubles import UNREADABLE
 from app.engine.text import SafeText, closest, safe_text
-from app.runs.query import QueryProblem, Vocabulary, listed, parse, suggestions, unknown_status
-from app.runs.query.terms import STATES, KeyName
+from app.runs.query import STATES, KeyName, QueryProblem, Vocabulary, listed, parse, suggestions, unknown_status
 from app.runs.screen_actions import ON_A_RUN, RETRY, RUN_BINDINGS, RunActions, ids_of, keys_for, using_engine
 from app.runs.screen_loader import RunsLoader
-from app.runs.screen_needs_you import NeedsYou
 from app.runs.screen_older import OlderRuns
 from app.runs.screen_views import (
     LastQuery,
@@ -40,21 +38,72 @@ from app.runs.screen_views import (
     views_of,
 )
 from storage.records import FIELD_BY_NAME, SORTABLE, STATUS_ORDER, Action, RunFilter, RunSort
+from storage.records.inbox import InboxKind
 from storage.records.query import GROUPINGS, Grouping
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
+from widgets.inbox import InboxRow
 from widgets.kit import after_refresh, hidden, unkeyed
+from widgets.kit.cells import Column
 from widgets.kit.clickable import Chip
+from widgets.kit.cursor_view import HEADER
+from widgets.kit.line_table import LineTable, TableLine
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
-from widgets.runs.pane import WIDE, RunPane, SplitView
+from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
     from app.console.sheets import PickerScreen
     from app.engine.engine import Engine
 
+KINDS: Final[frozenset[InboxKind]] = frozenset({"question", "approval", "failed", "host"})
+MOST: Final = 5
+"""The most items shown at a time; the others scroll."""
+SHARE_OF_ROWS: Final = 8
+"""One line in so many shows an item."""
 ON_ROWS: Final = ON_A_RUN | {"retry", "same_branch", "fold"}
 """Actions about the rows on show, which do nothing while other rows are on their way."""
 GROUPED: Final = "By repository, by branch or off; most failures first"
+
+
+class NeedsYouRow(InboxRow, frozen=True):
+    """An item without its severity."""
+
+    def cells(self, now: datetime) -> TableLine:
+        """Kind, title, and the time of the last event."""
+        return super().cells(now)[1:]
+
+
+class NeedsYou(LineTable[NeedsYouRow]):
+    """The inbox's items that cannot wait, in no more lines than there are; enter opens one in the inbox."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.clock(), (Column("needs you", 10), Column("", 8, grows=1), Column("when", 9)))
+        self._session = session
+        self.display = self.marks_resting = False
+
+    def on_mount(self) -> None:
+        """Show the items after each reading of the inbox."""
+        self._session.inbox.changed.subscribe(self, lambda _: self.fit())
+
+    def fit(self) -> None:
+        """Show the items in as many lines as the terminal has for them."""
+        items = self._session.inbox.items or () if self._session.settings.console.needs_you else ()
+        # A host that is down is listed only if runs failed on it; old failures are in the inbox.
+        fresh = (item for item in items if item.kind in KINDS and item.severity != "look")
+        rows = tuple(NeedsYouRow(item) for item in fresh if item.kind != "host" or item.run_ids)
+        most = min(len(rows), (self.app.size.height - AROUND) // SHARE_OF_ROWS)
+        if self.has_focus and most < 1:
+            self.screen.set_focus(self.screen.query_one(RunTable))
+        self.show(rows)
+        if not self.has_focus:
+            self.action_first()
+        self.display = most > 0
+        self.styles.height = HEADER + min(most, MOST)
+
+    def action_choose(self) -> None:
+        """Open the item in the inbox."""
+        if self.item is not None:
+            self.post_message(GoToTab("inbox", self.item.key))
 
 
 class RunsScreen(RunActions):

@@ -5,33 +5,26 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, assert_never
 
 from textual.binding import Binding
-from textual.content import Content
 
 from app.console.base import BaseScreen
 from app.console.messages import FollowRun, OpenRun
 from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
-from app.engine.text import json_escaped, plural, safe_text
+from app.engine.text import json_escaped, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
 from storage.records import Action, Run, RunFilter, RunSort, RunSummary
 from widgets.kit import hidden, unkeyed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from textual.worker import Worker
 
-    from app.console.sheets import ConfirmSheet
     from app.engine.engine import Engine
-    from storage.records.decision import Decision
 
 ResultT = TypeVar("ResultT")
 PATIENCE_S: Final = 0.5
 """Seconds after which a wait for the service is said."""
 FormName = Literal["retry", "continue"]
 """The actions on many runs at once."""
-_NAMED: Final = 5
-"""Runs that a sheet names."""
 MOST_MARKS: Final = 1_000
 """Runs marked at a time: for more there are filters."""
 ONE_ONLY: Final = "{:,} runs are marked: here this is done for one. Press esc to unmark them."
@@ -145,9 +138,14 @@ class RunActions(BaseScreen):
     @using_engine("form")
     async def action_cancel_run(self, engine: "Engine") -> None:
         """Cancel the marked runs or the run in focus, after a confirmation."""
+        from app.actions.screen_cancel import cancel_sheet
+
         runs, finals = await self._runs(), await engine.cache.final_statuses()
-        active = [run for run in runs if run.status not in finals]
-        if active:
+        active, cap = [run for run in runs if run.status not in finals], engine.settings.console.send_cap
+        if len(active) > cap:
+            why = f"Nothing was sent: {len(active):,} runs to cancel, more than {cap}."
+            self.session.notify(f"{why} Mark fewer, or raise send_cap in [console].", severity="warning")
+        elif active:
             waiting = await engine.follow_ups.waiting([run.run_id for run in active])
             sheet = cancel_sheet(engine, active, len(runs) - len(active), waiting)
             sheet.mark = mark_of(engine)
@@ -222,69 +220,6 @@ class RunActions(BaseScreen):
         return [held[run_id].run for run_id in ids if run_id in held]
 
 
-def cancel_sheet(
-    engine: "Engine", runs: Sequence[Run], ended: int = 0, waiting: "Sequence[Decision]" = ()
-) -> "ConfirmSheet":
-    """Return a sheet that cancels runs, one after the other; so many that were meant have `ended`.
-
-    The continuations that are `waiting` for their end are dropped with them, unless the user keeps them.
-    """
-    from app.actions.batch import BatchSender
-    from app.actions.cancelling import LOOK_S, submitted
-    from app.actions.follow_ups import waiting_words
-    from app.actions.refusals import ActionRefusedError
-    from app.api.requests import CancelRun
-    from app.console.sheets import ConfirmSheet
-
-    what = "the run" if len(runs) == 1 else plural(len(runs), "run")
-    facts = [
-        Content(safe_text(f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}."))
-        for run in runs[:_NAMED]
-    ]
-    if len(runs) > _NAMED:
-        facts.append(Content(safe_text(f"And {len(runs) - _NAMED} more.")))
-    if ended:
-        facts.append(Content(f"{ended:,} more marked run{' has' if ended == 1 else 's have'} ended already."))
-    agents = "Its agent stops" if len(runs) == 1 else "Their agents stop"
-    facts.append(Content(f"{agents} and nothing of this turn is pushed."))
-
-    facts += [
-        Content(f"A continuation waits for its end: “{waiting_words(each)}”. It is dropped, too.")
-        for each in waiting[:_NAMED]
-    ]
-
-    async def keep(path: "Path") -> str:
-        for each in waiting:
-            await engine.follow_ups.keep(each)
-        return await cancel(path)
-
-    async def cancel(_: "Path") -> str:
-        sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
-        results = [await sender.send(CancelRun(run.run_id)) for run in runs]
-        done = sum(each.is_done for each in results)
-        unknown = sum(each.outcome == "unknown" for each in results)
-        refused = [
-            (each.reason or "It had no effect.") if len(runs) == 1 else f"{run.run_id}: {each.reason or 'no effect'}"
-            for run, each in zip(runs, results, strict=True)
-            if not each.is_done and each.outcome != "unknown"
-        ]
-        if refused and not done and not unknown:
-            raise ActionRefusedError(" ".join(refused))
-        sentences = []
-        if done:
-            some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
-            sentences.append("The run was cancelled." if len(runs) == 1 else f"{some} were cancelled.")
-        if unknown:
-            them = "the run was" if len(runs) == 1 else f"{plural(unknown, 'run')} were"
-            sentences.append(f"Whether {them} cancelled is unknown: check, and cancel again if still active.")
-        return " ".join((*sentences, *refused))
-
-    leaving = "Keep it" if len(runs) == 1 else "Keep them"
-    title = f"Cancel {what}"
-    instead = (f"{title}, send what waits", keep) if waiting else None
-    return ConfirmSheet(title, facts, None, cancel, verb=title, leaving=leaving, is_final=True, instead=instead)
-
-
 async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort: RunSort) -> tuple[str, ...]:
     """Ids of all matching runs; none, with a reason, if they are too many."""
     total = await engine.cache.count(condition)
@@ -308,8 +243,7 @@ async def answered(screen: BaseScreen, asking: Awaitable[ResultT]) -> ResultT | 
 
 async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: Sequence[str]) -> tuple[str, ...]:
     """Show the form that retries or continues these runs; return the ids that it was done for."""
-    from app.actions.screen_many import ManyForm
-    from app.actions.screen_many_tasks import continued, known_of, retried
+    from app.actions.screen_many import ManyForm, continued, known_of, retried
 
     session = screen.session
     held = await engine.cache.details(ids)

@@ -14,7 +14,7 @@ from app.engine.times import clock_time
 from app.runs.screen_actions import with_engine
 from storage.records import CoverageGap, RunFilter
 from storage.records.coverage import BackfillProgress
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.runs.extent import IDLE, ExtentLine, missing_text, waits_for
 
 if TYPE_CHECKING:

@@ -1,12 +1,18 @@
-"""One run on the whole screen."""
+"""One run on the whole screen, and its conversation: its turns, the runs on the same branch, and a reply box."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from msgspec.structs import replace
 from textual import on
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.content import Content
+from textual.message import Message
 from textual.widget import Widget
 
 from app.console.session import CURE_S, Session
@@ -18,18 +24,24 @@ from app.results.screen_changes import ChangesPart, artifact_sheet
 from app.results.screen_log import LogPart
 from app.results.screen_review import ReviewPart
 from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for, using_engine
-from app.runs.screen_conversation import ConversationPart, ReplyBox
 from app.runs.screen_loader import read_run
 from app.runs.screen_subject import RunPart, RunSubject
 from storage.records.results import Artifact, RunTurns
-from widgets.frame.bars import Tab
+from widgets.forms.inputs import ParagraphInput
+from widgets.frame import Tab
 from widgets.kit import hidden
+from widgets.kit.badges import STYLES
+from widgets.kit.line_text import LinePane
+from widgets.runs import facts
+from widgets.runs.conversation import figures_line, turn_lines, with_sent_instructions
 from widgets.runs.facts import Branch
 from widgets.runs.run_bar import RunBar, RunTitle
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
 
+WIDE: Final = 120
+"""Columns needed for facts and neighbours next to the conversation."""
 PARTS: Final = (
     Tab("conversation", "C", "Conversation", "Conversation", "Conversation"),
     Tab("review", "r", "Review", "Review", "Review"),
@@ -39,6 +51,108 @@ PARTS: Final = (
 FIGURES_OF: Final = timedelta(days=30)
 ACTIVE_ONLY: Final = frozenset({"cancel_run", "follow_run"})
 """Actions for active runs only."""
+
+
+class ReplyBox(ParagraphInput):
+    """The box for the next instructions."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "send", "preview, then send", id="reply.send"),
+        Binding("escape", "leave", "leave", id="reply.leave"),
+    ]
+
+    @dataclass
+    class Sent(Message):
+        """The reply is ready for its preview."""
+
+        text: str
+
+    class Left(Message):
+        """The box was left."""
+
+    def action_send(self) -> None:
+        """Post the reply."""
+        self.post_message(self.Sent(self.text))
+
+    def action_leave(self) -> None:
+        """Leave the box; its text stays."""
+        self.post_message(self.Left())
+
+
+class ConversationPart(RunPart):
+    """The turns, and the facts and neighbours."""
+
+    body: LinePane
+
+    DEFAULT_CSS = Path(__file__).with_name("conversation.tcss").read_text("utf-8")
+
+    def __init__(self, subject: RunSubject) -> None:
+        super().__init__(subject)
+        self.body = LinePane(self._lines, id="run-turns")
+        self._beside = LinePane(self._about, id="run-beside")
+        self.reply = ReplyBox(placeholder="Reply: what should it do next?  ctrl+s preview and send", compact=True)
+        self.reply.display = not self.session.profile.read_only
+
+    def compose(self) -> ComposeResult:
+        """Compose the turns, facts and neighbours next to them, and the box below."""
+        with Horizontal(id="run-talk"):
+            yield self.body
+            yield self._beside
+        yield self.reply
+
+    def show(self) -> None:
+        """Show the turns, and the facts and neighbours."""
+        self.body.paint()
+        self._beside.paint()
+
+    def tick(self, now: datetime) -> None:
+        """Update the ages."""
+        del now
+        self.show()
+
+    def on_resize(self) -> None:
+        """Put facts and neighbours next to the turns, or below them."""
+        self.set_class(self.size.width >= WIDE, "-wide")
+        self.show()
+
+    def _lines(self, width: int) -> list[Content]:
+        subject, view = self.subject, self.subject.view
+        if view is None:
+            return [Content.styled(f"{safe_text(subject.run_id)} is not in the cache.", facts.QUIET)]
+        now = self.session.run_now()
+        as_of = self.session.vitals.as_of or now
+        turns = () if subject.turns is None else with_sent_instructions(subject.turns.turns, view.turns)
+        lines: list[Content] = []
+        if turns:
+            source = "from the service" if subject.turns and subject.turns.source == "service" else "from git"
+            note = f"{source} · {safe_text(subject.turns.note)}" if subject.turns and subject.turns.note else source
+            lines += facts.heading("Conversation", note) + turn_lines(turns, now, as_of, width)
+            postings = subject.turns.notable_postings if subject.turns is not None else ()
+            for each in postings:
+                lines += facts.wrapped(safe_text(str(each)), width, facts.QUIET)
+        if not turns or (view.turns and any(turn.instructions is None for turn in turns)):
+            lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
+        if subject.turns_problem:
+            lines += facts.wrapped(safe_text(subject.turns_problem, limit=2_000), width, STYLES["quiet"])
+        return lines[1:] if self.has_class("-wide") else [*lines[1:], Content(), *self._about(width)]
+
+    def _about(self, width: int) -> list[Content]:
+        subject, view = self.subject, self.subject.view
+        if view is None:
+            return []
+        if subject.turns is not None and subject.turns.agent:
+            view = replace(view, agent=subject.turns.agent)
+        now = self.session.run_now()
+        as_of = self.session.vitals.as_of or now
+        lines = facts.heading("Timeline", "as observed, to scale")[1:] + facts.timeline(view, now, as_of, width)
+        lines += [*facts.heading("Facts"), *facts.fields(view, now, as_of, width), Content()]
+        label = safe_text(view.detail.run.repository.label)
+        lines += [Content.styled(label, facts.HEADING), figures_line(subject.figures)]
+        if view.branch.total > 1:
+            note = f"{facts.counted(view.branch.total)} runs · ] older [ newer"
+            lines += facts.heading("On this branch", note)
+            lines += facts.branch(view, now, width)
+        return lines
 
 
 class RunScreen(RunActions):
@@ -274,7 +388,7 @@ class RunScreen(RunActions):
             subject.figures = next((each for each in figures if each.repository == label), None)
         self._show_place()
         self.refresh_bindings()
-        self._conversation.paint()
+        self._conversation.show()
         if self._current != "conversation":
             self._part.show()
         if view is not None and self._turns_of != (state := (view.detail.run, len(view.turns))):
@@ -293,7 +407,7 @@ class RunScreen(RunActions):
         if self._is_active and subject.has_ended:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
         self._show_place()
-        self._conversation.paint()
+        self._conversation.show()
         self.refresh_bindings()
         if self._current == "log" and subject.last_turn != before:
             self._part.show()  # Only now is it known which turn's log is the last.

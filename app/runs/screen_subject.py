@@ -13,7 +13,7 @@ from app.api.network import Network
 from app.engine.text import safe_text
 from app.results.source import Results
 from storage.records.results import RunTurns
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.text_view import TextSearch, TextView
 from widgets.runs.facts import RunView

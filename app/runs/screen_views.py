@@ -24,13 +24,11 @@ from app.console.session.coalesced_task import CoalescedTask
 from app.engine.atomic_file import alone, replacing
 from app.engine.text import SafeText, safe_text
 from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folder
-from app.runs.query import Query, QueryProblem, listed, parse
-from app.runs.query.parse import given
-from app.runs.query.terms import KeyName, key_name, terms
-from storage.base_error import RunwardenError
+from app.runs.query import KeyName, Query, QueryProblem, given, key_name, listed, parse, terms
+from storage import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
 from storage.records.query import Grouping
-from storage.records.repository import DEFAULT_PLATFORM
+from storage.records.run import DEFAULT_PLATFORM
 from widgets.runs.columns import COLUMN_KEYS, DEFAULT_COLUMNS, ColumnChoice
 
 if TYPE_CHECKING:
@@ -177,11 +175,10 @@ class PreferencesWriter:
     async def _write(self) -> None:
         pending, self._pending = self._pending, []
 
-        def apply_all(preferences: Preferences) -> Preferences:
-            return reduce(lambda known, each: each[0](known), pending, preferences)
-
         try:
-            await asyncio.to_thread(self._file.change, apply_all)
+            await asyncio.to_thread(
+                self._file.change, lambda known: reduce(lambda so_far, each: each[0](so_far), pending, known)
+            )
         except PreferencesError as error:
             # The next change saves these too: the file may be writable by then.
             self._pending = [*((change, "") for change, _ in pending), *self._pending]

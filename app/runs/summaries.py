@@ -78,7 +78,24 @@ class RunSummaries:
         for row in [held[run_id] for run_id in unknown]:
             answer = await self.extension.turns(row.run_id)
             if isinstance(answer, RunTurns):
-                yield await self._store(held, row, _summary(row, answer))
+                asked = next(
+                    (line for turn in answer.turns if (line := _line(turn.instructions or ""))), row.summary.asked
+                )
+                yield await self._store(
+                    held,
+                    row,
+                    (
+                        RunSummary(
+                            asked,
+                            result_of(answer.turns[-1]) if row.is_final and answer.turns else "",
+                            answer.agent or row.summary.agent,
+                            answer.turns[-1].number if answer.turns else None,
+                            row.status,
+                            row.updated_at,
+                            _counted(answer.turns[-1]) if answer.turns else None,
+                        )
+                    ),
+                )
             else:
                 self._asked.add((row.run_id, row.status, row.updated_at))
         for row in [row for row in held.values() if self._is_step_due(row)]:
@@ -97,19 +114,6 @@ class RunSummaries:
 def _words(action: Action) -> str:
     body = json.loads(action.body_json) if action.state == "confirmed" else {}
     return _line(str(body.get("instructions") or "")) if isinstance(body, dict) else ""
-
-
-def _summary(row: RunRow, turns: RunTurns) -> RunSummary:
-    asked = next((line for turn in turns.turns if (line := _line(turn.instructions or ""))), row.summary.asked)
-    return RunSummary(
-        asked,
-        result_of(turns.turns[-1]) if row.is_final and turns.turns else "",
-        turns.agent or row.summary.agent,
-        turns.turns[-1].number if turns.turns else None,
-        row.status,
-        row.updated_at,
-        _counted(turns.turns[-1]) if turns.turns else None,
-    )
 
 
 def result_of(turn: Turn) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 
 
 class ReaderGoneError(Exception):

@@ -1,6 +1,7 @@
 """Lists of runs from the service itself, with any filter; the pages read on the way fill the cache."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from contextlib import suppress
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -41,7 +42,12 @@ class Listing(Struct, frozen=True):
         query = await self._query(condition)
         most = self.runs.reader.page_size
         # A filter applied here may drop most of a page: small pages would cost many requests.
-        size = most if limit is None or not _is_all(query, condition) else max(1, min(most, limit))
+        # Whether the service applies the whole filter; dates are requested more widely, and filtered here.
+        asked = RunFilter(
+            statuses=(query.status,) if query.status else (),
+            repositories=condition.repositories if query.repository else (),
+        )
+        size = most if limit is None or asked != condition else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count, order = 0, Order()
         walk = await self.runs.begin_walk() if query == RunQuery() else None
@@ -112,10 +118,15 @@ class Listing(Struct, frozen=True):
         if until is not None and not await self.runs.filters_by_creation():
             until = None
         only = condition.statuses[0] if len(condition.statuses) == 1 else None
+        repository: Repository | None = None
+        labels = condition.repositories
+        if len(labels) == 1 and "*" not in labels[0]:
+            with suppress(ValueError):
+                repository = Repository.parse(labels[0])
         return RunQuery(
             # The service calls a cancelled run failed, unless it has this status itself.
             status=None if only == CANCELLED else only,
-            repository=_only_repository(condition.repositories),
+            repository=repository,
             since=_shifted(since, -SECOND),
             until=_shifted(until, SECOND),
         )
@@ -131,24 +142,6 @@ def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:
         return None if moment is None else moment + by
     except OverflowError:
         return None
-
-
-def _only_repository(labels: tuple[str, ...]) -> Repository | None:
-    if len(labels) != 1 or "*" in labels[0]:
-        return None
-    try:
-        return Repository.parse(labels[0])
-    except ValueError:
-        return None
-
-
-def _is_all(query: RunQuery, condition: RunFilter) -> bool:
-    """Whether the service applies the whole filter; dates are requested more widely, and filtered here."""
-    asked = RunFilter(
-        statuses=(query.status,) if query.status else (),
-        repositories=condition.repositories if query.repository else (),
-    )
-    return asked == condition
 
 
 def matches(run: Run, condition: RunFilter, final_statuses: Collection[str]) -> bool:

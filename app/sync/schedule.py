@@ -14,7 +14,7 @@ from typing import Final
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from msgspec import Struct
 
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 
 JobWork = Callable[[], Awaitable[float]]
 """Do the job once; return the seconds until its next run."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from service.agents.sentences import in_words
-from service.shapes import items, table
+from service.text import items, table
 
 Reason = Literal[
     "refused",

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Final
 
-from service.shapes import items, table
+from service.text import items, table
 
 _LONGEST: Final = 400
 _DEPTH: Final = 4

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal, TypeGuard
 from service.agents.options import PresetName
 from service.agents.outcome import is_remark
 from service.clock import parse_rfc3339, rfc3339
-from service.shapes import items, table
 from service.store.turn_files import LogPiece
+from service.text import items, table
 
 StepKind = Literal["said", "thought", "ran", "edited", "used", "result", "answered", "ended", "error", "printed", "log"]
 """`used`: a tool that is neither a command nor an edit. `answered`: an answer of the model, with its tokens.

@@ -5,12 +5,11 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 _AT: Final = "2026-01-31T08:00:00.000000Z"
-_REPOSITORY: Final = {"platform": "github", "data": {"owner": "acme", "repo": "api"}}
 _RUN: Final = {
     "run_id": "run_01KG9QX4E8Z3V6T1M2N5P7R9S0",
     "status": "queued",
     "branch_name": "agent/fix-the-login",
-    "repository": _REPOSITORY,
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
     "created_at": _AT,
     "updated_at": _AT,
 }

@@ -13,7 +13,7 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.api import errors, hooks, organizations, results, run_list, runs
+from service.api import errors, hooks, organizations, results, runs
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, body
 from service.clock import SECOND_MICROS
@@ -30,7 +30,6 @@ _DESCRIPTION: Final = (
 )
 _BEARER: Final = HTTPBearer(auto_error=False, description="An API token: 'Authorization: Bearer rwt_…'.")
 _metrics = APIRouter()
-_CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="runwarden metrics"'}
 
 
 def build(context: Context) -> FastAPI:
@@ -44,7 +43,7 @@ def build(context: Context) -> FastAPI:
         redirect_slashes=False,
     )
     app.state.context = context
-    described = [organizations.router, run_list.router, runs.router, organizations.partners, results.router]
+    described = [organizations.router, runs.router, organizations.partners, results.router]
     others = (_metrics, hooks.router)
     offered = [offer for router in described for offer in errors.offered_by(router, PREFIX)]
     errors.install(app, [*offered, *(offer for router in others for offer in errors.offered_by(router))])
@@ -87,7 +86,7 @@ async def read_metrics(request: Request, context: RequestContext) -> Response:
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode()):
         message = "send the token for scraping as 'Authorization: Bearer ...'; tokens of organizations do not open this"
-        raise HttpError(401, "invalid_token", message, _CHALLENGE)
+        raise HttpError(401, "invalid_token", message, {"WWW-Authenticate": 'Bearer realm="runwarden metrics"'})
     return Response(await context.scrapes.run(context.metrics.render), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 

@@ -182,7 +182,20 @@ class ReadBody(Generic[Body]):
         return await context_of(request).parsing.run(partial(self._validated, raw))
 
     def _validated(self, raw: bytes) -> Body:
-        document = _parse(raw)
+        try:
+            document: object = json.loads(
+                raw.decode("utf-8"), parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant
+            )
+        except UnicodeDecodeError as error:
+            raise bad_request("malformed_json", f"the body is not UTF-8: byte {error.start} cannot be read") from error
+        except json.JSONDecodeError as error:
+            text = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+            raise bad_request("malformed_json", text) from error
+        except RecursionError as error:
+            raise bad_request("malformed_json", "the body is nested too deeply") from error
+        except ValueError as error:
+            raise bad_request("malformed_json", f"the body cannot be taken: {error}") from error
+        _check_content(document)
         try:
             return self._model.model_validate(document)
         except ValidationError as error:
@@ -254,24 +267,6 @@ async def read_bytes(request: Request, limit: int, reserve: Reserve | None = Non
         if reserve is not None:
             reserve.give_back(taken)
     return b"".join(chunks)
-
-
-def _parse(raw: bytes) -> object:
-    try:
-        document: object = json.loads(
-            raw.decode("utf-8"), parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant
-        )
-    except UnicodeDecodeError as error:
-        raise bad_request("malformed_json", f"the body is not UTF-8: byte {error.start} cannot be read") from error
-    except json.JSONDecodeError as error:
-        text = f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        raise bad_request("malformed_json", text) from error
-    except RecursionError as error:
-        raise bad_request("malformed_json", "the body is nested too deeply") from error
-    except ValueError as error:
-        raise bad_request("malformed_json", f"the body cannot be taken: {error}") from error
-    _check_content(document)
-    return document
 
 
 def _check_content(document: object) -> None:

@@ -1,6 +1,11 @@
-"""POST /hooks/{platform}: deliveries from code hosts, which may start runs."""
+"""POST /hooks/{platform}: deliveries from code hosts, which may start runs; the proof that a host sent one."""
 
+import hashlib
+import hmac
+import json
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -8,19 +13,24 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
+from pydantic import ValidationError
 
 from service.api.bodies import Reserve, read_bytes
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
+from service.errors import first_fault
 from service.forge.accounts import completed
 from service.reference import ALIASES, PLATFORMS
 from service.store import repositories, turns
 from service.store.deliveries import STARTED, WAITING
-from service.triggers import deliveries
-from service.triggers.events import PayloadError
+from service.triggers import github, gitlab
+from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import DeliveryDecision, Receiver, UnknownRepositoryError, WebhookDelivery
 
 router = APIRouter()
+_SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
+_DELIVERY: Final = re.compile(r"[A-Za-z0-9-]{8,100}", re.ASCII)
+_PAYLOADS: Final = {"github": github.PAYLOADS, "gitlab": gitlab.PAYLOADS, "forgejo": github.FORGEJO_PAYLOADS}
 _UNPROVEN: Final = Reserve(64 << 20)
 """Memory for large bodies of unknown senders: a signature can only be checked after the body was read."""
 _HEADERS: Final = {
@@ -39,7 +49,7 @@ async def receive(platform: str, request: Request, context: RequestContext) -> R
     # A header that occurs twice proves nothing, so it is left out.
     given = {name: values[0] for name in _HEADERS if len(values := request.headers.getlist(name)) == 1}
     try:
-        if not deliveries.may_be_authentic(platform, given, secrets):
+        if not may_be_authentic(platform, given, secrets):
             raise _unsigned()
         raw = await read_bytes(request, context.settings.triggers.body_bytes, _UNPROVEN)
         # Parsing and database access happen in threads, so that they do not block the event loop.
@@ -83,16 +93,16 @@ def _secrets(context: Context, platform: str) -> dict[str, str]:
 def _read(
     context: Context, platform: str, headers: dict[str, str], raw: bytes, secrets: dict[str, str]
 ) -> WebhookDelivery | None:
-    proven = deliveries.authentic(platform, headers, raw, secrets)
+    proven = authentic(platform, headers, raw, secrets)
     if not proven:
         raise _unsigned()
     try:
-        event = deliveries.read(platform, headers, raw, context.settings.triggers.mention)
+        event = event_of(platform, headers, raw, context.settings.triggers.mention)
     except PayloadError as error:
         raise bad_request("invalid_payload", str(error)) from error
     if event is None:
         return None
-    name = deliveries.delivery_id(platform, headers, raw)
+    name = delivery_id(platform, headers, raw)
     return WebhookDelivery(platform, name, event, proven, trace_parent=context.tracer.parent())
 
 
@@ -100,3 +110,64 @@ def _unsigned() -> HttpError:
     # The body may be unread, so the connection cannot be reused.
     text = "the delivery is not signed with the secret of this webhook"
     return HttpError(401, "invalid_signature", text, {"Connection": "close"})
+
+
+def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the secrets with which a delivery is signed; header names are in lower case.
+
+    GitHub's older header, with SHA-1, is not accepted.
+    """
+    given = headers.get(PLATFORMS[platform].proof, "")
+    is_secret = platform == "gitlab"
+    if not is_secret and not _SIGNATURE.fullmatch(given):
+        return frozenset()
+
+    def proof(secret: str) -> bytes:
+        if is_secret:
+            return secret.encode()
+        return b"sha256=" + hmac.new(secret.encode(), raw, hashlib.sha256).hexdigest().encode()
+
+    # All secrets are compared, each in constant time, so that the time taken says nothing about them.
+    found = {name: hmac.compare_digest(proof(secret), given.encode()) for name, secret in secrets.items()}
+    return frozenset(name for name, matches in found.items() if matches)
+
+
+def may_be_authentic(platform: str, headers: Mapping[str, str], secrets: Mapping[str, str]) -> bool:
+    """Whether the headers hold a possible proof; without one the body need not be read."""
+    if platform == "gitlab":
+        return bool(authentic(platform, headers, b"", secrets))
+    return _SIGNATURE.fullmatch(headers.get(PLATFORMS[platform].proof, "")) is not None
+
+
+def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
+    """Return the id of a delivery, which stays the same when the code host sends it again."""
+    if _DELIVERY.fullmatch(given := headers.get(PLATFORMS[platform].delivery, "")):
+        return given
+    # GitLab before 17.4 has only this id, which related events share, so the body is added.
+    related = f"{headers.get('x-gitlab-event-uuid', '')[:40]}:" if platform == "gitlab" else ""
+    return f"{related}{hashlib.sha256(raw).hexdigest()}"
+
+
+def event_of(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "runwarden") -> HookEvent | None:
+    """Return a delivery's event about a pull request or an issue; None: it has none that a rule can name.
+
+    `mention`: the name, without `@`, with which a comment to this service begins.
+
+    Raises:
+        PayloadError: It is about one, and cannot be read.
+    """
+    name = headers.get(PLATFORMS[platform].event, "")
+    model = _PAYLOADS[platform].get(name)
+    # Most comments do not mention the service, and need not be read.
+    if model is None or (model.is_comment and f"@{mention}".lower().encode() not in raw.lower()):
+        return None
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise PayloadError("the body is not JSON: choose the content type application/json for the webhook") from error
+    try:
+        found = model.model_validate(document).event(mention)
+    except ValidationError as error:
+        raise PayloadError(first_fault(error)) from error
+    is_internal = name == "Confidential Note Hook"
+    return replace(found, fault=found.fault or gitlab.INTERNAL) if found and is_internal else found

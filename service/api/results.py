@@ -31,13 +31,12 @@ from service.api.runs import no_run
 from service.clock import rfc3339
 from service.findings.document import IdentifiedFinding
 from service.findings.question import offer
-from service.store import agents, audit, messages, postings, runs, turn_files, turns, usage, waits
+from service.store import agents, audit, dispatch, messages, postings, runs, turn_files, turns, usage
 from service.store.agents import DEFAULT_NAME
 from service.store.runs import FINAL, Run
 from service.store.schema import CANCELLED
 from service.store.turn_files import FINDINGS, LARGEST_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
-from service.store.usage import UsageFigures
 from service.text import storable
 from service.triggers.events import SCHEDULE
 
@@ -255,7 +254,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
     with context.database.read() as connection:
         run = _run_of(connection, caller, run_id)
         given = (context.settings.execution, context.clock)
-        conversation = waits.explained(connection, run, turns.of(connection, run_id), *given)
+        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *given)
         used = usage.of_turns(connection, run_id)
         shares = usage.of_agents(connection, run_id)
         agent = agents.of_run(connection, run)
@@ -265,7 +264,36 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, obj
         said = messages.by_turn(connection, run_id)
     bodies = []
     for turn in conversation:
-        body = _turn_body(run, turn, used.get(turn.number), findings.get(turn.number))
+        figures, reported = used.get(turn.number), findings.get(turn.number)
+        # A plain run uses the default agent without inputs; those of a rule's run do not come from a caller.
+        by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
+        by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
+        started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
+        asked = turn.question or {"question": None, "choices": []}
+        body = {
+            "number": turn.number,
+            "instructions": turn.instructions,
+            "caller": turn.caller,
+            "outcome": turn.outcome,
+            "reason": turn.reason,
+            "failure_kind": turn.failure_kind,
+            "summary": turn.summary,
+            "files": turn.files,
+            "additions": turn.additions,
+            "deletions": turn.deletions,
+            "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
+            "started_at": started,
+            "ended_at": ended,
+            "commit": turn.commit_sha,
+            # After a pause it starts from its own patch.
+            "from_turn": None if turn.from_turn == turn.number else turn.from_turn,
+            "question": asked["question"],
+            "choices": asked["choices"],
+            "offer": offer(turn.summary) if turn.outcome == "completed" else None,
+            "usage": None if figures is None else figures.document(),
+            "findings": None if reported is None else json.loads(reported)["findings"],
+            "inputs": turn.inputs if by_name else None,
+        }
         by_agent = {name: one.document() for name, one in shares.get(turn.number, {}).items()}
         body |= {"agent": turn.agent or run.agent, "usage_by_agent": by_agent}
         body |= {"messages": [one.document() for one in said[turn.number]], "artifacts": left[turn.number]}
@@ -288,38 +316,6 @@ def read_questions(context: RequestContext, caller: RunReader) -> dict[str, obje
             {"run_id": one.run_id, "turn": one.number, "asked_at": rfc3339(one.finished_at), **one.question}
             for one in questions
         ],
-    }
-
-
-def _turn_body(run: Run, turn: Turn, used: UsageFigures | None, findings: bytes | None) -> dict[str, object]:
-    # A plain run uses the default agent without inputs; those of a rule's run do not come from a caller.
-    by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
-    by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
-    started, ended = (None if at is None else rfc3339(at) for at in (turn.started_at, turn.finished_at))
-    asked = turn.question or {"question": None, "choices": []}
-    return {
-        "number": turn.number,
-        "instructions": turn.instructions,
-        "caller": turn.caller,
-        "outcome": turn.outcome,
-        "reason": turn.reason,
-        "failure_kind": turn.failure_kind,
-        "summary": turn.summary,
-        "files": turn.files,
-        "additions": turn.additions,
-        "deletions": turn.deletions,
-        "state": turn.status if turn.outcome in {None, turns.NEEDS_ANSWER} else turn.outcome,
-        "started_at": started,
-        "ended_at": ended,
-        "commit": turn.commit_sha,
-        # After a pause it starts from its own patch.
-        "from_turn": None if turn.from_turn == turn.number else turn.from_turn,
-        "question": asked["question"],
-        "choices": asked["choices"],
-        "offer": offer(turn.summary) if turn.outcome == "completed" else None,
-        "usage": None if used is None else used.document(),
-        "findings": None if findings is None else json.loads(findings)["findings"],
-        "inputs": turn.inputs if by_name else None,
     }
 
 

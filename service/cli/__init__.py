@@ -24,7 +24,7 @@ _COMMANDS: Final = {
     "repository": ("service.cli.code_hosts", "Configured repositories."),
     "agent": ("service.cli.agents", "Agents."),
     "run": ("service.cli.runs", "The log or the diff of a run."),
-    "trigger": ("service.cli.triggers", "Rules that let pull requests start runs, and the started runs."),
+    "trigger": ("service.cli.code_hosts", "Rules that let pull requests start runs, and the started runs."),
     "events": ("service.cli.events", "Events that are sent to endpoints of organizations."),
     "usage": ("service.cli.audit", "The agents' use of their models, and its cost."),
     "prune": ("service.cli.maintenance", "Remove old logs, diffs and queue entries; runs stay."),
@@ -34,7 +34,6 @@ _COMMANDS: Final = {
     "status": ("service.cli.apply", "Show sandbox, workers and queue."),
 }
 
-_PROGRAM: Final = "runwarden service"
 
 EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "": ("apply setup.toml", "status", "token create --org acme --scope admin"),
@@ -146,7 +145,7 @@ def with_examples(command: click.Command, name: str = "") -> click.Command:
     """Let the help of a command and its subcommands end with their examples."""
     if shown := EXAMPLES.get(name):
         # \b keeps click from joining the lines.
-        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {_PROGRAM} {line}" for line in shown)
+        command.epilog = "\b\nExamples:\n" + "\n".join(f"  runwarden service {line}" for line in shown)
     for below, each in getattr(command, "commands", {}).items():
         with_examples(each, f"{name} {below}")
     return command

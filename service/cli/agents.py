@@ -13,8 +13,8 @@ from service.agents.check import missing as missing_parts
 from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option, fields, missing, owner_of, there
 from service.clock import now_micros
 from service.execution.rehearsal import Rehearsal, scratch_repository
-from service.execution.sandbox import Sandbox, find
-from service.settings import DataFolder, ExecutionSettings
+from service.execution.sandbox import find
+from service.settings import DataFolder
 from service.setup import AgentEntry, put_agent
 from service.store import agents
 from service.store.agents import Agent
@@ -110,41 +110,38 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
     faults += [sandbox.reason] if sandbox.is_missing else []
     document: dict[str, Any] = {"name": name, "missing": faults}
     if not faults:
-        document |= _rehearsed(found, settings, sandbox, timeout_s)
+        # A model that is down must not hold the check any longer.
+        patience_s = min(timeout_s / 2, settings.agent.model_patience_s)
+        limits = settings.agent.model_copy(update={"model_patience_s": patience_s})
+        settings = settings.model_copy(update={"agent": limits})
+        one = replace(found, timeout_s=min(timeout_s, found.timeout_s))
+        started = shown = time.monotonic()
+
+        def report() -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now >= shown + _REPORTED_S:
+                shown = now
+                click.echo(f"{one.name} has been at work for {now - started:.0f} s", err=True)
+
+        click.echo(f"asking {one.name} one question; this takes at most {one.timeout_s:g} s", err=True)
+        with tempfile.TemporaryDirectory(prefix="runwarden-check-") as scratch:
+            folder = DataFolder(Path(scratch))
+            folder.create()
+            url = scratch_repository(folder.root / "scratch.git", settings)
+            done = Rehearsal(folder, settings, sandbox, url).turn(one, _QUESTION, check=report)
+        document |= {
+            "failure": done.failure,
+            "reason": done.reason,
+            "summary": done.result.summary,
+            "tokens": sum(usage.tokens for _, usage, _ in done.used),
+            "log": done.log[-_SHOWN:],
+        }
         faults = [document["failure"]] if document["failure"] else []
     lines = [f"{name}: {fault}" for fault in faults] or [f"{name}: works; it says: {document['summary'] or 'nothing'}"]
     admin.show(document, [*lines, *document.get("log", "").splitlines()] if faults else lines)
     if faults:
         raise SystemExit(1)
-
-
-def _rehearsed(one: Agent, settings: ExecutionSettings, sandbox: Sandbox, timeout_s: float) -> dict[str, object]:
-    # A model that is down must not hold the check any longer.
-    limits = settings.agent.model_copy(update={"model_patience_s": min(timeout_s / 2, settings.agent.model_patience_s)})
-    settings = settings.model_copy(update={"agent": limits})
-    one = replace(one, timeout_s=min(timeout_s, one.timeout_s))
-    started = shown = time.monotonic()
-
-    def report() -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if now >= shown + _REPORTED_S:
-            shown = now
-            click.echo(f"{one.name} has been at work for {now - started:.0f} s", err=True)
-
-    click.echo(f"asking {one.name} one question; this takes at most {one.timeout_s:g} s", err=True)
-    with tempfile.TemporaryDirectory(prefix="runwarden-check-") as scratch:
-        folder = DataFolder(Path(scratch))
-        folder.create()
-        url = scratch_repository(folder.root / "scratch.git", settings)
-        done = Rehearsal(folder, settings, sandbox, url).turn(one, _QUESTION, check=report)
-    return {
-        "failure": done.failure,
-        "reason": done.reason,
-        "summary": done.result.summary,
-        "tokens": sum(usage.tokens for _, usage, _ in done.used),
-        "log": done.log[-_SHOWN:],
-    }
 
 
 @agent.command("remove")

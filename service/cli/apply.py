@@ -6,7 +6,7 @@ import sys
 import tomllib
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import sqlalchemy as sa
@@ -21,7 +21,7 @@ from service.execution.sandbox import find
 from service.hosts import rotation
 from service.settings import Settings
 from service.setup import Setup, SetupError, apply_setup
-from service.store import endings, events, maintenance, outages, postings, turns, workers
+from service.store import endings, events, outages, postings, turns, workers
 from service.store.schema import mails, runs, unsent
 from service.text import one_line, plural
 
@@ -65,10 +65,6 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     unset = [] if elsewhere else sorted(name for name in secrets if name and not os.environ.get(name))
     made |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     made["database"] = shown
-    admin.show(made, _apply_lines(made))
-
-
-def _apply_lines(made: dict[str, Any]) -> list[str]:
     slugs = {one["id"]: one["slug"] for one in made["organizations"]}
     owned = defaultdict(list)
     for one in made["applied"]:
@@ -93,7 +89,7 @@ def _apply_lines(made: dict[str, Any]) -> list[str]:
             of = "" if owner is None else f" of {slugs.get(owner, owner)}"
             lines.append(f"{one['kind']} {one['name']}{of}  {one['outcome']}")
     lines += [f"the variable {name} is not set here; the service needs it" for name in made["unset_variables"]]
-    return [*lines, f"applied to the service in {made['data_dir']}, database {made['database']}"]
+    admin.show(made, [*lines, f"applied to the service in {made['data_dir']}, database {made['database']}"])
 
 
 @click.command("schema")
@@ -120,7 +116,7 @@ def status(admin: AdminContext) -> None:
         away = outages.Sources(connection).waiting(connection)
         disabled = [one for one in events.endpoints(connection) if one.disabled_at is not None]
         taken = len(turns.dispatched(connection))
-        pauses = maintenance.current(connection)
+        pauses = workers.pauses(connection)
         address = database.shown
     at_work, slots = sum(one.at_work for one in living), sum(one.concurrency for one in living)
     is_safe = not (slots or at_work)

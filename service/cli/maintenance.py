@@ -4,7 +4,6 @@ import socket
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
 import click
 
@@ -14,14 +13,12 @@ from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.queue import forget_ended, migrate_queue
 from service.execution.retention import Pruner
 from service.setup import SetupError
-from service.store import maintenance as pauses
 from service.store import workers
-from service.store.doorbell import Doorbell
 from service.store.schema import VERSION
+from service.store.workers import Doorbell
 from service.text import plural
 
 _MIB = 1 << 20
-_LOOK_S: Final = 1.0
 
 
 @click.command("maintenance")
@@ -36,9 +33,9 @@ def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> Non
         with admin.change("maintenance.end" if is_end else "maintenance.begin", database) as change:
             change.detail = reason
             if reason:
-                pauses.begin(change.connection, reason)
+                workers.begin_maintenance(change.connection, reason)
             else:
-                pauses.end(change.connection)
+                workers.end_maintenance(change.connection)
         Doorbell(database).ring()
     said = "the maintenance has ended" if is_end else "no turn begins; status tells when the workers can be stopped"
     admin.show({"maintenance": reason}, [said])
@@ -56,7 +53,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
             living = workers.heard_within(change.connection, int(ttl_s * SECOND_MICROS), now_micros)
             if not (mine := {one.executor for one in living if one.host == machine}):
                 raise SetupError(f"no worker runs on {machine}; see: runwarden service status")
-            pauses.drain(change.connection, machine, living)
+            workers.drain(change.connection, machine, living)
             change.target = machine
         Doorbell(database).ring()
         shown = None
@@ -71,7 +68,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
             if count != shown and not any(one.concurrency for one in left):
                 click.echo(f"{machine}: {plural(count, 'turn')} still at work", err=True)
                 shown = count
-            time.sleep(_LOOK_S)
+            time.sleep(1.0)
     admin.show({"host": machine, "drained": len(mine)}, [f"{machine}: nothing is at work; its workers can be stopped"])
 
 

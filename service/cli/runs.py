@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from service.cli.output import AdminContext, admin_command, fields, line, operator, owner_of, there
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
-from service.store import deletions, organizations, postings, repositories, runs, turn_files, turns, waits
+from service.store import deletions, dispatch, organizations, postings, repositories, runs, turn_files, turns
 from service.store.runs import FINAL, OPEN, Filters, Run
 from service.store.turn_files import LARGEST_LOG
 from service.text import plural
@@ -75,7 +75,21 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
     if (run_id is None) == (slug is None and status is None):
         raise SetupError("name a run, or choose active runs with --org or --status")
     if run_id is None:
-        _cancel_all(admin, slug, status, yes=yes)
+        with admin.read() as connection:
+            chosen, _ = runs.active(connection, Filters(owner_of(connection, slug), status), None)
+        try:
+            agreed = yes or not chosen or click.confirm(f"Cancel {plural(len(chosen), 'run')}?", err=True)
+        except click.Abort:
+            agreed = False
+        if not agreed:
+            raise SetupError("nothing was cancelled: it was not confirmed; give --yes where there is no terminal")
+        cancelled: list[str] = []
+        for start in range(0, len(chosen), _AT_ONCE):
+            with admin.change("run.cancel") as change:
+                shown = [(one.id, one.turn) for one in chosen[start : start + _AT_ONCE]]
+                cancelled += turns.cancel_each(change.connection, shown, status, operator(), now_micros)
+                change.is_recorded = True
+        admin.show({"cancelled": cancelled}, [f"{plural(len(cancelled), 'run')} cancelled"])
         return
     with admin.change("run.cancel") as change:
         found = _found(change.connection, run_id)
@@ -84,24 +98,6 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
             raise SetupError(f"the run {run_id} has ended already: it is {found.status}")
         ended = _found(change.connection, run_id)
     admin.show({"run_id": run_id, "status": ended.status}, [f"{run_id}  {ended.status}: cancelled"])
-
-
-def _cancel_all(admin: AdminContext, slug: str | None, status: str | None, *, yes: bool) -> None:
-    with admin.read() as connection:
-        found, _ = runs.active(connection, Filters(owner_of(connection, slug), status), None)
-    try:
-        agreed = yes or not found or click.confirm(f"Cancel {plural(len(found), 'run')}?", err=True)
-    except click.Abort:
-        agreed = False
-    if not agreed:
-        raise SetupError("nothing was cancelled: it was not confirmed; give --yes where there is no terminal")
-    cancelled: list[str] = []
-    for start in range(0, len(found), _AT_ONCE):
-        with admin.change("run.cancel") as change:
-            shown = [(one.id, one.turn) for one in found[start : start + _AT_ONCE]]
-            cancelled += turns.cancel_each(change.connection, shown, status, operator(), now_micros)
-            change.is_recorded = True
-    admin.show({"cancelled": cancelled}, [f"{plural(len(cancelled), 'run')} cancelled"])
 
 
 def _found(connection: Connection, run_id: str) -> Run:
@@ -119,7 +115,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     with admin.read() as connection:
         run = _found(connection, run_id)
         given = (admin.folder.settings().execution, now_micros)
-        conversation = waits.explained(connection, run, turns.of(connection, run_id), *given, for_operator=True)
+        conversation = dispatch.explained(connection, run, turns.of(connection, run_id), *given, for_operator=True)
         found = [turn for turn in conversation if number in {None, turn.number}]
         posted = [one.document() for one in postings.of_run(connection, run_id)]
         if not found:

@@ -28,7 +28,7 @@ from service.egress.routes import (
 )
 from service.egress.server import SandboxServer
 from service.printed import NoKeyError
-from service.shapes import table
+from service.text import table
 
 _PASSED_ON: Final = frozenset({"content-type", "accept", "user-agent", "openai-beta", "x-goog-api-client"})
 

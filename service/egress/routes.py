@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlencode
 
 from service.agents.prices import without_date
 from service.errors import ServiceError
-from service.shapes import items
+from service.text import items
 
 _AMBIGUOUS: Final = re.compile(r"[^!-~]|[\\#]|//|/\.{1,2}(/|$)|%(?!3a|40)", re.IGNORECASE)
 """What two servers could read differently in a path. Of escapes, only colon and `@` pass."""

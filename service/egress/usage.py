@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from service.agents.outcome import Ending
 from service.agents.prices import ListPrice, Price
 from service.egress.events import EventStream
-from service.shapes import items, table
+from service.text import items, table
 
 _LONGEST_ANSWER: Final = 32 << 20
 _ENDINGS: Final[dict[str, Ending]] = {

@@ -16,7 +16,6 @@ _OURS: Final = "service"
 """The group of the service itself: a group with processes can have no limited groups below it."""
 _PREFIX: Final = "turn-"
 _PATIENCE_S: Final = 5.0
-_PAUSE_S: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class TurnGroup:
                 return
             except OSError:
                 # Killed processes take a moment to exit.
-                time.sleep(_PAUSE_S)
+                time.sleep(0.01)
 
 
 def limits_of(agent: AgentLimits) -> dict[str, str]:

@@ -166,7 +166,40 @@ class AgentCommand:
         Raises:
             NoSandboxError: It needs a network, and there is none that it may have.
         """
-        return self.sandbox.wrap(self._bare(), self.workspace, self.objects, self._view())
+        trees = () if self.program is None else self.program.trees
+        readable = (*trees, *map(Path, self.agent.options.readable))
+        ports = {} if self.sockets is None else sockets_of(self.agent.options)
+        hidden: tuple[str, ...] = ()
+        # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
+        for name in self.invocation.hidden:
+            if _leads_away(self.workspace.tree, name):
+                raise AgentFailedError(
+                    f"the repository's {name} is a link, and the agent would execute its commands: make it a file, "
+                    "or set trust_repository = true for this agent"
+                )
+            if (self.workspace.tree / name).exists():
+                hidden += (name,)
+        if hidden and not self._is_boxed:
+            raise NoSandboxError(
+                f"the repository holds {hidden[0]}, which the agent would execute: install bubblewrap, or set "
+                "trust_repository = true for this agent"
+            )
+        kept = {}
+        boxed = self.kept if self._is_boxed else {}
+        for folder, name in boxed.items():
+            root, inside = (self.home, INSIDE.home) if name.startswith("~/") else (self.workspace.tree, INSIDE.tree)
+            within = name.removeprefix("~/")
+            if _leads_away(root, within) or ((root / within).exists() and not (root / within).is_dir()):
+                raise AgentFailedError(f"the cached folder {name} is a file or a link here", "setup_failed")
+            kept[folder] = f"{inside}/{within}"
+        # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
+        sealed = tuple(name for name in self.invocation.preset.sealed if not _leads_away(self.home, name))
+        return self.sandbox.wrap(
+            self._bare(),
+            self.workspace,
+            self.objects,
+            SandboxView(self.home, self.cache, readable, self.agent.network, self.sockets, ports, hidden, sealed, kept),
+        )
 
     def stdin(self) -> Path | None:
         """Return the file for its standard input: some programs would wait for the end of an open pipe.
@@ -258,39 +291,6 @@ class AgentCommand:
         given = (*self.invocation.before, first, *self.invocation.words)
         words = [sys.executable if word == PYTHON else word for word in given]
         return [words[0], *invocation.fill(words[1:], values)]
-
-    def _view(self) -> SandboxView:
-        trees = () if self.program is None else self.program.trees
-        readable = (*trees, *map(Path, self.agent.options.readable))
-        ports = {} if self.sockets is None else sockets_of(self.agent.options)
-        hidden: tuple[str, ...] = ()
-        # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
-        for name in self.invocation.hidden:
-            if _leads_away(self.workspace.tree, name):
-                raise AgentFailedError(
-                    f"the repository's {name} is a link, and the agent would execute its commands: make it a file, "
-                    "or set trust_repository = true for this agent"
-                )
-            if (self.workspace.tree / name).exists():
-                hidden += (name,)
-        if hidden and not self._is_boxed:
-            raise NoSandboxError(
-                f"the repository holds {hidden[0]}, which the agent would execute: install bubblewrap, or set "
-                "trust_repository = true for this agent"
-            )
-        kept = {}
-        boxed = self.kept if self._is_boxed else {}
-        for folder, name in boxed.items():
-            root, inside = (self.home, INSIDE.home) if name.startswith("~/") else (self.workspace.tree, INSIDE.tree)
-            within = name.removeprefix("~/")
-            if _leads_away(root, within) or ((root / within).exists() and not (root / within).is_dir()):
-                raise AgentFailedError(f"the cached folder {name} is a file or a link here", "setup_failed")
-            kept[folder] = f"{inside}/{within}"
-        # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
-        sealed = tuple(name for name in self.invocation.preset.sealed if not _leads_away(self.home, name))
-        return SandboxView(
-            self.home, self.cache, readable, self.agent.network, self.sockets, ports, hidden, sealed, kept
-        )
 
 
 def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:

@@ -3,6 +3,7 @@
 The contents are kept next to the repository's mirror. The agent's own git gets the filter, without a way to the host.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -96,19 +97,16 @@ class LargeFiles:
         Raises:
             GitCommandError: The code host does not take them.
         """
-        found = (_POINTER.fullmatch(self._blob(git_dir, blob)) for blob in blobs)
-        oids = {one[1].decode() for one in found if one is not None}
+        oids = set()
+        for blob in blobs:
+            # Zeros, which git does not find: the file is only before or after.
+            with contextlib.suppress(GitCommandError):
+                if int(self.git("cat-file", "-s", blob, git_dir=git_dir)) <= _LONGEST_POINTER:
+                    content = self.git.feed(None, "cat-file", "blob", blob, git_dir=git_dir)
+                    if found := _POINTER.fullmatch(content.encode("utf-8", "surrogateescape")):
+                        oids.add(found[1].decode())
         if mine := sorted(oid for oid in oids if self._file(oid).exists()):
             self._lfs("push", "--object-id", "origin", *mine)
-
-    def _blob(self, git_dir: Path, blob: str) -> bytes:
-        try:
-            if int(self.git("cat-file", "-s", blob, git_dir=git_dir)) > _LONGEST_POINTER:
-                return b""
-            return self.git.feed(None, "cat-file", "blob", blob, git_dir=git_dir).encode("utf-8", "surrogateescape")
-        except GitCommandError:
-            # Zeros: the file is only before or after.
-            return b""
 
     def _file(self, oid: str) -> Path:
         return self.mirror / "lfs/objects" / oid[:2] / oid[2:4] / oid

@@ -20,7 +20,6 @@ _BRANCH: Final = f"{_KEPT}branch"
 """The branch of the latest fetch; there is one fetch at a time."""
 _MOST_PACKS: Final = 40
 """Beyond it the small ones become one: each fetch brings a pack."""
-_GONE: Final = "couldn't find remote ref"
 _FIRST_BATCH: Final = 256
 _LARGEST_BATCH: Final = 4096
 _BATCH_S: Final = 20.0
@@ -92,7 +91,7 @@ class RepositoryMirror:
                 for file in stale:
                     file.unlink()
                 # A branch may have been deleted between the listing and the fetch.
-                if not stale and _GONE not in str(error):
+                if not stale and "couldn't find remote ref" not in str(error):
                     raise
                 snapshot = self._fetch(branch, wanted)
         if run is not None and head is not None and snapshot.branches.get(branch) != run.head_sha:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from service import ids
 from service.agents.options import AgentOptions, RepositorySetup
@@ -15,8 +15,6 @@ from service.execution.command import AgentCommand, AgentFailedError, StoppedAge
 from service.execution.secrets import Secrets
 from service.execution.workspace import Workspace
 from service.settings import AgentLimits
-
-_SHELL: Final = "/bin/sh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class Preparation:
         script.write_text("\n".join(["set -e", *steps, ""]), "utf-8")
         given = command.agent.options
         options = AgentOptions(egress=given.egress, readable=given.readable, cache=given.cache)
-        argv = (_SHELL, str(script))
+        argv = ("/bin/sh", str(script))
         agent = replace(command.agent, argv=argv, timeout_s=self.setup.timeout_s, options=options)
         try:
             agent_process.run(replace(command, agent=agent), log, limits, secrets, check)

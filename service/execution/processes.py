@@ -21,7 +21,6 @@ from service.settings import AgentLimits
 
 _PROC: Final = Path("/proc")
 _PATIENCE_S: Final = 5.0
-_PAUSE_S: Final = 0.01
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _BLOCK_BYTES: Final = 512
 _UTIME, _THREADS, _VSIZE = 11, 17, 20
@@ -80,7 +79,7 @@ def kill_marked(marker: str) -> int:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         killed |= alive
-        time.sleep(_PAUSE_S)
+        time.sleep(0.01)
     return len(killed)
 
 
@@ -171,9 +170,6 @@ class UsageWatch:
         memory = sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
         if memory > limits.memory_bytes:
             return f"memory: {mib(memory)}, {mib(limits.memory_bytes)} allowed (memory_bytes)"
-        return self._disk(tree)
-
-    def _disk(self, tree: list[int]) -> str | None:
         short = shortage(self._share.workspace, self._limits)
         now = time.monotonic()
         if now < self._walk_due and short is None:

@@ -16,8 +16,6 @@ from service.store.database import Database
 from service.store.migrations import DatabaseError
 
 _APPLICATION: Final = "runwarden"
-# Constant: DBOS recovers only workflows of the same version, and those of the service stay compatible.
-_APPLICATION_VERSION: Final = "runwarden-1"
 _SPARE_CONNECTIONS: Final = 8
 """The connections for DBOS's own threads, each of which waits with one while the database is down."""
 _BATCH: Final = 500
@@ -65,7 +63,8 @@ class DurableEngine:
                 "db_engine_kwargs": None if self._database.is_sqlite else patient,
                 "sys_db_pool_size": self._concurrency + _SPARE_CONNECTIONS,
                 "executor_id": self._executor,
-                "application_version": _APPLICATION_VERSION,
+                # Constant: DBOS recovers only workflows of the same version, and those of the service stay compatible.
+                "application_version": "runwarden-1",
                 "log_level": "ERROR",
                 "enable_otlp": False,
                 "use_listen_notify": False,
@@ -219,7 +218,10 @@ def forget_ended(database: Database, before: int, *, dry_run: bool = False) -> i
 def forget_turns(database: Database, turns: Sequence[str]) -> None:
     """Delete the records of turns, named `RUN_ID:NUMBER`."""
     if turns and _has_run(database):
-        _client(database).delete_workflows([*turns])
+        client = _client(database)
+        # Twice: DBOS deletes outputs first, and a worker may write one until the turns themselves are deleted.
+        for _ in range(2):
+            client.delete_workflows([*turns])
 
 
 def _has_run(database: Database) -> bool:

@@ -251,7 +251,11 @@ class Retention:
             while True:
                 try:
                     ask_for_database()
-                    held = self.prune_folder()
+                    self._pruner.sessions(self._before(self._settings.sessions_days))
+                    if self._settings.logs_days is not None:
+                        self._pruner.files(self._before(self._settings.logs_days))
+                    # How many deletions could not be finished yet.
+                    held = self._deletion.clear_folder()
                 except Exception:  # The boundary: an outage of the database must not stop pruning forever.
                     _logger.exception("pruning failed; the next try is in an hour")
                 if self._stopping.wait(_HELD_PAUSE_S if held else _PAUSE_S):
@@ -283,13 +287,6 @@ class Retention:
         if settings.branches_days is not None:
             self._branches.remove(self._before(settings.branches_days))
         return queue, stored
-
-    def prune_folder(self) -> int:
-        """Prune the data folder; return how many deletions could not be finished yet."""
-        self._pruner.sessions(self._before(self._settings.sessions_days))
-        if self._settings.logs_days is not None:
-            self._pruner.files(self._before(self._settings.logs_days))
-        return self._deletion.clear_folder()
 
     def _before(self, days: float) -> int:
         return self._clock() - int(days * DAY_MICROS)

@@ -49,7 +49,14 @@ class Submodules:
         Raises:
             GitCommandError: The code host is down.
         """
-        addresses = self._addresses(git_dir, commit)
+        wanted = (f"--blob={commit}:.gitmodules", "--get-regexp", r"^submodule\..*\.(path|url)$")
+        try:
+            listed = self.git("config", "-z", *wanted, git_dir=git_dir)
+        except GitCommandError:
+            listed = ""
+        values = dict(entry.split("\n", 1) for entry in listed.split("\0") if "\n" in entry)
+        paths = {name.removesuffix(".path"): path for name, path in values.items() if name.endswith(".path")}
+        addresses = {path: values[f"{name}.url"] for name, path in paths.items() if f"{name}.url" in values}
         for path, sha in links(self.git, git_dir, commit):
             shown = f"{prefix}{path}"
             if len(self.filled) == _MOST:
@@ -84,17 +91,6 @@ class Submodules:
         }
         status = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all")
         return [path for path, place in there.items() if self.git(*status, git_dir=place, work_tree=tree / path)]
-
-    def _addresses(self, git_dir: Path, commit: str) -> dict[str, str]:
-        """Return what `.gitmodules` says: path to address."""
-        wanted = (f"--blob={commit}:.gitmodules", "--get-regexp", r"^submodule\..*\.(path|url)$")
-        try:
-            listed = self.git("config", "-z", *wanted, git_dir=git_dir)
-        except GitCommandError:
-            return {}
-        values = dict(entry.split("\n", 1) for entry in listed.split("\0") if "\n" in entry)
-        paths = {name.removesuffix(".path"): path for name, path in values.items() if name.endswith(".path")}
-        return {path: values[f"{name}.url"] for name, path in paths.items() if f"{name}.url" in values}
 
     def _address(self, url: str, given: str | None) -> str:
         """Return a submodule's address, in the form of the repository's.

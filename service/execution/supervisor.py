@@ -75,21 +75,6 @@ def _reap(agent: int) -> tuple[int | None, bool]:
     return status, True
 
 
-def _wait_for_end(agent: int, control: int, wakeup: int) -> int | None:
-    """Wait until the agent exits, and return its exit status; None: the worker closed the control socket."""
-    poll = select.poll()
-    poll.register(control, select.POLLIN | select.POLLHUP)
-    poll.register(wakeup, select.POLLIN)
-    while True:
-        ready = dict(poll.poll())
-        if control in ready:
-            return None
-        os.read(wakeup, 512)
-        status, _ = _reap(agent)
-        if status is not None:
-            return status
-
-
 def _end_all(agent: int) -> bool:
     """Kill all descendants until none is left; False when some could not be killed in time."""
     deadline = time.monotonic() + _PATIENCE_S
@@ -134,7 +119,14 @@ def _supervise(control: int, stdin: int, stdout: int, asked: int) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nowhere, stream)
-    status = _wait_for_end(agent, control, wakeup)
+    poll = select.poll()
+    poll.register(control, select.POLLIN | select.POLLHUP)
+    poll.register(wakeup, select.POLLIN)
+    status = None
+    # Until the agent exits, or the worker closes the control socket.
+    while status is None and control not in dict(poll.poll()):
+        os.read(wakeup, 512)
+        status, _ = _reap(agent)
     clean = _end_all(agent)
     report = f"fault {fault}" if fault else "ended" if status is None else f"exit {status}"
     # The worker may be gone: then the report has no reader.

@@ -150,7 +150,22 @@ def remove(root: Path | str, *, within: int | None = None) -> bool:
     """
     try:
         if stat.S_ISDIR(os.stat(root, dir_fd=within, follow_symlinks=False).st_mode):
-            _remove_folder(root, within)
+            os.chmod(root, stat.S_IRWXU, dir_fd=within)
+            top = os.open(root, _FOLDER, dir_fd=within)
+            try:
+                waiting = list(_empty(top, top))
+                while waiting:
+                    name = waiting.pop()
+                    with contextlib.suppress(OSError):
+                        folder = os.open(name, _FOLDER, dir_fd=top)
+                        try:
+                            waiting += _empty(folder, top)
+                        finally:
+                            os.close(folder)
+                        os.rmdir(name, dir_fd=top)
+            finally:
+                os.close(top)
+            os.rmdir(root, dir_fd=within)
         else:
             os.unlink(root, dir_fd=within)
     except FileNotFoundError:
@@ -158,25 +173,6 @@ def remove(root: Path | str, *, within: int | None = None) -> bool:
     except OSError:
         return False
     return True
-
-
-def _remove_folder(root: Path | str, within: int | None) -> None:
-    os.chmod(root, stat.S_IRWXU, dir_fd=within)
-    top = os.open(root, _FOLDER, dir_fd=within)
-    try:
-        waiting = list(_empty(top, top))
-        while waiting:
-            name = waiting.pop()
-            with contextlib.suppress(OSError):
-                folder = os.open(name, _FOLDER, dir_fd=top)
-                try:
-                    waiting += _empty(folder, top)
-                finally:
-                    os.close(folder)
-                os.rmdir(name, dir_fd=top)
-    finally:
-        os.close(top)
-    os.rmdir(root, dir_fd=within)
 
 
 def _empty(folder: int, top: int) -> Iterator[str]:

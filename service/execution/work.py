@@ -18,9 +18,19 @@ from service.clock import Clock, rfc3339
 from service.errors import ServiceError
 from service.execution import agent as agent_process
 from service.execution import artifacts, trees
-from service.execution.change import Patches, TurnChange, oversize, refusal
 from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
-from service.execution.commits import KEPT, TRAILER, TurnCommit, check_signing, commit_of, moved
+from service.execution.commits import (
+    KEPT,
+    TRAILER,
+    Patches,
+    TurnChange,
+    TurnCommit,
+    check_signing,
+    commit_of,
+    moved,
+    oversize,
+    refusal,
+)
 from service.execution.disk import DiskShare
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.large_files import LargeFiles
@@ -259,7 +269,16 @@ class TurnWork:
             # Only the fetch has shown which branch is the default one.
             found = run.url, str(snapshot.default_branch)
             self._recorder.write(lambda connection: repositories.note_default_branch(connection, *found))
-        self._check_branch(None if configured is None else configured.protected)
+        patterns = None if configured is None else configured.protected
+        if snapshot.beside is not None:
+            text = f"the branch {run.branch} cannot be made next to the branch {snapshot.beside}"
+            raise GitCommandError(f"{text}: git keeps them as a file and a folder of one name; choose another name")
+        # A host makes the first branch of an empty repository its default one.
+        first = [past for past in attempt.conversation if past.commit_sha and past.base_sha is None]
+        is_own = patterns is None and bool(first)
+        if not run.head_ref and not is_own and repositories.is_protected(run.branch, snapshot.default_branch, patterns):
+            text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
+            raise GitCommandError(text)
         done = own_commit(attempt, snapshot) if not run.head_ref else None
         if done is not None:
             self._log(f"an earlier attempt has already pushed {done[0]}")
@@ -331,19 +350,6 @@ class TurnWork:
 
     def _patches(self) -> Patches:
         return Patches(self._attempt.git, self._attempt.secrets.mask, self._snapshot.default)
-
-    def _check_branch(self, patterns: tuple[str, ...] | None) -> None:
-        """Refuse a protected branch."""
-        run, default = self._attempt.run, self._snapshot.default_branch
-        if self._snapshot.beside is not None:
-            text = f"the branch {run.branch} cannot be made next to the branch {self._snapshot.beside}"
-            raise GitCommandError(f"{text}: git keeps them as a file and a folder of one name; choose another name")
-        # A host makes the first branch of an empty repository its default one.
-        first = [past for past in self._attempt.conversation if past.commit_sha and past.base_sha is None]
-        is_own = patterns is None and bool(first)
-        if not run.head_ref and not is_own and repositories.is_protected(run.branch, default, patterns):
-            text = f"the branch {run.branch} is protected; start a run on another branch, or without one"
-            raise GitCommandError(text)
 
     def _check_delivered(self) -> None:
         """Refuse a delivery's turn whose branch is at another commit by now, unless the service itself pushed it."""

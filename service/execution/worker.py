@@ -25,11 +25,10 @@ from service.execution.turn import PausedTurnError, ShortageError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.settings import DataFolder, ExecutionSettings
-from service.store import dispatch, events, invitations, maintenance, organizations, postings, turns, workers
+from service.store import dispatch, events, invitations, organizations, postings, turns, workers
 from service.store.database import AWAY, Database, DatabaseClock
-from service.store.doorbell import Doorbell
 from service.store.repositories import due_schedules
-from service.store.workers import Worker
+from service.store.workers import Doorbell, Worker
 from service.text import storable
 
 _ROUND_S: Final = 1.0
@@ -249,7 +248,7 @@ class TurnWorker:
             self._probe_due = time.monotonic() + SANDBOX_PAUSE_S
         short = None if sandbox.is_missing else shortage(self._folder.root, self._settings.agent)
         with self._database.read() as connection:
-            is_held = maintenance.current(connection).holds(self.me)
+            is_held = workers.pauses(connection).holds(self.me)
         slots = 0 if sandbox.is_missing or short is not None or is_held else self._concurrency
         before, self.me = self.me, replace(self.me, sandbox=str(sandbox), concurrency=slots)
         if self.me == before:

@@ -30,8 +30,7 @@ from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.findings import collect
 from service.settings import DataFolder
-from service.shapes import table
-from service.text import one_line, plural, storable
+from service.text import one_line, plural, storable, table
 
 _PIECE = 1 << 20
 _LARGEST_RESULT = 256 * 1024
@@ -249,7 +248,14 @@ class Workspace:
             files = changed_between(git, self.ours, compared, tree)
         if not files.names and fault is None and parents in {(), (base,)}:
             return None
-        self._note_alike(git, files)
+        groups: dict[str, set[str]] = {_folded(name): set() for name in files.names}
+        for name in self._names(git, "ls-files", "-z"):
+            if (group := groups.get(_folded(name))) is not None:
+                group.add(name)
+        alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]
+        if alike:
+            what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
+            self.remarks.append(f"{what}: {listed(alike)}")
         last = None
         if keep is not None and history.made:
             try:
@@ -367,17 +373,6 @@ class Workspace:
 
     def _links(self, git: GitRunner, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
         return [] if commit == self._plain else submodules.links(git, git_dir, commit)
-
-    def _note_alike(self, git: GitRunner, files: ChangedFiles) -> None:
-        """Remark on changed files whose names are the same to file systems that ignore case."""
-        groups: dict[str, set[str]] = {_folded(name): set() for name in files.names}
-        for name in self._names(git, "ls-files", "-z"):
-            if (group := groups.get(_folded(name))) is not None:
-                group.add(name)
-        alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]
-        if alike:
-            what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
-            self.remarks.append(f"{what}: {listed(alike)}")
 
     def _agent_history(self, git: GitRunner, snapshot: RepositorySnapshot, base: str | None) -> AgentHistory:
         """Read the agent's history, by a git-dir of the service with the agent's objects."""

@@ -49,8 +49,12 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
     remarks: list[str] = []
     found: list[Finding] = []
     usable = 0
-    if (kind := _in_place_of_folder(tree)) is not None:
-        return CollectedFindings(None, (f"{FOLDER} is not read: {kind}",))
+    with contextlib.suppress(OSError):
+        mode = (tree / FOLDER).lstat().st_mode
+        if not stat.S_ISDIR(mode):
+            kind = "it is a file, not a folder" if stat.S_ISREG(mode) else "it is not a folder"
+            kind = _LINK if stat.S_ISLNK(mode) else kind
+            return CollectedFindings(None, (f"{FOLDER} is not read: {kind}",))
     for path in FILES:
         try:
             data = read(tree, path, _LARGEST[path])
@@ -77,19 +81,6 @@ def collect(tree: Path, root: str, mask: Callable[[str], str]) -> CollectedFindi
     if left_out := len(different) - len(kept):
         remarks.append(f"{plural(left_out, 'finding')} left out: at most {MOST} and {_LARGEST_KEPT} bytes are kept")
     return CollectedFindings(kept, tuple(remarks))
-
-
-def _in_place_of_folder(tree: Path) -> str | None:
-    """Return why the folder is none: a link or a file has its name; None: it is one, or nothing can be found out."""
-    try:
-        mode = (tree / FOLDER).lstat().st_mode
-    except OSError:
-        return None
-    if stat.S_ISLNK(mode):
-        return _LINK
-    if stat.S_ISREG(mode):
-        return "it is a file, not a folder"
-    return None if stat.S_ISDIR(mode) else "it is not a folder"
 
 
 def clear(tree: Path) -> None:

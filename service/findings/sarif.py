@@ -5,7 +5,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from service.findings.document import FindingsError
-from service.shapes import items, table
+from service.text import items, table
 
 _SEVERITIES: Final = {"error": "major", "warning": "minor", "note": "note", "none": "note"}
 _CRITICAL: Final = 9.0
@@ -46,45 +46,37 @@ def _draft(
     rule = rules.get(rule_id, by_index)
     location = table(table(next(iter(items(result.get("locations"))), None)).get("physicalLocation"))
     region = table(location.get("region"))
-    message = _message(result.get("message"), rule)
+    # The text of the message, or the rule's message string that it names, its placeholders filled.
+    given = table(result.get("message"))
+    message = _text(given.get("text")) or _text(given.get("markdown"))
+    if not message:
+        strings = table(rule.get("messageStrings"))
+        message = _text(table(strings.get(_text(given.get("id")))).get("text"))
+    message = message[:_LONGEST]
+    for number, argument in enumerate(items(given.get("arguments"))[:20]):
+        message = message.replace(f"{{{number}}}", _text(argument)[:_ARGUMENT])[: 2 * _LONGEST]
+    message = message.strip()
     short = _text(table(rule.get("shortDescription")).get("text")) or message
     title, _, _ = (message or short or rule_id).strip().partition("\n")
     line, end = region.get("startLine"), region.get("endLine")
     # A region that ends before the first column of a line ends with the line before.
     if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
         end -= 1
-    return {
-        "rule": rule_id[:100],
-        "severity": _severity(result, rule),
-        "path": _path(table(location.get("artifactLocation")).get("uri"), root),
-        "line": line,
-        "end_line": None if line is None else end,
-        "title": title if len(title) <= _TITLE else f"{title[:_TITLE]}…",
-        "message": "" if message == title else message[:_LONGEST],
-    }
-
-
-def _severity(result: Mapping[str, Any], rule: Mapping[str, Any]) -> str:
     configured = table(rule.get("defaultConfiguration")).get("level")
     level = _text(result.get("level")) or _text(configured) or "warning"
     try:
         score = float(_text(table(rule.get("properties")).get("security-severity")) or "0")
     except ValueError:
         score = 0.0
-    return "blocker" if score >= _CRITICAL else _SEVERITIES.get(level, "minor")
-
-
-def _message(message: Any, rule: Mapping[str, Any]) -> str:
-    """The text of a message, or the rule's message string that it names, its placeholders filled."""
-    message = table(message)
-    text = _text(message.get("text")) or _text(message.get("markdown"))
-    if not text:
-        strings = table(rule.get("messageStrings"))
-        text = _text(table(strings.get(_text(message.get("id")))).get("text"))
-    text = text[:_LONGEST]
-    for number, argument in enumerate(items(message.get("arguments"))[:20]):
-        text = text.replace(f"{{{number}}}", _text(argument)[:_ARGUMENT])[: 2 * _LONGEST]
-    return text.strip()
+    return {
+        "rule": rule_id[:100],
+        "severity": "blocker" if score >= _CRITICAL else _SEVERITIES.get(level, "minor"),
+        "path": _path(table(location.get("artifactLocation")).get("uri"), root),
+        "line": line,
+        "end_line": None if line is None else end,
+        "title": title if len(title) <= _TITLE else f"{title[:_TITLE]}…",
+        "message": "" if message == title else message[:_LONGEST],
+    }
 
 
 def _path(uri: Any, root: str) -> Any:

@@ -49,22 +49,21 @@ class OwnAccounts:
             found = repositories.everywhere(connection, platform, path)
             connected = {owner: hosts.at(connection, owner, platform, one.url) for owner, one in found}
         used = {owner: host.api_url for owner, host in connected.items() if host is not None and host.api_url}
-        asked = {owner: self._ask(owner, host, path) for owner, host in connected.items() if host and owner in used}
+        asked: dict[str, tuple[Future[str | None], float]] = {}
+        for owner, host in connected.items():
+            if host is not None and owner in used:
+                with self._lock:
+                    last = self._asked.get(f"{host.platform} {owner}")
+                    if last is None or last[0].done():
+                        last = self._threads.submit(self._account, host, path), time.monotonic() + _PATIENCE_S
+                        self._asked[f"{host.platform} {owner}"] = last
+                    asked[owner] = last
         named: defaultdict[str, set[str]] = defaultdict(set)
         for owner, (answer, until) in asked.items():
             # Without an answer, the commits still identify the service's own pushes.
             if wait([answer], max(0.0, until - time.monotonic())).done and (name := answer.result()):
                 named[used[owner]].add(name.lower())
         return {owner: frozenset(named[url]) for owner, url in used.items()}
-
-    def _ask(self, owner: str, host: Host, path: str) -> tuple[Future[str | None], float]:
-        with self._lock:
-            last = self._asked.get(f"{host.platform} {owner}")
-            if last is not None and not last[0].done():
-                return last
-            asked = self._threads.submit(self._account, host, path), time.monotonic() + _PATIENCE_S
-            self._asked[f"{host.platform} {owner}"] = asked
-            return asked
 
     def _account(self, host: Host, path: str) -> str | None:
         url = host.api_url or ""

@@ -13,8 +13,7 @@ from urllib.parse import urlencode
 
 from service.errors import ServiceError
 from service.hosts.http import AnswerTooLargeError, HostResponse, HostUnreachableError, ask
-from service.shapes import items, table
-from service.text import not_closing, printable
+from service.text import items, not_closing, printable, table
 
 State = Literal["pending", "success", "failure", "error"]
 _SUCCESS: Final = range(200, 300)
@@ -196,24 +195,21 @@ class ForgeHttp:
             raise ForgeError(str(error), is_final=True) from error
         except HostUnreachableError as error:
             raise ForgeError(f"{self._name} cannot be reached: {error}", is_away=True) from error
-        if found.status not in _SUCCESS:
-            raise self._explained(found)
-        return found
-
-    def _explained(self, answer: HostResponse) -> ForgeError:
-        wait_s = wait_of(answer)
-        said = f"{self._name} answered {answer.status}{reason_of(answer.body)}"
-        if answer.status in _LIMITED and wait_s is not None:
-            return ForgeError(f"{said}; its rate limit is spent", status=answer.status, retry_after_s=wait_s)
-        if answer.status in _FAULTS:
-            return ForgeError(said, status=answer.status, retry_after_s=wait_s)
+        if found.status in _SUCCESS:
+            return found
+        wait_s = wait_of(found)
+        said = f"{self._name} answered {found.status}{reason_of(found.body)}"
+        if found.status in _LIMITED and wait_s is not None:
+            raise ForgeError(f"{said}; its rate limit is spent", status=found.status, retry_after_s=wait_s)
+        if found.status in _FAULTS:
+            raise ForgeError(said, status=found.status, retry_after_s=wait_s)
         cure = {
             401: "; check the token of the connected host",
             403: "; the token of the connected host lacks a permission",
             404: "; the token of the connected host may not see it, or it is gone",
-        }.get(answer.status, "")
-        is_final = answer.status not in _MAY_CHANGE
-        return ForgeError(f"{said}{cure}", status=answer.status, is_final=is_final, retry_after_s=wait_s)
+        }.get(found.status, "")
+        is_final = found.status not in _MAY_CHANGE
+        raise ForgeError(f"{said}{cure}", status=found.status, is_final=is_final, retry_after_s=wait_s)
 
 
 def wait_of(answer: HostResponse) -> float | None:

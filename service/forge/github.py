@@ -16,9 +16,8 @@ from service.forge.client import (
     Thread,
     shown_lines,
 )
-from service.shapes import items, table
+from service.text import items, table
 
-_VERSION: Final = "2022-11-28"
 _LONGEST_DESCRIPTION: Final = 140
 _MOST_PAGES: Final = 40
 _THREADS: Final = """
@@ -50,7 +49,7 @@ class GitHub:
         headers = {
             "Authorization": f"Bearer {token}",
             "Accept": "application/vnd.github+json",
-            "X-GitHub-Api-Version": _VERSION,
+            "X-GitHub-Api-Version": "2022-11-28",
         }
         self.http = ForgeHttp(self.title, api_url, headers, timeout_s)
         self.repository = f"/repos/{path}"
@@ -117,7 +116,20 @@ class GitHub:
 
     def threads(self, number: int) -> list[Thread]:
         """Return all threads at lines."""
-        return [_thread(one) for one in self._thread_nodes(number) if (one.get("comments") or {}).get("nodes")]
+        return [
+            Thread(
+                id=str(node["id"]),
+                comment_id=str(first["databaseId"]),
+                path=str(node.get("path") or ""),
+                line=node.get("line"),
+                body=str(first.get("body") or ""),
+                author=login_of(first.get("author")),
+                is_resolved=bool(node.get("isResolved")),
+                resolved_by=login_of(node.get("resolvedBy")) or None,
+            )
+            for node in self._thread_nodes(number)
+            for first in ((node.get("comments") or {}).get("nodes") or [])[:1]
+        ]
 
     def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
         """Return the lines that the diff shows; of a large file GitHub shows none."""
@@ -128,7 +140,12 @@ class GitHub:
         """Post one review with all its comments: it appears whole or not at all."""
         # A review of a comment's kind needs a text, even with comments.
         said = body or "More findings:"
-        document = {"commit_id": commit, "event": "COMMENT", "body": said, "comments": [*map(_comment, comments)]}
+        posted: list[dict[str, object]] = []
+        for one in comments:
+            posted.append({"path": one.path, "line": one.line, "side": "RIGHT", "body": one.body})
+            if one.start_line is not None and one.start_line < one.line:
+                posted[-1] |= {"start_line": one.start_line, "start_side": "RIGHT"}
+        document = {"commit_id": commit, "event": "COMMENT", "body": said, "comments": posted}
         self.http.document("POST", f"{self.repository}/pulls/{number}/reviews", document)
 
     def update_review(self, number: int, review: PostedText, body: str) -> None:
@@ -208,27 +225,6 @@ def pull_request_of(document: Mapping[str, Any]) -> PullRequest:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ForgeError(f"the code host described a pull request without {error}") from error
-
-
-def _thread(node: Mapping[str, Any]) -> Thread:
-    first = node["comments"]["nodes"][0]
-    return Thread(
-        id=str(node["id"]),
-        comment_id=str(first["databaseId"]),
-        path=str(node.get("path") or ""),
-        line=node.get("line"),
-        body=str(first.get("body") or ""),
-        author=login_of(first.get("author")),
-        is_resolved=bool(node.get("isResolved")),
-        resolved_by=login_of(node.get("resolvedBy")) or None,
-    )
-
-
-def _comment(comment: ReviewComment) -> dict[str, object]:
-    document: dict[str, object] = {"path": comment.path, "line": comment.line, "side": "RIGHT", "body": comment.body}
-    if comment.start_line is not None and comment.start_line < comment.line:
-        document |= {"start_line": comment.start_line, "start_side": "RIGHT"}
-    return document
 
 
 def posted_of(document: Mapping[str, Any]) -> PostedText:

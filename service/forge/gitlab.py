@@ -17,7 +17,7 @@ from service.forge.client import (
     Thread,
     shown_lines,
 )
-from service.shapes import table
+from service.text import table
 
 _STATES: Final[dict[State, str]] = {
     "pending": "running",
@@ -28,7 +28,6 @@ _STATES: Final[dict[State, str]] = {
 _LONGEST_DESCRIPTION: Final = 255
 _BAD_REQUEST: Final = 400
 _CONFLICT: Final = 409
-_DRAFT: Final = "Draft: "
 
 
 class GitLab:
@@ -60,7 +59,7 @@ class GitLab:
         document = {
             "source_branch": proposal.branch,
             "target_branch": proposal.base,
-            "title": f"{_DRAFT if proposal.is_draft else ''}{proposal.title}",
+            "title": f"{'Draft: ' if proposal.is_draft else ''}{proposal.title}",
             "description": proposal.body,
         }
         try:
@@ -103,7 +102,21 @@ class GitLab:
     def threads(self, number: int) -> list[Thread]:
         """Return all discussions at lines."""
         found = self._http.pages(f"{self._project}/merge_requests/{number}/discussions")
-        return [_thread(one) for one in found if one.get("notes") and one["notes"][0].get("position")]
+        return [
+            Thread(
+                id=str(one["id"]),
+                comment_id=str(first["id"]),
+                path=str(position.get("new_path") or ""),
+                line=position.get("new_line"),
+                body=str(first.get("body") or ""),
+                author=_name(first.get("author")),
+                is_resolved=bool(first.get("resolved")),
+                resolved_by=_name(first.get("resolved_by")) or None,
+            )
+            for one in found
+            for first in (one.get("notes") or [])[:1]
+            if (position := first.get("position"))
+        ]
 
     def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
         """Return the added lines; comments elsewhere, or in renamed files, need more than a path and a line."""
@@ -180,21 +193,6 @@ def _merge_request(document: Mapping[str, Any]) -> PullRequest:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ForgeError(f"GitLab described a merge request without {error}") from error
-
-
-def _thread(document: Mapping[str, Any]) -> Thread:
-    first = document["notes"][0]
-    position = first["position"]
-    return Thread(
-        id=str(document["id"]),
-        comment_id=str(first["id"]),
-        path=str(position.get("new_path") or ""),
-        line=position.get("new_line"),
-        body=str(first.get("body") or ""),
-        author=_name(first.get("author")),
-        is_resolved=bool(first.get("resolved")),
-        resolved_by=_name(first.get("resolved_by")) or None,
-    )
 
 
 def _name(user: object) -> str:

@@ -1,4 +1,7 @@
-"""Handlers post a status, pull request or comment; each reads first what exists, so that a repetition does no harm."""
+"""Handlers post a status, pull request or comment; each reads first what exists, so that a repetition does no harm.
+
+Text from outside is made inert before it is posted.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +13,10 @@ from service.forge.client import CommitStatus, ForgeError, NewPullRequest, cut, 
 from service.forge.forgejo import Forgejo
 from service.forge.github import GitHub
 from service.forge.gitlab import GitLab
-from service.forge.review_text import in_code, inert
 from service.store.postings import POSTED, Posted, Posting
 from service.store.runs import Run
 from service.store.turns import NEEDS_ANSWER, Turn
-from service.text import one_line
+from service.text import fence_of, not_closing, one_line, printable
 
 Forge = GitHub | GitLab
 FORGES: Final[Mapping[str, type[Forge]]] = {"github": GitHub, "gitlab": GitLab, "forgejo": Forgejo}
@@ -27,6 +29,12 @@ _LONGEST_LIST: Final = 40_000
 """The length of all instructions together: GitHub accepts 65,536 characters in the whole text."""
 _LARGEST_ESCAPE: Final = 5
 """The most characters that encode one, as in `&amp;`."""
+_FENCED: Final = re.compile(r"^(`{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+# Without pipes: in a row of a table they end a cell, and with it the code.
+_CODE: Final = re.compile(r"(?<!`)(`+)(?!`)([^\n|]+?)(?<!`)\1(?!`)")
+_SPECIAL: Final = re.compile(r"[\\\[`$~]")
+_MENTION: Final = re.compile(r"@(?=\w)|#(?=\d)|(?<!\w)!(?=\d)")
+_COMMAND: Final = re.compile(r"(?m)^([ \t]*(?:>[ \t]*)*)/(?=\w)")
 _END: Final = "<!-- /runwarden -->"
 """The line after which a pull request's text is no longer the service's."""
 
@@ -92,7 +100,6 @@ _STANDINGS: Final = {
     NEEDS_ANSWER: "needs an answer: continue the run with it",
 }
 """The words for an ended turn, by its outcome."""
-_FORBIDDEN: Final = frozenset({403, 404})
 
 Handler = Callable[[Forge, Subject], Posted]
 
@@ -120,10 +127,21 @@ def post_pull_request(forge: Forge, subject: Subject) -> Posted:
         current = next((one for one in ours if one.state == "closed" or one.head == commit), None)
         if current is not None:
             return Posted(current.url, f"pull request {current.number} is {current.state}, and was not opened again")
-        other = _with_same_change(forge, subject.same)
-        if other is not None:
-            return other
-        current = forge.open(_proposal(subject))
+        for one in subject.same:
+            if one.state != POSTED:
+                raise ForgeError(f"waits for the run {one.run_id}, whose pull request has the same change")
+            for there in forge.pull_requests(one.branch):
+                if there.state == "open" and there.head == one.commit_sha:
+                    text = f"the same change is in pull request {there.number} of the run {one.run_id}; none was opened"
+                    return Posted(there.url, text)
+        run, base = subject.run, subject.default_branch
+        if base is None or base == run.branch:
+            text = f"there is no branch to merge {run.branch} into: the default branch is {base or 'not known'}"
+            raise ForgeError(text, is_final=True)
+        title = subject.shown_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
+        text = f"{_part(subject)}\n"
+        is_draft = bool(subject.posting.wanted["is_draft"])
+        current = forge.open(NewPullRequest(run.branch, base, title or run.branch, text, is_draft=is_draft))
     # Renew the service's part; a text without its marks belongs to users and stays. A server may change line ends.
     pattern = f"{re.escape(subject.mark)}.*?{re.escape(_END)}"
     text = current.body.replace("\r\n", "\n")
@@ -164,33 +182,9 @@ def own_account(forge: Forge) -> str | None:
     try:
         return forge.account().lower()
     except ForgeError as error:
-        if error.status not in _FORBIDDEN:
+        if error.status not in {403, 404}:
             raise
         return None
-
-
-def _with_same_change(forge: Forge, same: Sequence[Any]) -> Posted | None:
-    """Return the link to an open pull request that holds the same change; None: there is none."""
-    for one in same:
-        if one.state != POSTED:
-            raise ForgeError(f"waits for the run {one.run_id}, whose pull request has the same change")
-        for found in forge.pull_requests(one.branch):
-            if found.state == "open" and found.head == one.commit_sha:
-                text = f"the same change is in pull request {found.number} of the run {one.run_id}; none was opened"
-                return Posted(found.url, text)
-    return None
-
-
-def _proposal(subject: Subject) -> NewPullRequest:
-    run, base = subject.run, subject.default_branch
-    if base is None or base == run.branch:
-        text = f"there is no branch to merge {run.branch} into: the default branch is {base or 'not known'}"
-        raise ForgeError(text, is_final=True)
-    title = subject.shown_line(subject.turn.summary or subject.turns[0].instructions, _LONGEST_TITLE)
-    text = f"{_part(subject)}\n"
-    return NewPullRequest(
-        run.branch, base, title or run.branch, text, is_draft=bool(subject.posting.wanted["is_draft"])
-    )
 
 
 def _part(subject: Subject) -> str:
@@ -215,3 +209,48 @@ def _part(subject: Subject) -> str:
         _END,
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def inert(text: str) -> str:
+    """Return text from outside as Markdown without mentions, links, images, HTML, commands and closed issues."""
+    text = not_closing(printable(text.replace("\r", "")))
+    parts, at = [], 0
+    for block in _FENCED.finditer(text):
+        parts += [_prose(text[at : block.start()]), fenced(block[2].removesuffix("\n"))]
+        at = block.end()
+    return "".join([*parts, _prose(text[at:])])
+
+
+def _prose(text: str) -> str:
+    parts, at = [], 0
+    # Backslashes are doubled outside of code, so none can turn the backtick after it into text.
+    for code in _CODE.finditer(text):
+        parts += [_escaped(text[at : code.start()]), code[0]]
+        at = code.end()
+    return _disarmed("".join([*parts, _escaped(text[at:])]))
+
+
+def _disarmed(text: str) -> str:
+    return _COMMAND.sub("\\1\u200b/", text)
+
+
+def _escaped(text: str) -> str:
+    # The forges look for mentions in rendered text: an entity would become one again.
+    text = text.replace("&", "&amp;").replace("<", "&lt;")
+    return _MENTION.sub("\\g<0>\u200b", _SPECIAL.sub(r"\\\g<0>", text))
+
+
+def fenced(text: str, kind: str = "") -> str:
+    """Return a block of code that its content cannot end."""
+    if "```" in text and (disarmed := _disarmed(text)) != text:
+        # GitLab ends the block at a shorter fence and obeys what follows: the text is changed, so it is no suggestion.
+        text, kind = disarmed, ""
+    fence = fence_of(text)
+    return f"{fence}{kind}\n{text}\n{fence}"
+
+
+def in_code(text: str) -> str:
+    """Return text from outside as code within a line."""
+    fence = fence_of(text, least=1)
+    padding = " " if text[:1] in "` " or text[-1:] in "` " else ""
+    return f"{fence}{padding}{text}{padding}{fence}"

@@ -4,22 +4,26 @@ The service finds its comments by the marks in them, so a repetition after a cra
 whose thread someone else resolved, whose comment was deleted or whose box was ticked is not posted again.
 """
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
+from urllib.parse import quote
 
-from service.findings.document import IdentifiedFinding
-from service.forge import review_text
+from service.findings.document import SEVERITIES, IdentifiedFinding
 from service.forge.client import ForgeError, PostedText, ReviewComment
-from service.forge.handlers import Forge, Subject, own_account
-from service.forge.review_text import Marks
+from service.forge.handlers import Forge, Subject, fenced, in_code, inert, own_account
 from service.store.postings import POSTED, Posted
 
+_MARK: Final = "<!-- runwarden:"
+"""The beginning of a mark; text from outside cannot hold one where marks are read."""
+_LONGEST_LIST: Final = 30_000
+"""The characters of the list; GitHub accepts 65,536 for the whole text, with the data in its mark."""
+_REMEMBERED: Final = 500
 _MOST_COMMENTS: Final = 50
 """The most comments that one push adds; further findings are listed in the review's text."""
-_NOT_FOUND: Final = 404
-_CONFLICT: Final = 409
 _PATIENCE: Final = 6
 """How many attempts wait for a pull request to show the push that was reviewed."""
 _MOST_FAULTS: Final = 3
@@ -52,14 +56,14 @@ def post_review(forge: Forge, subject: Subject) -> Posted:
     if current is None:
         if (linked := subject.linked) is not None and linked.state == POSTED:
             return Posted(linked.url, linked.failure)
-        raise ForgeError(f"the branch {run.branch} has no pull request yet", status=_NOT_FOUND)
+        raise ForgeError(f"the branch {run.branch} has no pull request yet", status=404)
     if current.state != "open":
         return Posted(current.url, f"pull request {current.number} is {current.state}, and was not reviewed")
     if current.head != commit:
         text = f"pull request {current.number} is at {current.head}, and {commit} was reviewed"
         if posting.attempts > _PATIENCE:
             return Posted(current.url, text)
-        raise ForgeError(text, status=_CONFLICT)
+        raise ForgeError(text, status=409)
     found = tuple(map(IdentifiedFinding.model_validate, posting.wanted["findings"]))
     report = Report(run.agent, commit, found, subject.origin)
     bring_up_to_date(forge, current.number, report, is_lasting=posting.attempts >= _MOST_FAULTS)
@@ -127,7 +131,13 @@ class _Update:
 
     def apply(self) -> None:
         """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
-        text = self._text()
+        closed = {key for key, thread in self._threads.items() if thread.is_resolved and key not in self._dismissed}
+        closed |= {key for key, thread in self._threads.items() if thread in self._gone}
+        closed -= {key for key, thread in self._threads.items() if thread in self._back}
+        memory = {"posted": self._posted, "closed": closed, "dismissed": self._dismissed}
+        open_ones = [one for one in self._report.found if one.id not in self._dismissed]
+        known = {key: sorted(ids) for key, ids in memory.items()}
+        text = body(self._report.agent, open_ones, self._listed, self._marks, known, self._report.origin)
         if self._review is None and not self._report.found and not self._threads:
             return
         if self._comments or self._review is None:
@@ -155,14 +165,82 @@ class _Update:
         if first not in shown:
             return None
         is_single = first == last == (finding.end_line or finding.line)
-        text = review_text.comment(finding, self._marks, may_replace=is_single)
+        text = comment(finding, self._marks, may_replace=is_single)
         return ReviewComment(finding.path, last, text, first if first < last else None)
 
-    def _text(self) -> str:
-        closed = {key for key, thread in self._threads.items() if thread.is_resolved and key not in self._dismissed}
-        closed |= {key for key, thread in self._threads.items() if thread in self._gone}
-        closed -= {key for key, thread in self._threads.items() if thread in self._back}
-        memory = {"posted": self._posted, "closed": closed, "dismissed": self._dismissed}
-        open_ones = [one for one in self._report.found if one.id not in self._dismissed]
-        known = {key: sorted(ids) for key, ids in memory.items()}
-        return review_text.body(self._report.agent, open_ones, self._listed, self._marks, known, self._report.origin)
+
+class Marks:
+    """The hidden marks in one agent's comments, by which it finds its own again and leaves those of others alone."""
+
+    def __init__(self, agent: str) -> None:
+        key = quote(agent, safe="").replace("-", "%2D")
+        self._review = f"{_MARK}{key} review "
+        self._finding = f"{_MARK}{key} finding "
+        self._id = re.compile(rf"{re.escape(self._finding)}([0-9a-f]{{16}}) -->\s*\Z")
+        self._ticked = re.compile(rf"(?m)^- \[[xX]\] .*{re.escape(self._finding)}([0-9a-f]{{16}}) -->$")
+
+    def finding(self, finding_id: str) -> str:
+        """Return the mark of a finding's comment."""
+        return f"{self._finding}{finding_id} -->"
+
+    def id_of(self, comment: str) -> str | None:
+        """Return the finding of a comment by the mark at its very end; None: the service did not write it."""
+        found = self._id.search(comment.replace("\r", ""))
+        return None if found is None else found[1]
+
+    def review(self, memory: Mapping[str, Sequence[str]]) -> str:
+        """Return the mark of a review, with the data for the next one."""
+        kept = {key: list(ids)[-_REMEMBERED:] for key, ids in memory.items()}
+        return f"{self._review}{json.dumps(kept, separators=(',', ':'))} -->"
+
+    def memory_of(self, review: str) -> dict[str, set[str]] | None:
+        """Return the data in a review of the service, with the ticked findings; None: it is another's review."""
+        text = review.replace("\r", "").rstrip()
+        _, mark, rest = text.rpartition(self._review)
+        if not mark or not rest.endswith(" -->") or "\n" in rest:
+            return None
+        try:
+            document = json.loads(rest.removesuffix(" -->"))
+            memory = {key: {str(one) for one in ids} for key, ids in document.items()}
+        except (ValueError, AttributeError, TypeError):
+            memory = {}
+        memory["dismissed"] = memory.get("dismissed", set()) | set(self._ticked.findall(text))
+        return memory
+
+
+def comment(finding: IdentifiedFinding, marks: Marks, *, may_replace: bool) -> str:
+    """Return the text of a comment at a line; `may_replace`: it is a single line, which a suggestion can replace."""
+    parts = [_head(finding), inert(finding.message)]
+    if finding.suggestion:
+        parts.append(fenced(finding.suggestion, "suggestion" if may_replace else ""))
+    return "\n\n".join([*filter(None, parts), marks.finding(finding.id)])
+
+
+def body(
+    agent: str,
+    found: Sequence[IdentifiedFinding],
+    listed: Sequence[IdentifiedFinding],
+    marks: Marks,
+    memory: Mapping[str, Sequence[str]],
+    origin: str,
+) -> str:
+    """Return the text of a review; `listed`: findings on lines outside the diff."""
+    counts = [(sum(one.severity == severity for one in found), severity) for severity in SEVERITIES]
+    summary = ", ".join(f"{number} {severity}" for number, severity in counts if number) or "nothing"
+    lines = [f"{in_code(agent)} found {summary}."]
+    if listed:
+        items = []
+        for one in listed:
+            place = one.path if one.line is None else f"{one.path}:{one.line}"
+            items.append(f"- [ ] {in_code(place)} {_head(one)} {marks.finding(one.id)}")
+        shown = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _LONGEST_LIST]
+        lines += ["", "Not at a line of this diff:", "", *shown]
+        if len(shown) < len(items):
+            lines.append(f"- and {len(items) - len(shown)} more")
+    cure = "Resolve a thread, or tick a box, and its finding is not posted again."
+    return "\n".join([*lines, "", f"{origin} {cure}" if found else origin, "", marks.review(memory)])
+
+
+def _head(finding: IdentifiedFinding) -> str:
+    rule = f" {in_code(finding.rule)}" if finding.rule else ""
+    return f"**{finding.severity}**{rule}: {inert(finding.title)}"

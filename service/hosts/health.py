@@ -17,9 +17,9 @@ from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.hosts.tokens import HostLogin, TokenError, token_of
 from service.reference import PLATFORMS
 from service.settings import ProbingSettings
-from service.shapes import table
 from service.store.hosts import Host
 from service.store.repositories import Repository
+from service.text import table
 
 _UNAUTHORIZED: Final = frozenset({401, 403})
 _NOT_FOUND: Final = 404
@@ -33,7 +33,6 @@ _REFUSALS: Final = re.compile(
 )
 _TROUBLES: Final = re.compile(r"returned error: (404|429|5\d\d)\b|repository '.*' not found", re.IGNORECASE)
 _logger = logging.getLogger(__name__)
-_PARALLEL: Final = 32
 _GRACE_S: Final = 1.0
 """How long a probe may exceed its own time-out, which does not limit name look-ups."""
 
@@ -127,7 +126,7 @@ class HealthProbes:
 
     def __init__(self, settings: ProbingSettings) -> None:
         self._settings = settings
-        self._pool = ThreadPoolExecutor(_PARALLEL, thread_name_prefix="probe")
+        self._pool = ThreadPoolExecutor(32, thread_name_prefix="probe")
         self._running: dict[tuple[Host, str | None], tuple[float, Future[HostState]]] = {}
         """A host, and the repository that git is asked for, to the probe's start (monotonic seconds) and answer."""
         self._last_status: dict[Host, str] = {}

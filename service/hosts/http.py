@@ -6,15 +6,13 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from service import network
 from service.errors import ServiceError
 from service.network import cut_off
 from service.reference import without_login
-
-_LARGEST_ANSWER: Final = 1 << 20
 
 
 class HostUnreachableError(ServiceError):
@@ -45,7 +43,7 @@ def ask(
     headers: Mapping[str, str] | None = None,
     method: str = "GET",
     document: object = None,
-    largest: int = _LARGEST_ANSWER,
+    largest: int = 1 << 20,
     addresses: Sequence[network.Address] | None = None,
 ) -> HostResponse:
     """Send one request, with a JSON document (or its bytes) if there is one, and read at most `largest` bytes.

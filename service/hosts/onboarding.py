@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-import sqlalchemy as sa
-
 from service.clock import Clock
 from service.errors import ServiceError
 from service.execution.git import GitCommandError, GitRunner
@@ -150,30 +148,27 @@ def ensure_webhook(host: Host, project_id: int, settings: GitLabSettings, timeou
         if "issues_events" in fields:
             # Also that an issue became confidential comes as such an event, and cancels what waits for its run.
             fields["confidential_issues_events"] = True
-        _put_webhook(api_of(host, timeout_s), f"/projects/{project_id}/hooks", fields)
+        api, hooks = api_of(host, timeout_s), f"/projects/{project_id}/hooks"
+        present = _ours(api, hooks, fields)
+        if not present:
+            api.ask("POST", hooks, fields)
+            # A concurrent onboarding may have created one as well: both keep the oldest.
+            present = _ours(api, hooks, fields)
+        else:
+            # GitLab does not show a webhook's secret, so the webhook is always set again.
+            api.ask("PUT", f"{hooks}/{present[0]}", fields)
+        for superfluous in present[1:]:
+            try:
+                api.ask("DELETE", f"{hooks}/{superfluous}")
+            except ForgeError as error:
+                if error.status != HTTPStatus.NOT_FOUND:  # A concurrent onboarding removed it.
+                    raise
     except ForgeError as error:
         if error.status is None:
             return Webhook(configured=None, failure=f"the webhook could not be set: {error}")
         cure = _CURES.get(error.status, "see GitLab's log")
         return Webhook(configured=False, failure=f"the webhook could not be set: {error}; {cure}")
     return Webhook(configured=True)
-
-
-def _put_webhook(api: ForgeHttp, hooks: str, fields: Mapping[str, Any]) -> None:
-    present = _ours(api, hooks, fields)
-    if not present:
-        api.ask("POST", hooks, fields)
-        # A concurrent onboarding may have created one as well: both keep the oldest.
-        present = _ours(api, hooks, fields)
-    else:
-        # GitLab does not show a webhook's secret, so the webhook is always set again.
-        api.ask("PUT", f"{hooks}/{present[0]}", fields)
-    for superfluous in present[1:]:
-        try:
-            api.ask("DELETE", f"{hooks}/{superfluous}")
-        except ForgeError as error:
-            if error.status != HTTPStatus.NOT_FOUND:  # A concurrent onboarding removed it.
-                raise
 
 
 def _ours(api: ForgeHttp, hooks: str, fields: Mapping[str, Any]) -> list[int]:
@@ -228,19 +223,46 @@ class Onboarding:
         project = self._project(key, known)
         # GitLab is asked before the database is locked, since it may answer slowly.
         same = _of(own, project.id, project.path)
-        webhook = self._webhook(project, same) if wants_webhook else Webhook(configured=None)
+        if not wants_webhook:
+            webhook = Webhook(configured=None)
+        elif self._host.api_url is None:
+            text = "the webhook needs GitLab's API: connect the host with --api-url"
+            webhook = Webhook(configured=False, failure=text)
+        elif project.id is None:
+            text = "the webhook could not be set: GitLab did not name the project's id"
+            webhook = Webhook(configured=None, failure=text)
+        else:
+            settings = self._settings.gitlab
+            if same is not None and same.webhook_secret_env is not None:
+                settings = settings.model_copy(update={"webhook_secret_env": same.webhook_secret_env})
+            webhook = ensure_webhook(self._host, project.id, settings, self._settings.probing.timeout_s)
         with self._database.write() as connection:
-            kept, is_new = self._keep(connection, project, webhook)
-            if is_new:
+            repositories.begin_change(connection, self._organization_id)
+            own = repositories.of(connection, self._organization_id)
+            same = _of(own, project.id, project.path)
+            if same is None:
+                names = {one.name for one in own}
+                name = project.path if project.path not in names else f"gitlab:{project.path}"
+                made = Repository(name, "gitlab", project.path, project.url, project.id)
+            elif same.path.lower() == project.path.lower():
+                made = replace(same, project_id=project.id or same.project_id)
+            else:
+                # The project was moved or renamed in GitLab; its id stays the same.
+                repositories.remove(connection, self._organization_id, same.name)
+                made = replace(same, path=project.path, url=project.url)
+            if webhook.configured is not None:
+                made = replace(made, webhook_configured=webhook.configured)
+            repositories.put(connection, self._organization_id, made, self._clock())
+            if same is None:
                 audit.record(
                     connection,
                     self._actor,
                     "repository.onboard",
                     self._clock(),
-                    target=f"gitlab:{kept.path}",
+                    target=f"gitlab:{made.path}",
                     organization_id=self._organization_id,
                 )
-        return Outcome(is_new=is_new, repository=kept, webhook_failure=webhook.failure)
+        return Outcome(is_new=same is None, repository=made, webhook_failure=webhook.failure)
 
     def _project(self, key: ProjectKey, known: Repository | None) -> Project:
         if known is not None and known.project_id is not None:
@@ -252,38 +274,6 @@ class Onboarding:
                 raise
             # The repository stays connected even if GitLab does not show the project now.
             return Project(known.path, known.url, None)
-
-    def _webhook(self, project: Project, known: Repository | None) -> Webhook:
-        if self._host.api_url is None:
-            return Webhook(configured=False, failure="the webhook needs GitLab's API: connect the host with --api-url")
-        if project.id is None:
-            return Webhook(
-                configured=None, failure="the webhook could not be set: GitLab did not name the project's id"
-            )
-        settings = self._settings.gitlab
-        if known is not None and known.webhook_secret_env is not None:
-            settings = settings.model_copy(update={"webhook_secret_env": known.webhook_secret_env})
-        return ensure_webhook(self._host, project.id, settings, self._settings.probing.timeout_s)
-
-    def _keep(self, connection: sa.Connection, project: Project, webhook: Webhook) -> tuple[Repository, bool]:
-        """Store the project, replacing its repository if there is one; return the repository and whether it is new."""
-        repositories.begin_change(connection, self._organization_id)
-        own = repositories.of(connection, self._organization_id)
-        same = _of(own, project.id, project.path)
-        if same is None:
-            names = {one.name for one in own}
-            name = project.path if project.path not in names else f"gitlab:{project.path}"
-            made = Repository(name, "gitlab", project.path, project.url, project.id)
-        elif same.path.lower() == project.path.lower():
-            made = replace(same, project_id=project.id or same.project_id)
-        else:
-            # The project was moved or renamed in GitLab; its id stays the same.
-            repositories.remove(connection, self._organization_id, same.name)
-            made = replace(same, path=project.path, url=project.url)
-        if webhook.configured is not None:
-            made = replace(made, webhook_configured=webhook.configured)
-        repositories.put(connection, self._organization_id, made, self._clock())
-        return made, same is None
 
 
 def _of(own: Sequence[Repository], project_id: int | None, path: str | None) -> Repository | None:

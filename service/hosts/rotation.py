@@ -20,10 +20,10 @@ from service import how_to_add
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError
-from service.shapes import table
 from service.store.database import Database, insert_new
 from service.store.hosts import Host
 from service.store.schema import first, found, host_tokens, hosts
+from service.text import table
 
 _TIMEOUT_S: Final = 20.0
 _IN_FLIGHT_MICROS: Final = 600 * SECOND_MICROS
@@ -104,7 +104,13 @@ class TokenRotation:
     def _look_after(self, host: Host, given: str) -> None:
         """Rotate a host's token if it expires soon; `given` is the token in its variable."""
         digest, now = _digest(given), self._clock()
-        row = self._row(host, digest)
+        # What is known of the token, from now on under its variable.
+        with self._database.write() as connection:
+            insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
+            mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
+            connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
+            connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
+            row = first(connection, RotatedToken, host_tokens, mine)
         if row is None:
             return
         lost = f"the answer to the rotation of the token in {host.token_env} was lost, and GitLab has revoked it"
@@ -129,16 +135,17 @@ class TokenRotation:
         elif (days := _due(shown.body, _day(now))) is None:
             self._note(row, None)
         elif self._claim(row, now):
-            self._rotate(host, given, token, (_day(now) + timedelta(days=days)).isoformat())
-
-    def _row(self, host: Host, digest: str) -> RotatedToken | None:
-        """Return what is known of a token, from now on under its variable."""
-        with self._database.write() as connection:
-            insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
-            mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
-            connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
-            connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
-            return first(connection, RotatedToken, host_tokens, mine)
+            # If this fails, the answer is unknown, and `asked_at` stays.
+            ends = (_day(now) + timedelta(days=days)).isoformat()
+            answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
+            new = table(answer.body).get("token")
+            if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
+                jwe, key, _ = _cipher(given)
+                sealed = str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
+                self._save(_digest(given), {"sealed": sealed, "asked_at": None, "fault": None})
+                _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
+            elif answer.status in range(400, 500):
+                self._save(_digest(given), {"asked_at": None, "fault": _refused(host, answer)})
 
     def _claim(self, row: RotatedToken, now: int) -> bool:
         """Note that this worker asks for a rotation; False: another one has asked since the row was read."""
@@ -147,21 +154,6 @@ class TokenRotation:
         )
         with self._database.write() as connection:
             return connection.execute(sa.update(host_tokens).where(*same).values(asked_at=now)).rowcount > 0
-
-    def _rotate(self, host: Host, given: str, token: str, ends: str) -> None:
-        """Ask for a token that expires on a day, and keep it.
-
-        If this fails, the answer is unknown, and `asked_at` stays.
-        """
-        answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
-        new = table(answer.body).get("token")
-        if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
-            jwe, key, _ = _cipher(given)
-            sealed = str(jwe.encrypt_compact({"alg": "dir", "enc": "A256GCM"}, new.encode(), key))
-            self._save(_digest(given), {"sealed": sealed, "asked_at": None, "fault": None})
-            _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
-        elif answer.status in range(400, 500):
-            self._save(_digest(given), {"asked_at": None, "fault": _refused(host, answer)})
 
     def _note(self, row: RotatedToken, fault: str | None) -> None:
         if (row.fault, row.asked_at) != (fault, None):

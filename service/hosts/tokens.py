@@ -17,9 +17,9 @@ from service.hosts import rotation
 from service.hosts.http import HostResponse, HostUnreachableError, ask
 from service.printed import NoKeyError, PrintedKey
 from service.reference import location
-from service.shapes import table
 from service.store.hosts import Host
 from service.store.schema import GitHubApp
+from service.text import table
 
 _TIMEOUT_S: Final = 15.0
 _PATIENCE_S: Final = 5.0
@@ -192,16 +192,6 @@ class _Installation:
         return self._account
 
     def _ask(self, method: str, path: str) -> HostResponse:
-        headers = {"Authorization": f"Bearer {self._signed()}", "X-GitHub-Api-Version": "2022-11-28"}
-        answer = ask(self._api_url + path, _TIMEOUT_S, headers=headers, method=method)
-        if answer.status in _CREATED and answer.body is not None:
-            return answer
-        said = str(table(answer.body).get("message", ""))
-        text = f"GitHub gave the App {self._app.id} no token: {answer.status} {said}".rstrip()
-        cure = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
-        raise TokenError(f"{text}{cure}", is_away=answer.status not in _REFUSED)
-
-    def _signed(self) -> str:
         try:
             from joserfc import jwt
             from joserfc.errors import JoseError
@@ -211,10 +201,17 @@ class _Installation:
         now = now_micros() // SECOND_MICROS
         claims = {"iat": now - _SKEW_S, "exp": now + _LIFE_S, "iss": str(self._app.id)}
         try:
-            key = RSAKey.import_key(Path(self._app.key_file).read_bytes())
-            return jwt.encode({"alg": "RS256"}, claims, key)
+            signed = jwt.encode({"alg": "RS256"}, claims, RSAKey.import_key(Path(self._app.key_file).read_bytes()))
         except (OSError, ValueError, JoseError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no RSA key in PEM form without passphrase"
             text = f"the private key of the GitHub App {self._app.id} cannot be used: {self._app.key_file}: {why}"
             fix = "generate one on the App's page at GitHub, and let only the service's user read it"
             raise TokenError(f"{text}; {fix}") from error
+        headers = {"Authorization": f"Bearer {signed}", "X-GitHub-Api-Version": "2022-11-28"}
+        answer = ask(self._api_url + path, _TIMEOUT_S, headers=headers, method=method)
+        if answer.status in _CREATED and answer.body is not None:
+            return answer
+        said = str(table(answer.body).get("message", ""))
+        text = f"GitHub gave the App {self._app.id} no token: {answer.status} {said}".rstrip()
+        cure = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
+        raise TokenError(f"{text}{cure}", is_away=answer.status not in _REFUSED)

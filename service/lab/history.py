@@ -62,8 +62,6 @@ _REASONS: Final = (
     "the agent exited with status 1",
 )
 _NIGHT_REASON: Final = "the model answered 529: overloaded, after 5 tries"
-_INCIDENT_REASON: Final = "the repository could not be cloned: the requested URL returned error: 503"
-_INCIDENT_PLATFORM: Final = "gitlab"
 
 Row = tuple[dict[str, Any], list[dict[str, object]]]
 """A run and its turns."""
@@ -190,8 +188,8 @@ def _team_rows(
         repository = rng.choices(repositories, [1 / (1 + rank) for rank in range(len(repositories))])[0]
         _, is_bad_night, is_incident = hours[hour]
         failure = None
-        if is_incident and repository.platform == _INCIDENT_PLATFORM:
-            failure = _INCIDENT_REASON
+        if is_incident and repository.platform == "gitlab":
+            failure = "the repository could not be cloned: the requested URL returned error: 503"
         elif rng.random() < (_BAD_NIGHT_SHARE if is_bad_night else _TEAM_FAILED_SHARE):
             failure = _NIGHT_REASON if is_bad_night else rng.choice(_REASONS)
         lasted = int(min(_TYPICAL_S * math.exp(rng.gauss(0, 1)), _LONGEST_S) * SECOND_MICROS)

@@ -1,4 +1,7 @@
-"""The lab in front of the application: it carries out scripted faults, some of them on the connection itself."""
+"""The lab in front of the application: it carries out scripted faults, some of them on the connection itself.
+
+Its endpoints under /_lab require the lab's token.
+"""
 
 import asyncio
 import contextlib
@@ -12,20 +15,27 @@ import secrets
 import socket
 import struct
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Final, Literal
 
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.api import errors
+from service.api.app import build
+from service.api.bodies import ReadBody
 from service.api.context import CONTEXT, Context
+from service.api.errors import HttpError
 from service.api.protocol import TRANSPORT
-from service.clock import SECOND_MICROS, Clock, rfc3339
+from service.clock import CENTURY_MICROS, SECOND_MICROS, Clock, rfc3339
+from service.lab import history
+from service.lab.history import HistoryRequest
 from service.mail.message import MailError, MailMessage
+from service.page.app import with_page
 
+_CENTURY_S = CENTURY_MICROS // SECOND_MICROS
 PREFIX: Final = "/_lab"
-_MARK: Final = (b"x-runwarden-lab", b"on")
 # With a linger time of zero, closing a socket sends RST instead of FIN.
 _NO_LINGER: Final = struct.pack("ii", 1, 0)
 _logger = logging.getLogger(__name__)
@@ -188,7 +198,12 @@ class FaultInjector:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        marked = _marking(send)
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), (b"x-runwarden-lab", b"on")]}
+            await send(message)
+
         path: str = scope["path"]
         if path == PREFIX or path.startswith(f"{PREFIX}/"):
             await self._endpoints(scope, receive, marked)
@@ -204,7 +219,16 @@ class FaultInjector:
             # The client has sent everything when it is answered.
             while (await receive()).get("more_body", False):
                 pass
-            await (_refuse(marked, fault) if fault.kind == "status" else _reset(scope, receive))
+        if fault.kind == "reset":
+            await _reset(scope, receive)
+        elif fault.kind == "status":
+            # Answer without executing anything.
+            text = fault.message or f"the lab was set to answer {fault.status}"
+            raw = json.dumps({"message": text, "error_code": fault.error_code or "lab"}).encode()
+            fields = {"content-type": "application/json", "content-length": str(len(raw))}
+            fields |= {} if fault.retry_after is None else {"retry-after": fault.retry_after}
+            headers = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
+            await _pass_on(marked, _HeldAnswer(fault.status or 500, headers, raw))
         else:
             await self._execute(fault, entry, scope, receive, marked)
         entry.ended = True
@@ -229,20 +253,24 @@ class FaultInjector:
                 await _reset(scope, receive)
             case "truncate":
                 keep = len(answer.body) // 2 if fault.keep_bytes is None else fault.keep_bytes
-                await _cut_off(scope, receive, send, answer, keep)
+                # The head and the beginning of the body, at most all but its last byte.
+                await send(answer.start)
+                kept = answer.body[: min(keep, len(answer.body) - 1)]
+                await send({"type": "http.response.body", "body": kept, "more_body": True})
+                _transport(scope).close()
+                await _until_gone(receive)
             case "drip":
-                await _drip(receive, send, answer, fault.interval_s)
+                # Byte by byte, until the body is out or the client has left.
+                await send(answer.start)
+                for byte in answer.body:
+                    await send({"type": "http.response.body", "body": bytes((byte,)), "more_body": True})
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(fault.interval_s):
+                            await _until_gone(receive)
+                            return
+                await send({"type": "http.response.body", "body": b""})
             case _:
                 await _pass_on(send, answer)
-
-
-def _marking(send: Send) -> Send:
-    async def marked(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), _MARK]}
-        await send(message)
-
-    return marked
 
 
 @dataclass(slots=True)
@@ -265,43 +293,12 @@ async def _pass_on(send: Send, answer: _HeldAnswer) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
-async def _refuse(send: Send, fault: Fault) -> None:
-    """Answer without executing anything."""
-    message = fault.message or f"the lab was set to answer {fault.status}"
-    raw = json.dumps({"message": message, "error_code": fault.error_code or "lab"}).encode()
-    fields = {"content-type": "application/json", "content-length": str(len(raw))}
-    fields |= {} if fault.retry_after is None else {"retry-after": fault.retry_after}
-    headers = [(name.encode(), value.encode("latin-1")) for name, value in fields.items()]
-    await _pass_on(send, _HeldAnswer(fault.status or 500, headers, raw))
-
-
 async def _reset(scope: Scope, receive: Receive) -> None:
     """Reset the connection: the client's next read fails."""
     transport = _transport(scope)
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     transport.abort()
     await _until_gone(receive)
-
-
-async def _cut_off(scope: Scope, receive: Receive, send: Send, answer: _HeldAnswer, keep_bytes: int) -> None:
-    """Send the head and the beginning of the body, at most all but its last byte, then close."""
-    await send(answer.start)
-    kept = answer.body[: min(keep_bytes, len(answer.body) - 1)]
-    await send({"type": "http.response.body", "body": kept, "more_body": True})
-    _transport(scope).close()
-    await _until_gone(receive)
-
-
-async def _drip(receive: Receive, send: Send, answer: _HeldAnswer, interval_s: float) -> None:
-    """Send the body byte by byte, until it is out or the client has left."""
-    await send(answer.start)
-    for index in range(len(answer.body)):
-        await send({"type": "http.response.body", "body": answer.body[index : index + 1], "more_body": True})
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(interval_s):
-                await _until_gone(receive)
-                return
-    await send({"type": "http.response.body", "body": b""})
 
 
 def _transport(scope: Scope) -> asyncio.Transport:
@@ -313,3 +310,80 @@ async def _until_gone(receive: Receive) -> None:
     # uvicorn logs an error if the application returns without an answer while the client is connected.
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class ClockShift(BaseModel):
+    """Body of PUT /_lab/clock."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    offset_s: Annotated[int, Field(ge=-_CENTURY_S, le=_CENTURY_S)]
+
+
+def install_lab(context: Context) -> tuple[ASGIApp, dict[str, str]]:
+    """Return the application with the lab in front of it, and the `lab_token` to announce."""
+    lab = Lab(context)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.state.context = lab.context
+    app.state.lab = lab
+    errors.install(app, errors.offered_by(router))
+    app.include_router(router)
+    return FaultInjector(lab, with_page(build(lab.context), lab.context), app), {"lab_token": lab.token}
+
+
+def _authorized(request: Request) -> Lab:
+    lab: Lab = request.app.state.lab
+    if not lab.authorizes(request.headers.get("authorization")):
+        raise HttpError(
+            401,
+            "invalid_token",
+            "the lab opens to its own token, the lab_token of the line that serve printed",
+            {"WWW-Authenticate": 'Bearer realm="runwarden-lab"'},
+        )
+    return lab
+
+
+router = APIRouter(prefix=PREFIX)
+LabAccess = Annotated[Lab, Depends(_authorized)]
+
+
+@router.get("")
+async def read(lab: LabAccess) -> dict[str, object]:
+    """Return the clock's offset, the faults to come, and the account of those consumed."""
+    return {
+        "offset_s": lab.clock.offset_s,
+        "expiry_now": rfc3339(lab.clock()),
+        "faults": [one.body() for one in lab.script],
+        "consumed": [asdict(one) for one in lab.consumed],
+        "consumed_dropped": lab.number_consumed - len(lab.consumed),
+    }
+
+
+@router.post("/faults", status_code=201)
+async def script(lab: LabAccess, fault: Annotated[Fault, Depends(ReadBody(Fault))]) -> dict[str, object]:
+    """Put a fault at the end of the script."""
+    return lab.add(fault).body()
+
+
+@router.put("/clock")
+async def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(ReadBody(ClockShift))]) -> dict[str, object]:
+    """Shift the clock by which tokens expire."""
+    lab.clock.offset_s = request.offset_s
+    return {"offset_s": lab.clock.offset_s, "expiry_now": rfc3339(lab.clock())}
+
+
+@router.post("/runs", status_code=201)
+def make_history(
+    lab: LabAccess, request: Annotated[HistoryRequest, Depends(ReadBody(HistoryRequest))]
+) -> dict[str, object]:
+    """Generate runs; answers when all of them are in the database."""
+    return history.make(lab.context.database, request, lab.context.clock())
+
+
+@router.post("/reset")
+def reset(lab: LabAccess) -> dict[str, object]:
+    """Forget script and account, set the clock right, and remove generated runs."""
+    lab.script.clear()
+    lab.consumed.clear()
+    lab.number_consumed = lab.clock.offset_s = 0
+    return {"runs_removed": history.unmake(lab.context.database)}

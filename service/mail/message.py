@@ -54,7 +54,6 @@ The link is for you alone, until {expires}.</p>
 the invitation expires by itself.</p>
 </body></html>
 """
-_OPERATOR = "The operator of the service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def invitation_message(
     address = parseaddr(sender)[1]
     name = one_line(organization.name)
     facts = {
-        "parent": one_line(parent.name if parent else _OPERATOR),
+        "parent": one_line(parent.name if parent else "The operator of the service"),
         "name": name,
         "task": TASKS[invitation.role],
         "slug": organization.slug,

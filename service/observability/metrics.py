@@ -46,9 +46,7 @@ _ENDINGS: Final = 50
 """How many expiring keys have a series each: the first to expire."""
 _LONGEST_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_REQUEST_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _TURN_S: Final = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
-_OUTCOMES: Final = ("completed", "failed", CANCELLED)
 _OVERLAP_MICROS: Final = 600 * SECOND_MICROS
 _LONGEST_GAP_MICROS: Final = DAY_MICROS
 """Turns that ended longer ago than this before a scrape are not counted."""
@@ -74,7 +72,7 @@ class ServiceMetrics:
             "runwarden_http_request_duration_seconds",
             "From a request's head to the end of its answer.",
             ("method", "route"),
-            buckets=_REQUEST_S,
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
             registry=self._registry,
         )
         self._deliveries = Counter(
@@ -84,8 +82,12 @@ class ServiceMetrics:
             registry=self._registry,
         )
         build = Info("runwarden_build", "What runs here.", registry=self._registry)
+        try:
+            version = metadata.version(DISTRIBUTION)
+        except metadata.PackageNotFoundError:
+            version = "unknown"
         kind = "sqlite" if database.is_sqlite else "postgresql"
-        build.info({"version": _version(), "python": platform.python_version(), "database": kind})
+        build.info({"version": version, "python": platform.python_version(), "database": kind})
         ProcessCollector(registry=self._registry)
         self._registry.register(_DatabaseCollector(database, clock, worker_ttl_s))
 
@@ -226,7 +228,7 @@ class _EndedTurns:
             registry=None,
         )
         self.metrics = (self._lasted, self._waited)
-        for outcome in _OUTCOMES:
+        for outcome in ("completed", "failed", CANCELLED):
             # The series exists from the start, so that Prometheus sees its first increase.
             self._lasted.labels(outcome)
 
@@ -312,10 +314,3 @@ def _gauge(
     for key, number in value:
         family.add_metric(key, number)
     return family
-
-
-def _version() -> str:
-    try:
-        return metadata.version(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return "unknown"

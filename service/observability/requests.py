@@ -82,7 +82,11 @@ class RequestObserver:
                 await self._app(scope, receive, observed)
             finally:
                 record.duration_s = time.perf_counter() - started
-                record.route = _route(scope)
+                template: str | None = getattr(scope.get("route"), "path", None)
+                if template is not None:
+                    # The framework names a route without the prefix of its router.
+                    prefix = _VERSION.match(scope["path"])
+                    record.route = template if prefix is None or _VERSION.match(template) else prefix[0] + template
                 self._count(record)
                 record.log()
 
@@ -91,12 +95,3 @@ def record_of(scope: Scope) -> RequestRecord:
     """Return the record of a request, or an unused one where no observer wraps the application."""
     record: RequestRecord = scope.get("state", {}).get(RECORD) or RequestRecord("", "")
     return record
-
-
-def _route(scope: Scope) -> str:
-    template: str | None = getattr(scope.get("route"), "path", None)
-    if template is None:
-        return UNMATCHED
-    # The framework names a route without the prefix of its router.
-    prefix = _VERSION.match(scope["path"])
-    return template if prefix is None or _VERSION.match(template) else prefix[0] + template

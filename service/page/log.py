@@ -49,19 +49,14 @@ def _rows(preset: PresetName | None, data: bytes, first: int) -> Iterator[Step]:
             yield replace(step, text=words, line=first and first + at)
 
 
-def _begin_of(data: bytes, number: int) -> int:
-    """Return the offset at which a line begins."""
+def _around(preset: PresetName | None, data: bytes, number: int, *, back: bool) -> tuple[int, int]:
+    """Return the range of bytes of the lines that fit on a page, from a line on or (`back`) before it."""
     at, left = 0, number - 1
     while at < len(data) and (passed := data.count(b"\n", at, at + _CHUNK)) < left:
         at, left = at + _CHUNK, left - passed
     for _ in range(left):
         at = data.find(b"\n", at) + 1
-    return at
-
-
-def _around(preset: PresetName | None, data: bytes, number: int, *, back: bool) -> tuple[int, int]:
-    """Return the range of bytes of the lines that fit on a page, from a line on or (`back`) before it."""
-    start = end = _begin_of(data, number)
+    start = end = at
     size = _PAGE_BYTES
     while start > 0 if back else end < len(data):
         begin = data.rfind(b"\n", 0, start - 1) + 1 if back else end

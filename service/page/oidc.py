@@ -23,7 +23,6 @@ from service.store.sessions import Member
 _COOKIE: Final = "runwarden_oidc"
 _LIFE_S: Final = 600
 """How long a visitor may take to sign in at the provider, and to choose an organization."""
-_TIMEOUT_S: Final = 10
 BACK: Final = "/sign-in/oidc/back"
 router = APIRouter()
 _logger = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ def client_of(settings: OidcSettings) -> Any:
         client_kwargs={
             "scope": "openid email",
             "code_challenge_method": "S256",
-            "timeout": _TIMEOUT_S,
+            "timeout": 10,
             "trust_env": False,
         },
     )

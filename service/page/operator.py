@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Response
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
 from service.api.organizations import mail_sender
-from service.api.run_list import page_of
+from service.api.runs import page_of
 from service.clock import DAY_MICROS, SECOND_MICROS
 from service.page.site import leads_to, page
 from service.page.visitor import Operator, Visitor, Writer

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import ValidationError
 
 from service.agents.inputs import INSTRUCTIONS, AgentInput
-from service.api import results, run_list
+from service.api import results
 from service.api import runs as runs_api
 from service.api.auth import Caller
 from service.api.bodies import AgentStart, RunMessage, RunStart
@@ -66,6 +65,7 @@ class _Row:
     turn: turns.Turn
     """The run's last turn."""
     findings: str
+    """How many of each severity the turn has, such as `1 blocker, 3 minor`; empty: it reported none."""
     pull_url: str | None
 
     @property
@@ -100,7 +100,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
     fault = None
     listed: dict[str, Any] = {"runs": [], "next_token": None, "total_count": 0}
     try:
-        listed = run_list.listed(context, caller, given)
+        listed = runs_api.listed(context, caller, given)
     except HttpError as error:
         fault = error
     found = listed["runs"]
@@ -109,20 +109,18 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
         known = [one.path for one in repositories.of(connection, caller.organization.id)]
         ids = [run["run_id"] for run in found]
         stored, pulls = runs.by_ids(connection, ids), postings.pull_requests(connection, ids)
-        reported = {key: _findings(connection, turn) for key, turn in last.items() if turn.outcome == "completed"}
+        reported = dict.fromkeys(last, "")
+        for key, turn in last.items():
+            of_turn = (turn.run_id, turn.number)
+            if turn.outcome == "completed" and (kept := turn_files.content(connection, of_turn, turn_files.FINDINGS)):
+                counts = Counter(one["severity"] for one in json.loads(kept)["findings"])
+                reported[key] = ", ".join(f"{counts[one]} {one}" for one in SEVERITIES if counts[one])
     rows = [
-        _Row(run, repository_name(run["repository"]), stored[key], last[key], reported.get(key, ""), pulls.get(key))
+        _Row(run, repository_name(run["repository"]), stored[key], last[key], reported[key], pulls.get(key))
         for run, key in zip(found, ids, strict=True)
         if key in stored and key in last
     ]
     return page("runs", visitor, fault=fault, rows=rows, filters=filters, listed=listed, statuses=STATUSES, known=known)
-
-
-def _findings(connection: sa.Connection, turn: turns.Turn) -> str:
-    """Return how many findings of each severity a turn has, such as `1 blocker, 3 minor`; empty: it reported none."""
-    kept = turn_files.content(connection, (turn.run_id, turn.number), turn_files.FINDINGS)
-    counts = Counter(one["severity"] for one in json.loads(kept)["findings"]) if kept else {}
-    return ", ".join(f"{counts[one]} {one}" for one in SEVERITIES if counts.get(one))
 
 
 @router.get("/runs/new")

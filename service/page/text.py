@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final
 
 import nh3
@@ -28,6 +28,7 @@ _LONGEST: Final = 2000
 """Characters that are shown of a line."""
 _LONGEST_COLOURED: Final = 500
 """Characters of a line that gets colours: a longer one was not written by hand."""
+_MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 _SGR: Final = re.compile(r"\x1b\[([0-9;]*)m")
 _OTHER_SEQUENCES: Final = re.compile(
     r"\x1b\[(?![0-9;]*m)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[PX^_][^\x1b]*\x1b\\"
@@ -46,14 +47,9 @@ _COLOURS: Final = (
 )
 
 
-@cache
-def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-
-
 def markdown(words: str | None) -> Markup:
     """Return Markdown as HTML: no scripts, images, styles or foreign forms; links open without a referrer."""
-    made = _markdown().render(words or "")
+    made = _MARKDOWN.render(words or "")
     clean = nh3.clean(
         made,
         tags=set(_TAGS),
@@ -128,7 +124,9 @@ class DiffFile:
 def shown(files: Iterable[DiffFile], start: int, size: int) -> Iterator[tuple[DiffFile, list[tuple[DiffLine, Markup]]]]:
     """Yield files with their lines in colours, the first from a line on, until they make `size` bytes of a page."""
     for file in files:
-        lexer = _lexer(file.path)
+        name = file.path.rpartition("/")[2]
+        stem, dot, ending = name.rpartition(".")
+        lexer = _lexer_of(f"x{dot}{ending}" if stem and len(ending) < 12 else name[:40])  # noqa: PLR2004
         lines: list[tuple[DiffLine, Markup]] = []
         size -= _FILE_BYTES
         for line in file.lines[start:]:
@@ -157,7 +155,15 @@ def diff_files(patch: str) -> list[DiffFile]:
             old, new, in_hunk = int(found[1]), int(found[2]), True
             made[-1].lines.append(DiffLine("@", None, None, line))
         elif not in_hunk:
-            _note(made[-1], line)
+            file = made[-1]
+            if line.startswith("new file"):
+                file.note = "new"
+            elif line.startswith("deleted file"):
+                file.note = "deleted"
+            elif line.startswith(("old mode", "new mode")):
+                file.note = f"{file.note}, {line}".strip(", ")
+            elif line.startswith(("GIT binary patch", "Binary files")):
+                file.note = f"{file.note}, not text".strip(", ")
         elif line.startswith(("+", "-", " ")):
             is_new, is_old = line[0] != "-", line[0] != "+"
             one = DiffLine(line[0], old if is_old else None, new if is_new else None, line[1:])
@@ -179,17 +185,6 @@ def _path(names: str) -> str:
     return quoted.encode("latin-1", "replace").decode("utf-8", "replace").removeprefix("b/")
 
 
-def _note(file: DiffFile, line: str) -> None:
-    if line.startswith("new file"):
-        file.note = "new"
-    elif line.startswith("deleted file"):
-        file.note = "deleted"
-    elif line.startswith(("old mode", "new mode")):
-        file.note = f"{file.note}, {line}".strip(", ")
-    elif line.startswith(("GIT binary patch", "Binary files")):
-        file.note = f"{file.note}, not text".strip(", ")
-
-
 @lru_cache(256)
 def _lexer_of(ending: str) -> Lexer | None:
     try:
@@ -198,21 +193,13 @@ def _lexer_of(ending: str) -> Lexer | None:
         return None
 
 
-def _lexer(path: str) -> Lexer | None:
-    name = path.rpartition("/")[2]
-    stem, dot, ending = name.rpartition(".")
-    return _lexer_of(f"x{dot}{ending}" if stem and len(ending) < 12 else name[:40])  # noqa: PLR2004
-
-
 def _coloured(line: str, lexer: Lexer | None) -> Markup:
     line = cut(line)
     if lexer is None or len(line) > _LONGEST_COLOURED:
         return escape(printable(line))
-    return Markup("").join(_spans(line, lexer))
-
-
-def _spans(line: str, lexer: Lexer) -> Iterator[Markup]:
+    spans = []
     for kind, value in lexer.get_tokens(line):
         colour = next((name for known, name in _COLOURS if kind in known), None)
-        shown = escape(printable(value))
-        yield shown if colour is None else Markup("<i class={}>{}</i>").format(colour, shown)
+        text = escape(printable(value))
+        spans.append(text if colour is None else Markup("<i class={}>{}</i>").format(colour, text))
+    return Markup("").join(spans)

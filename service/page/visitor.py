@@ -12,7 +12,7 @@ from fastapi import Depends, Request, Response
 
 from service.api.auth import READ, Caller, check_rate, scoped
 from service.api.bodies import Reserve, read_bytes
-from service.api.context import Context, RequestContext, context_of
+from service.api.context import RequestContext, context_of
 from service.api.errors import HttpError, bad_request
 from service.observability.requests import record_of
 from service.store import organizations, sessions, tokens
@@ -120,7 +120,12 @@ async def _own_form(request: Request) -> Form:
 AnyForm = Annotated[Form, Depends(_own_form)]
 
 
-def _session(context: Context, value: str, csrf: str) -> Visitor | None:
+def anybody(request: Request, context: RequestContext) -> Visitor | None:
+    """Return the person whose session the browser sent; None: there is none, or it has ended."""
+    value = request.cookies.get(COOKIE)
+    if not value:
+        return None
+    csrf = hmac.digest(context.page_key, f"csrf {value}".encode(), hashlib.sha256).hex()
     now = context.expiry_clock()
     with context.database.read() as connection:
         session = sessions.by_value(connection, value, now)
@@ -143,20 +148,11 @@ def _session(context: Context, value: str, csrf: str) -> Visitor | None:
         return None
     if not owner.active:
         raise HttpError(403, "organization_inactive", f"the organization {owner.slug} is not active")
-    return Visitor(session, csrf, Caller(owner, token))
-
-
-def anybody(request: Request, context: RequestContext) -> Visitor | None:
-    """Return the person whose session the browser sent; None: there is none, or it has ended."""
-    value = request.cookies.get(COOKIE)
-    if not value:
-        return None
-    found = _session(context, value, hmac.digest(context.page_key, f"csrf {value}".encode(), hashlib.sha256).hex())
-    if found is not None and found.caller is not None:
-        record = record_of(request.scope)
-        record.organization, record.actor = found.caller.organization.slug, found.caller.actor
-        check_rate(context, found.caller.organization)
-    return found
+    caller = Caller(owner, token)
+    record = record_of(request.scope)
+    record.organization, record.actor = owner.slug, caller.actor
+    check_rate(context, owner)
+    return Visitor(session, csrf, caller)
 
 
 def _signed_in(visitor: Annotated[Visitor | None, Depends(anybody)]) -> Visitor:

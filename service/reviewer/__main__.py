@@ -12,8 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from service.errors import ServiceError, first_fault
 from service.execution import trees
 from service.findings.collect import FILES, read
-from service.reviewer.checkout import REVIEWS, Checkout
-from service.reviewer.review import Review, recorded
+from service.reviewer.review import REVIEWS, Checkout, Review, recorded
 from service.reviewer.tools import Topic
 from service.text import one_line
 
@@ -70,35 +69,6 @@ def read_task(raw: bytes, configured: list[str]) -> Task:
         raise TaskError(f"bad task: it must be a JSON object, and --input KEY=VALUE: {error}") from error
 
 
-def _work(task: Task) -> None:
-    """Write the review, and its summary to the file that RUNWARDEN_RESULT names, if it is set."""
-    root, path = Path.cwd(), f"{REVIEWS}{task.run_id}.md"
-    try:
-        last = recorded(read(root, path, _REVIEW_BYTES).decode("utf-8", "replace"))
-    except OSError:
-        last = None
-    is_whole = task.inputs.depth == "full" or "everything" in task.instructions
-    checkout = Checkout(root, None if is_whole else task.default_branch or None)
-    _print(f"Turn {task.turn}: {len(checkout.changes)} paths; {checkout.reason}.")
-    review = Review(checkout, last, task.inputs.focus, task.inputs.paths, task.instructions)
-    text = review.markdown(f"Review of {task.branch or 'this branch'}, turn {task.turn}")
-    message = f"Review, turn {task.turn}: {review.counts}\n\n{review.summary}\n"
-    if (reason := _obstacle(root / path)) is None:
-        _write(root / path, text)
-        _print(f"{review.summary}\nWrote {path}.")
-        message += f"The review is {path}.\n"
-    else:
-        _print(f"{review.summary}\nThe review is not written to the branch, because {reason}. It is:\n{text}")
-    if target := os.environ.get("RUNWARDEN_RESULT"):
-        Path(target).write_text(json.dumps({"summary": review.summary, "commit_message": message}), "utf-8")
-        # Only a service reads this file: started without one, the reviewer does not write it.
-        findings = root / FILES[0]
-        if _obstacle(findings) is not None:
-            # Nothing in this folder is ever committed, whatever the repository holds there.
-            trees.remove(findings.parent)
-        _write(findings, review.document())
-
-
 def _obstacle(path: Path) -> str | None:
     """Return why a file of the checkout cannot be written: something else has its name, or its folder's."""
     if path.parent.is_symlink() or (path.parent.exists() and not path.parent.is_dir()):
@@ -130,7 +100,32 @@ def main() -> int:
             raise TaskError(
                 "start it as python -P -m service.reviewer: otherwise Python imports modules of the checkout"
             )
-        _work(read_task(sys.stdin.buffer.read(), options.parse_args().input))
+        task = read_task(sys.stdin.buffer.read(), options.parse_args().input)
+        root, path = Path.cwd(), f"{REVIEWS}{task.run_id}.md"
+        try:
+            last = recorded(read(root, path, _REVIEW_BYTES).decode("utf-8", "replace"))
+        except OSError:
+            last = None
+        is_whole = task.inputs.depth == "full" or "everything" in task.instructions
+        checkout = Checkout(root, None if is_whole else task.default_branch or None)
+        _print(f"Turn {task.turn}: {len(checkout.changes)} paths; {checkout.reason}.")
+        review = Review(checkout, last, task.inputs.focus, task.inputs.paths, task.instructions)
+        text = review.markdown(f"Review of {task.branch or 'this branch'}, turn {task.turn}")
+        message = f"Review, turn {task.turn}: {review.counts}\n\n{review.summary}\n"
+        if (reason := _obstacle(root / path)) is None:
+            _write(root / path, text)
+            _print(f"{review.summary}\nWrote {path}.")
+            message += f"The review is {path}.\n"
+        else:
+            _print(f"{review.summary}\nThe review is not written to the branch, because {reason}. It is:\n{text}")
+        if target := os.environ.get("RUNWARDEN_RESULT"):
+            Path(target).write_text(json.dumps({"summary": review.summary, "commit_message": message}), "utf-8")
+            # Only a service reads this file: started without one, the reviewer does not write it.
+            findings = root / FILES[0]
+            if _obstacle(findings) is not None:
+                # Nothing in this folder is ever committed, whatever the repository holds there.
+                trees.remove(findings.parent)
+            _write(findings, review.document())
     except (ServiceError, OSError) as error:
         sys.stderr.write(f"reviewer: {one_line(str(error))[:500]}\n")
         return 2 if isinstance(error, TaskError) else 1

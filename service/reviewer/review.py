@@ -1,21 +1,34 @@
-"""The review of one turn: the findings in focus, the fate of the last turn's, and the text."""
+"""The review of one turn: the checkout, the findings in focus, the fate of the last turn's, and the text.
+
+The checkout is read with git: no hook, filter, pager or program of the repository runs.
+"""
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from pydantic import TypeAdapter
 
+from service.execution.git import GitCommandError, GitRunner
 from service.findings.collect import identified
 from service.findings.document import MOST, SEVERITIES, IdentifiedFinding, checked
-from service.reviewer.checkout import Checkout
 from service.reviewer.tools import read_files, topic
 from service.text import one_line, plural
 
+REVIEWS: Final = "reviews/"
+"""The folder of all reviews, whose files are not reviewed themselves."""
+_OFFLINE: Final = {"GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_ALLOW_PROTOCOL": "none"}
+# With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
+_DIFF: Final = (
+    *("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-commit-id"),
+    "--ignore-submodules=none",
+)
+_HUNK: Final = re.compile(r"^@@ -[0-9,]+ \+([0-9]+)(?:,([0-9]+))? @@", re.MULTILINE)
 _VERDICTS: Final = {
     "blocker": "Do not merge",
     "major": "Changes needed",
@@ -35,6 +48,65 @@ def recorded(review: str) -> Findings | None:
         return _RECORD.validate_json(review[review.rindex(_MARK) + len(_MARK) : review.rindex(_END)])
     except ValueError:
         return None
+
+
+class Checkout:
+    """A repository's working tree as of its last commit, and the changes of its branch."""
+
+    def __init__(self, root: Path, default_branch: str | None) -> None:
+        """Compare with the commit where the branch left the default branch, or count the whole tree as changed."""
+        self.root = root
+        given = {"GIT_DIR": os.environ["GIT_DIR"]} if "GIT_DIR" in os.environ else {}
+        self._git = GitRunner(root, 120.0, _OFFLINE | given)
+        self.head = self._ask("rev-parse", "HEAD^{commit}").strip()
+        self.sizes: dict[str, int] = {}
+        """The size of each regular file, by path; links and submodules are left out."""
+        for record in self._ask("ls-tree", "-r", "-l", "-z", "--full-tree", self.head).split("\0"):
+            about, _, path = record.partition("\t")
+            # A content that was not fetched has no size.
+            if about.startswith("100") and (size := about.split()[3]).isdecimal():
+                self.sizes[path] = int(size)
+        self.reason = "not compared with another branch"
+        self.base, self.changes = "", dict[str, tuple[int, int] | None]()
+        """Lines added and deleted, by path; None: the file is binary."""
+        if default_branch:
+            try:
+                self.base = self._ask("merge-base", f"refs/remotes/origin/{default_branch}", self.head).strip()
+                self.changes = self._changes()
+                self.reason = f"the branch does not differ from {default_branch}"
+            except GitCommandError:
+                self.reason = f"{default_branch} is not in this checkout, or shares no history with this branch"
+        self._lines: dict[str, frozenset[int]] = {}
+        self.is_whole = not self.changes
+        if self.is_whole:
+            self.base = self._ask("hash-object", "-t", "tree", "--stdin").strip()  # a tree without a file
+            self.changes = self._changes()
+        else:
+            self.reason = f"compared with {default_branch} where the branch left it"
+
+    def has_changed(self, path: str, line: int | None, end: int | None) -> bool:
+        """Whether the branch added or changed one of these lines of a file; without a line, the file."""
+        if self.is_whole or line is None or path not in self.changes:
+            return path in self.changes
+        if path not in self._lines:
+            patch = self._ask(*_DIFF, "-p", "-U0", self.base, self.head, "--", f":(literal,top){path}")
+            spans = ((int(hunk[1]), int(hunk[2] or "1")) for hunk in _HUNK.finditer(patch))
+            self._lines[path] = frozenset(number for start, length in spans for number in range(start, start + length))
+        return not self._lines[path].isdisjoint(range(line, (end or line) + 1))
+
+    def _changes(self) -> dict[str, tuple[int, int] | None]:
+        found: dict[str, tuple[int, int] | None] = {}
+        for record in self._ask(*_DIFF, "--numstat", "-z", self.base, self.head).split("\0"):
+            added, _, rest = record.partition("\t")
+            deleted, _, path = rest.partition("\t")
+            if path and not path.startswith(REVIEWS):
+                found[path] = None if added == "-" else (int(added), int(deleted))
+        return found
+
+    def _ask(self, *arguments: str) -> str:
+        # Each missing content would cost a process that cannot fetch it.
+        offline = ("-c", "remote.not-fetched.promisor=false")
+        return self._git.feed("", *offline, *arguments, work_tree=self.root)
 
 
 class Review:
@@ -57,9 +129,13 @@ class Review:
         own = [one for one in self._found.values() if checkout.has_changed(one.path, one.line, one.end_line)]
         self._older = len(found) - len(own)
 
+        # Each is a path, a folder above it, or a glob for it or its name.
+        bare = [one.removeprefix("./").rstrip("/") for one in paths]
+        patterns = [pattern for one in bare for pattern in (one, f"{one}/*", f"*/{one}")]
+
         def is_wanted(one: IdentifiedFinding) -> bool:
             in_focus = not topics or topic(one.rule) in topics
-            return in_focus and (not paths or any(_is_in(one.path, pattern) for pattern in paths))
+            return in_focus and (not paths or any(fnmatchcase(one.path, pattern) for pattern in patterns))
 
         self._reported = [one for one in own if one.severity == "blocker" or is_wanted(one)]
         words = instructions.lower()
@@ -87,31 +163,28 @@ class Review:
         comment = _RECORD.dump_json(list(record.values())[:_RECORDED], exclude={"__all__": {"message"}}).decode()
         for character in "<>&-":  # these could end the comment
             comment = comment.replace(character, f"\\u{ord(character):04x}")
-        parts = (self._head(title), self._since(), self._findings(), self._changes(), self._unchecked())
-        return "\n".join(line for part in parts for line in part) + f"\n{_MARK}{comment}{_END}\n"
+        return "\n".join(self._lines(title)) + f"\n{_MARK}{comment}{_END}\n"
 
-    def _head(self, title: str) -> Iterator[str]:
-        checkout = self._checkout
+    def _lines(self, title: str) -> Iterator[str]:
+        checkout, changes = self._checkout, self._checkout.changes
         yield f"# {plain(title)}\n\n**{self.summary.replace(':', ':**', 1)}\n"
         what = "the whole tree at" if checkout.is_whole else f"`{checkout.base[:12]}` to"
         yield f"Reviewed: {what} `{checkout.head[:12]}`; {plain(checkout.reason)}.\n"
         if self._focus:
             yield f"Focus: {plain(', '.join(self._focus))}; left out: {self._left_out}. Blockers are always listed.\n"
-
-    def _since(self) -> Iterator[str]:
-        if self._last is None:
-            return
-        before = {one.id for one in self._last}
-        new = [one for one in self._reported if one.id not in before]
-        groups = {"resolved": self._resolved, "still open": self._still, "new": new}
-        yield f"## Since the last review\n\n{', '.join(f'{len(found)} {name}' for name, found in groups.items())}.\n"
-        for name, found in groups.items():
-            rows = [f"{one.severity} {code(one.rule)} in {code(one.path)}{_line(one)}" for one in found]
-            yield from (f"**{name.capitalize()}**\n", *_listed(rows)) if rows else ()
-        if any(one.rule.startswith("secret-") for one in self._resolved):
-            yield "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
-
-    def _findings(self) -> Iterator[str]:
+        if self._last is not None:
+            before = {one.id for one in self._last}
+            new = [one for one in self._reported if one.id not in before]
+            groups = {"resolved": self._resolved, "still open": self._still, "new": new}
+            counts = ", ".join(f"{len(found)} {name}" for name, found in groups.items())
+            yield f"## Since the last review\n\n{counts}.\n"
+            for name, found in groups.items():
+                listed = [f"{one.severity} {code(one.rule)} in {code(one.path)}{_line(one)}" for one in found]
+                yield from (f"**{name.capitalize()}**\n", *_listed(listed)) if listed else ()
+            if any(one.rule.startswith("secret-") for one in self._resolved):
+                yield (
+                    "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
+                )
         shown = self._reported[:MOST]
         yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
         for path in dict.fromkeys(one.path for one in shown):
@@ -126,9 +199,6 @@ class Review:
             yield "## What to do\n"
             yield from (f"- {code(rule)}: {plain(' '.join(message.split()))}" for rule, message in advice.items())
             yield ""
-
-    def _changes(self) -> Iterator[str]:
-        checkout, changes = self._checkout, self._checkout.changes
         added, deleted = (sum(lines) for lines in zip((0, 0), *filter(None, changes.values()), strict=True))
         size = sum(checkout.sizes.get(path, 0) for path in changes) / 1024
         kinds = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in changes).most_common(_ROWS)
@@ -138,8 +208,6 @@ class Review:
         largest = sorted(changes.items(), key=lambda one: -sum(one[1] or (0, 0)))
         rows = [(path, "binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}") for path, lines in largest]
         yield from _listed([f"{code(path)} {lines}" for path, lines in rows])
-
-    def _unchecked(self) -> Iterator[str]:
         yield "## What was not checked\n"
         yield "- Whether the code does what it should: nothing was run, and no model read it or the instructions."
         yield "- Languages other than Python, but for secrets, conflicts, JSON and TOML; dependencies; earlier commits."
@@ -148,12 +216,6 @@ class Review:
         if self._unread:
             yield f"- Files left unread, by their size or encoding or a tool that failed: {len(self._unread)}."
         yield from (*(f"- {plain(one)}." for one in self._remarks), "")
-
-
-def _is_in(path: str, pattern: str) -> bool:
-    """Whether a pattern is the path, a folder above it, or a glob for it or its name."""
-    bare = pattern.removeprefix("./").rstrip("/")
-    return any(fnmatchcase(path, one) for one in (bare, f"{bare}/*", f"*/{bare}"))
 
 
 def _line(one: IdentifiedFinding) -> str:

@@ -1,14 +1,30 @@
-"""Workers: the processes that execute turns, and their heartbeats."""
+"""Workers: the processes that execute turns, their heartbeats, and what keeps them from beginning turns.
 
+In maintenance, and on a drained machine, turns at work finish, and no other begins. The doorbell wakes the workers
+when work is accepted; a ring may get lost, since workers also poll.
+"""
+
+import contextlib
+import hashlib
+import select
+import socket
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sa
 
 from service.clock import Clock
-from service.store.database import now_in
-from service.store.schema import found, workers
+from service.store.database import Database, now_in
+from service.store.schema import found, meta, replace_rows, workers
 
+_CHANNEL: Final = "runwarden"
+_CHECK_S: Final = 20.0
+"""How often the connection that listens for PostgreSQL's notifications is checked."""
+_MAINTENANCE: Final = "maintenance"
+_DRAIN: Final = "drain:"
 MISSING: Final = "missing: "
 """Prefix in the `sandbox` of a worker that needs one and has none; the reason and how to install it follow."""
 
@@ -64,3 +80,92 @@ def all_of(connection: sa.Connection) -> list[Worker]:
 def forget(connection: sa.Connection, executor: str) -> None:
     """Remove a worker."""
     connection.execute(sa.delete(workers).where(workers.c.executor == executor))
+
+
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What keeps workers from beginning turns."""
+
+    maintenance: str | None
+    """Why no worker begins a turn, for everybody who waits; None: they do."""
+    drained: dict[str, int]
+    """When each machine was drained, by name: workers that started there earlier begin nothing more."""
+
+    def holds(self, worker: Worker) -> bool:
+        """Whether a worker begins no turns."""
+        return self.maintenance is not None or worker.started_at <= self.drained.get(worker.host, -1)
+
+
+def pauses(connection: sa.Connection) -> Pauses:
+    """Return the present pauses."""
+    condition = sa.or_(meta.c.key == _MAINTENANCE, meta.c.key.startswith(_DRAIN))
+    held = {one.key: one.value for one in connection.execute(sa.select(meta.c.key, meta.c.value).where(condition))}
+    drained = {key.removeprefix(_DRAIN): int(value) for key, value in held.items() if key != _MAINTENANCE}
+    return Pauses(held.get(_MAINTENANCE), drained)
+
+
+def begin_maintenance(connection: sa.Connection, why: str) -> None:
+    """Begin the maintenance, or replace its reason."""
+    replace_rows(connection, meta, [{"key": _MAINTENANCE, "value": why}], [meta.c.key])
+
+
+def end_maintenance(connection: sa.Connection) -> None:
+    """End the maintenance, if there is one."""
+    connection.execute(sa.delete(meta).where(meta.c.key == _MAINTENANCE))
+
+
+def drain(connection: sa.Connection, machine: str, living: Sequence[Worker]) -> None:
+    """Let a machine's workers begin nothing more; those that start later do."""
+    latest = str(max(one.started_at for one in living if one.host == machine))
+    replace_rows(connection, meta, [{"key": f"{_DRAIN}{machine}", "value": latest}], [meta.c.key])
+
+
+class Doorbell:
+    """The doorbell of one database: NOTIFY on PostgreSQL, a local datagram for SQLite."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        name = hashlib.sha256(bytes(Path(str(database.url.database)).resolve())).hexdigest()
+        # An abstract address (Linux only) leaves no file, and disappears with its process.
+        self._address = f"\0runwarden-{name[:32]}"
+
+    def ring(self) -> None:
+        """Wake every worker on the database."""
+        if self._database.is_sqlite:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
+                bell.settimeout(0)
+                bell.sendto(b"!", self._address)
+            return
+        with contextlib.suppress(sa.exc.SQLAlchemyError), self._database.engine.begin() as connection:
+            connection.execute(sa.text(f"NOTIFY {_CHANNEL}"))
+
+    def answer(self, wake: Callable[[], None], closing: threading.Event) -> None:
+        """Call `wake` at each ring, in a daemon thread."""
+        hear = self._hear_datagrams if self._database.is_sqlite else self._hear_notifications
+
+        def listen() -> None:
+            while not closing.is_set():
+                with contextlib.suppress(OSError, self._database.engine.dialect.loaded_dbapi.Error):
+                    hear(wake, closing)
+                closing.wait(1.0)
+
+        threading.Thread(target=listen, name="doorbell", daemon=True).start()
+
+    def _hear_datagrams(self, wake: Callable[[], None], closing: threading.Event) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
+            bell.bind(self._address)
+            while bell.recv(1) and not closing.is_set():
+                wake()
+
+    def _hear_notifications(self, wake: Callable[[], None], closing: threading.Event) -> None:
+        with contextlib.closing(self._database.connect_patiently(closing)) as connection:
+            connection.autocommit = True
+            connection.add_notify_handler(lambda _: wake())
+            connection.execute(f"LISTEN {_CHANNEL}")
+            # Work may have been accepted before the LISTEN.
+            wake()
+            poll = select.poll()
+            poll.register(connection, select.POLLIN)
+            while not closing.is_set():
+                poll.poll(_CHECK_S * 1000)
+                connection.execute("SELECT 1")

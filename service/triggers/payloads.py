@@ -109,16 +109,6 @@ class Repository(Part):
         return {"path": self.path, "default_branch": self.default_branch, "sender": sender.name, "is_bot": is_bot}
 
 
-def _shown(text: str) -> str:
-    """Return a Markdown text without its hidden parts; there are none in blocks of code."""
-    lines = re.split(r"(?<=\n)", text)  # as the parser counts them
-    parts, end = list[str](), 0
-    for begin, after in [one.map for one in _MARKDOWN.parse(text) if one.type in _CODE and one.map]:
-        parts += [_HIDDEN.sub("[hidden comment]", "".join(lines[end:begin])), *lines[begin:after]]
-        end = after
-    return "".join([*parts, _HIDDEN.sub("[hidden comment]", "".join(lines[end:]))])
-
-
 class Issue(Part):
     """An issue; on GitLab also a task or incident."""
 
@@ -143,7 +133,14 @@ class Issue(Part):
         """The fields of an event about it."""
         whole = self.body.replace("\r", "")
         rest = len(whole) - _LONGEST_WORDS
-        shown = printable(_shown(whole[:_LONGEST_WORDS]))
+        # Markdown has no hidden parts in blocks of code.
+        text = whole[:_LONGEST_WORDS]
+        lines = re.split(r"(?<=\n)", text)  # as the parser counts them
+        parts, end = list[str](), 0
+        for begin, after in [one.map for one in _MARKDOWN.parse(text) if one.type in _CODE and one.map]:
+            parts += [_HIDDEN.sub("[hidden comment]", "".join(lines[end:begin])), *lines[begin:after]]
+            end = after
+        shown = printable("".join([*parts, _HIDDEN.sub("[hidden comment]", "".join(lines[end:]))]))
         shown += f"\n[{rest} more characters are left out]" if rest > 0 else ""
         reasons = ((self.confidential, "confidential"), (self.locked, "locked"), (self.state not in _OPEN, self.state))
         fault = next((f"the issue is {word}" for holds, word in reasons if holds), "")

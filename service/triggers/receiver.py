@@ -20,8 +20,7 @@ from service.store.runs import InactiveOrganizationError, Run, TurnRequest
 from service.store.schema import CANCELLED
 from service.text import fence_of, one_line, plural
 from service.triggers.events import CLOSED, COMMENT, CONFIDENTIAL, FAILED, ISSUE, ISSUE_TEXT, SCHEDULE, HookEvent
-from service.triggers.fire_times import fire_times
-from service.triggers.rules import TriggerRule
+from service.triggers.rules import TriggerRule, fire_times
 
 
 class UnknownRepositoryError(ServiceError):

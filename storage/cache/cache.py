@@ -143,6 +143,7 @@ class Cache(ThreadedStore):
 
     stuck = reads(stuck.ids)
     outcomes = reads(insights.outcomes)
+    key = reads(windows.key_of)
 
     async def window(self, request: WindowRequest) -> RunWindow:
         """The rows around a position, and the current positions of its anchor and cursor."""
@@ -169,10 +170,6 @@ class Cache(ThreadedStore):
         """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
         await self._prepare(condition, sort)
         return await self.reader.run(partial(windows.index_of, run_id=run_id, wanted=condition, sort=sort))
-
-    async def key(self, run_id: str, condition: RunFilter, sort: RunSort) -> run_sql.Key | None:
-        """The values that determine a run's place in the order; None: the filter hides it, or it is not held."""
-        return await self.reader.run(partial(windows.key_of, run_id=run_id, wanted=condition, sort=sort))
 
     async def keys(self, condition: RunFilter, sort: RunSort, limit: int, *, is_backwards: bool) -> list[run_sql.Key]:
         """The keys of the first `limit` runs of the order, or of the last ones from the end."""

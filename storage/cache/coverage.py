@@ -90,7 +90,7 @@ def extend(
     if to_sortable_us(start) > to_sortable_us(end):
         raise ValueError(f"A range cannot start at {start} and end before it, at {end}.")
     _extend(connection, to_sortable_us(start), to_sortable_us(end), to_sortable_us(as_of))
-    return _coverage(connection)
+    return coverage(connection)
 
 
 def _extend(connection: sqlite3.Connection, start_us: int, end_us: int, as_of_us: int) -> None:
@@ -141,23 +141,19 @@ def forget(connection: sqlite3.Connection) -> None:
 def coverage(connection: sqlite3.Connection) -> Coverage:
     """The ranges that are held completely, and as of when."""
     with snapshot(connection):
-        return _coverage(connection)
-
-
-def _coverage(connection: sqlite3.Connection) -> Coverage:
-    held = connection.execute("SELECT start_us, end_us, as_of_us FROM coverage ORDER BY end_us DESC").fetchall()
-    dropped = connection.execute("SELECT dropped FROM links WHERE subject = 'runs'").fetchone()
-    first_us = None
-    if held and held[0][0] == NO_TIME_US:
-        readable = "SELECT min(created_us) FROM runs WHERE created_us > ?"
-        (first_us,) = connection.execute(readable, (NO_TIME_US,)).fetchone()
-    return Coverage(
-        ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in held),
-        as_of=from_us_or_none(held[0][2]) if held else None,
-        first_run_at=from_us_or_none(first_us),
-        is_disordered=is_disordered(connection),
-        dropped=dropped[0] if dropped else 0,
-    )
+        held = connection.execute("SELECT start_us, end_us, as_of_us FROM coverage ORDER BY end_us DESC").fetchall()
+        dropped = connection.execute("SELECT dropped FROM links WHERE subject = 'runs'").fetchone()
+        first_us = None
+        if held and held[0][0] == NO_TIME_US:
+            readable = "SELECT min(created_us) FROM runs WHERE created_us > ?"
+            (first_us,) = connection.execute(readable, (NO_TIME_US,)).fetchone()
+        return Coverage(
+            ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in held),
+            as_of=from_us_or_none(held[0][2]) if held else None,
+            first_run_at=from_us_or_none(first_us),
+            is_disordered=is_disordered(connection),
+            dropped=dropped[0] if dropped else 0,
+        )
 
 
 def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> datetime | None:

@@ -138,10 +138,13 @@ def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_fai
         is_number = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
         if name != identity or not is_number or not oldest <= int(text) <= newest:
             return None
-        sql = "SELECT id, at_us, run_id, repository, branch, old, new FROM events WHERE id > ? ORDER BY id LIMIT ?"
+        sql = "SELECT run_id, repository, branch, old, new, at_us, id FROM events WHERE id > ? ORDER BY id LIMIT ?"
         rows = connection.execute(sql, (int(text), limit)).fetchall()
         is_held = holds_failures and due(connection) > 0
-    found = [RunEvent(f"{identity}.{number}", from_us(at_us), *about) for number, at_us, *about in rows]
+    found = [
+        RunEvent(run_id, repository, branch, old, new, from_us(at_us), f"{identity}.{number}")
+        for run_id, repository, branch, old, new, at_us, number in rows
+    ]
     told = [*takewhile(lambda event: event.new != "failed", found)] if is_held else found
     last = told[-1].cursor if told else f"{identity}.{text}"
     return RunEvents(tuple(_corrected(told)), last, is_held=len(told) < len(found))

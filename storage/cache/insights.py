@@ -48,10 +48,7 @@ def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple
             (start, end, connection.execute(_OUTCOMES, (to_us(start), to_us(end))).fetchone())
             for start, end in pairwise(edges)
         ]
-    return tuple(
-        Outcomes(start, end, completed, failed, unfinished, total - completed - failed - unfinished)
-        for start, end, (completed, failed, unfinished, total) in found
-    )
+    return tuple(Outcomes(*_counts(*numbers), start=start, end=end) for start, end, numbers in found)
 
 
 def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[RepositoryFigures, ...]:
@@ -62,7 +59,13 @@ def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[Repos
             "SELECT label FROM repositories WHERE newest_us >= ? ORDER BY newest_us DESC LIMIT ?",
             (since_us, MOST_REPOSITORIES),
         ).fetchall()
-        found = [_figures(connection, label, since_us) for (label,) in labels]
+        found = []
+        for (label,) in labels:
+            numbers = connection.execute(_BY_REPOSITORY, (label, since_us)).fetchone()
+            took = sorted(took_us for (took_us,) in connection.execute(_TOOK, (label, since_us, SAMPLE)).fetchall())
+            p50_s, p95_s = (percentile(took, part) / _SECOND_US if took else None for part in (0.50, 0.95))
+            figures = RepositoryFigures(*_counts(*numbers), repository=label, p50_s=p50_s, p95_s=p95_s, timed=len(took))
+            found.append(figures)
     return tuple(sorted((each for each in found if each.total), key=lambda each: (-each.total, each.repository)))
 
 
@@ -77,16 +80,5 @@ def failed_between(connection: sqlite3.Connection, wanted: RunFilter, start: dat
     return FailedRuns(count, None if created_us is None else from_us_or_none(created_us))
 
 
-def _figures(connection: sqlite3.Connection, label: str, since_us: int) -> RepositoryFigures:
-    completed, failed, unfinished, total = connection.execute(_BY_REPOSITORY, (label, since_us)).fetchone()
-    took = sorted(took_us for (took_us,) in connection.execute(_TOOK, (label, since_us, SAMPLE)).fetchall())
-    return RepositoryFigures(
-        repository=label,
-        completed=completed,
-        failed=failed,
-        unfinished=unfinished,
-        ended_otherwise=total - completed - failed - unfinished,
-        p50_s=percentile(took, 0.50) / _SECOND_US if took else None,
-        p95_s=percentile(took, 0.95) / _SECOND_US if took else None,
-        timed=len(took),
-    )
+def _counts(completed: int, failed: int, unfinished: int, total: int) -> tuple[int, int, int, int]:
+    return completed, failed, unfinished, total - completed - failed - unfinished

@@ -51,21 +51,18 @@ class MergedCaches:
         above = Counter(name for _, name in keys[:offset])
         if is_near_end:
             above = Counter(counts) - Counter(name for _, name in keys[-reach:])
-        rows = await self._rows(condition, sort, above, Counter(chosen))
+        share = Counter(chosen)
+
+        async def read(name: str) -> deque[RunRow]:
+            rows = await self._caches[name].rows(condition, sort, offset=above[name], limit=share[name])
+            return deque(row.of(name) for row in rows)
+
+        rows = dict(zip(share, await asyncio.gather(*map(read, share)), strict=True))
         shown = tuple(rows[name].popleft() for name in chosen if rows[name])
         cursor = next((offset + at for at, row in enumerate(shown) if row.run_id == request.cursor_id), None)
         if cursor is None:
             cursor = await self._place(request.cursor_id, condition, sort)
         return RunWindow(total, offset, shown, shift, cursor)
-
-    async def _rows(
-        self, condition: RunFilter, sort: RunSort, above: Mapping[str, int], counts: Mapping[str, int]
-    ) -> dict[str, deque[RunRow]]:
-        async def read(name: str) -> deque[RunRow]:
-            rows = await self._caches[name].rows(condition, sort, offset=above.get(name, 0), limit=counts[name])
-            return deque(row.of(name) for row in rows)
-
-        return dict(zip(counts, await asyncio.gather(*map(read, counts)), strict=True))
 
     async def _place(self, row: str | None, condition: RunFilter, sort: RunSort) -> int | None:
         """The row's number; None: it is not in the list."""

@@ -1,7 +1,6 @@
 """Opening the cache's file; a damaged one, or one of another layout, is set aside, for the service has everything."""
 
 import sqlite3
-import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from datetime import datetime
@@ -11,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from storage.cache.schema import LAYOUT, create, layout_of
-from storage.database import connect, immediate
+from storage.database import connect, immediate, is_busy, set_pragma
 from storage.errors import DatabaseBusyError, DatabaseDamagedError, storage_error, translated
 from storage.private_file import make_private, move_aside, opening
 
@@ -33,7 +32,6 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
 
 _IN_USE_WAIT_S: Final = 2.0
 """How long to wait until a cache of another layout is no longer in use: a first frame reads it only for a moment."""
-_RETRY_S: Final = 0.02
 _MOMENT_S: Final = 2.0
 
 
@@ -88,7 +86,7 @@ def is_held(path: Path) -> bool:
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            return is_busy(error)
         except sqlite3.DatabaseError:
             pass  # It is damaged: opening it says so.
     return False
@@ -131,20 +129,12 @@ def _leave_wal(path: Path) -> None:
     Raises:
         DatabaseBusyError: A process has it open, and would continue to write to the file after it was moved aside.
     """
-    deadline = time.monotonic() + _IN_USE_WAIT_S
     with closing(connect(path, {})) as connection:
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = DELETE").fetchall()
-            except sqlite3.OperationalError as error:
-                # The lowest byte holds the primary code.
-                if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                    raise
-                if time.monotonic() < deadline:
-                    time.sleep(_RETRY_S)
-                    continue
-                raise DatabaseBusyError(
-                    f"A Runwarden of another version has {path} open. End it, then start this one again.", path=path
-                ) from error
-            else:
-                return
+        try:
+            set_pragma(connection, "journal_mode", "DELETE", _IN_USE_WAIT_S)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+            raise DatabaseBusyError(
+                f"A Runwarden of another version has {path} open. End it, then start this one again.", path=path
+            ) from error

@@ -8,11 +8,10 @@ from typing import Final, get_args
 from msgspec.structs import asdict
 
 from storage.cache.coverage import is_disordered
-from storage.conditions import Conditions
 from storage.database import snapshot
 from storage.records import LinkState, PollOutcome, RunClock
 from storage.records.activity import ANSWERED, FAILED, ActivityFilter, ActivityPage, BudgetState, PollSpan, Subject
-from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_us
+from storage.values import NO_TIME_US, Conditions, from_us, from_us_or_none, sqlite_text, to_us
 
 CAP: Final = 5_000
 """The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""

@@ -10,8 +10,7 @@ import msgspec.json
 from msgspec.structs import replace
 
 from storage.cache import texts
-from storage.cache.run_sql import ACTIVE_SQL, Where, both, order_by, where
-from storage.cache.work_time import took
+from storage.cache.run_sql import ACTIVE_SQL, Where, both, order_by, took, where
 from storage.database import data_version, snapshot
 from storage.records import (
     FINAL_STATUSES,

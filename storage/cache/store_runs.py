@@ -19,16 +19,19 @@ from storage.cache.questions import DUE as QUESTIONS_DUE
 from storage.cache.questions import mark_cancelled
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import (
+    FIRST_SINCE_SQL,
     KNOWN_FROM,
     NOTHING_KNOWN,
     RANK,
     RESULT_FROM,
+    UNKNOWN_US,
+    TurnTimes,
     about_text,
     packed,
     search_text,
     severity_sql,
+    took_sql,
 )
-from storage.cache.work_time import FIRST_SINCE_SQL, UNKNOWN_US, TurnTimes, took_sql
 from storage.database import immediate
 from storage.records import (
     CANCELLED,

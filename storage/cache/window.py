@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from storage.cache import texts
 from storage.cache.coverage import coverage
 from storage.cache.read_runs import COLUMNS, Remembered, count, row_of, total
-from storage.cache.run_sql import ALL, STUCK_SQL, Key, Where, before, both, key_columns, onwards, order_by, where
+from storage.cache.run_sql import STUCK_SQL, Key, Where, before, both, key_columns, onwards, order_by, where
 from storage.database import snapshot
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import GroupBy, Grouping, RunGroup
@@ -102,7 +102,7 @@ def rows(
         runs = total(connection, condition, remembered)
         limit = max(0, min(limit, runs - offset))
         known, run_id = remembered.get(connection, ("place", condition, sort), lambda: (0, ""))
-        gap, key = known - offset, _key(connection, sort, run_id)
+        gap, key = known - offset, key_of(connection, run_id, RunFilter(), sort)
         rest = None if key is None or abs(gap) >= min(offset, runs - offset) else onwards(sort, key)
         if rest is not None and key is not None:
             some = max(0, min(gap, limit))
@@ -140,26 +140,22 @@ def searched(
     return tuple(row_of(values) for values in connection.execute(sql, (numbers,)).fetchall())
 
 
-def _key(connection: sqlite3.Connection, sort: RunSort, run_id: str, condition: Where = ALL) -> Key | None:
-    """The values that determine a run's place in the order; None: the condition hides it, or it is not held."""
-    found: Key | None = connection.execute(
-        f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",
-        (run_id, *condition.parameters),
-    ).fetchone()
-    return found
-
-
 def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> int | None:
     """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
     condition = where(wanted)
     with snapshot(connection):
-        key = _key(connection, sort, run_id, condition)
+        key = key_of(connection, run_id, wanted, sort)
         return None if key is None else sum(count(connection, both(part, condition)) for part in before(sort, key))
 
 
 def key_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> Key | None:
     """The values that determine a run's place in the order; None: the filter hides it, or it is not held."""
-    return _key(connection, sort, run_id, where(wanted))
+    condition = where(wanted)
+    found: Key | None = connection.execute(
+        f"SELECT {', '.join(key_columns(sort))} FROM runs WHERE run_id = ? AND {condition.sql}",
+        (run_id, *condition.parameters),
+    ).fetchone()
+    return found
 
 
 def keys(

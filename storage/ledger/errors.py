@@ -1,15 +1,11 @@
 """The ledger's refusals, each with the entry that causes it."""
 
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import Action
 
 
 class LedgerRefusedError(RunwardenError):
     """The ledger refused a change; nothing changed."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
 
 class KeyTakenError(LedgerRefusedError):
@@ -56,7 +52,6 @@ class NoSuchActionError(LedgerRefusedError):
 
     def __init__(self, action_id: str) -> None:
         super().__init__(f"There is no action {action_id}.")
-        self.action_id = action_id
 
 
 class AmbiguousActionError(LedgerRefusedError):
@@ -66,4 +61,3 @@ class AmbiguousActionError(LedgerRefusedError):
 
     def __init__(self, prefix: str) -> None:
         super().__init__(f"More than one action's id begins with {prefix}: give more of it.")
-        self.prefix = prefix

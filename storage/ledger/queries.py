@@ -6,13 +6,12 @@ from collections import defaultdict
 from typing import Any, Final
 from urllib.parse import unquote
 
-from storage.conditions import Conditions
 from storage.database import snapshot
 from storage.ledger.errors import AmbiguousActionError
 from storage.records import OPEN_STATES, Action, ActionFailure, ActionFilter, AuditEntry, Author
 from storage.records.action import UnknownSpan
 from storage.records.activity import ActivityFilter, ActivityPage
-from storage.values import from_us, from_us_or_none, sqlite_text, to_us
+from storage.values import Conditions, from_us, from_us_or_none, sqlite_text, to_us
 
 COLUMNS: Final = (
     "action_id, kind, subject, key, path, body_json, actor, state, created_us, sending_us, settled_us,"

@@ -23,19 +23,7 @@ from storage.records.activity import LinkState, PollOutcome, RunClock, link_of
 from storage.records.coverage import CLOCK_STEP, Coverage, CoverageGap, CoverageRange
 from storage.records.health import HealthChange, HealthSample, HealthSpan, PlatformHealth
 from storage.records.query import RunFilter, RunPage, RunSort, RunWindow, WindowRequest
-from storage.records.repository import Repository
 from storage.records.run import (
-    ActiveRun,
-    Presence,
-    Run,
-    RunChanges,
-    RunDetail,
-    RunRow,
-    RunSummary,
-    StatusTransition,
-    WorkTime,
-)
-from storage.records.run_fields import (
     ACTIVE_STATUSES,
     CANCELLED,
     ENDING_STATUSES,
@@ -46,7 +34,17 @@ from storage.records.run_fields import (
     SORTABLE,
     STATUS_BY_NAME,
     STATUS_ORDER,
+    ActiveRun,
+    Presence,
+    Repository,
+    Run,
+    RunChanges,
+    RunDetail,
     RunField,
+    RunRow,
     RunStatus,
+    RunSummary,
+    StatusTransition,
     Tone,
+    WorkTime,
 )

@@ -53,8 +53,8 @@ class PastStuck(Struct, frozen=True):
     """When the turn ended, or was last seen."""
 
 
-class StatusChange(Struct, frozen=True):
-    """A change of status in the cache, with enough of the run to report it."""
+class ObservedChange(Struct, frozen=True):
+    """A change of a run's status that this machine saw."""
 
     run_id: str
     repository: str
@@ -64,6 +64,11 @@ class StatusChange(Struct, frozen=True):
     new: str
     at: datetime
     """When it happened according to the service or, without that, when it was seen."""
+
+
+class StatusChange(ObservedChange, frozen=True):
+    """A change of status in the cache, with enough of the run to report it."""
+
     after: datetime
     """The time, by our clock, when an answer showed that it had not happened yet. 1970: none did."""
     active_since: datetime
@@ -94,19 +99,11 @@ class StatusChanges(Struct, frozen=True):
     """Where the next report begins."""
 
 
-class RunEvent(Struct, frozen=True):
-    """A change of a run's status that this machine saw."""
+class RunEvent(ObservedChange, frozen=True):
+    """A change of status, in the order in which this machine saw all of them."""
 
     cursor: str
     """Its place among all of them."""
-    at: datetime
-    """The time, like `StatusChange.at`."""
-    run_id: str
-    repository: str
-    branch_name: str
-    old: str | None
-    """None: it was first seen so."""
-    new: str
 
 
 class RunEvents(Struct, frozen=True):

@@ -5,13 +5,9 @@ from datetime import datetime
 from msgspec import Struct
 
 
-class Outcomes(Struct, frozen=True):
-    """The outcomes of the runs created in a stretch of time."""
+class RunCounts(Struct, frozen=True):
+    """How many of some runs ended, and how."""
 
-    start: datetime
-    """The start, inclusive."""
-    end: datetime
-    """The end, exclusive."""
     completed: int = 0
     failed: int = 0
     unfinished: int = 0
@@ -25,6 +21,15 @@ class Outcomes(Struct, frozen=True):
         return self.completed + self.failed + self.unfinished + self.ended_otherwise
 
 
+class Outcomes(RunCounts, frozen=True, kw_only=True):
+    """The outcomes of the runs created in a stretch of time."""
+
+    start: datetime
+    """The start, inclusive."""
+    end: datetime
+    """The end, exclusive."""
+
+
 class FailedRuns(Struct, frozen=True):
     """The runs that failed in a stretch of time."""
 
@@ -33,26 +38,17 @@ class FailedRuns(Struct, frozen=True):
     """The creation of the oldest one; None: there is none."""
 
 
-class RepositoryFigures(Struct, frozen=True):
+class RepositoryFigures(RunCounts, frozen=True, kw_only=True):
     """One repository's runs of a stretch of time, by creation."""
 
     repository: str
     """The repository's label."""
-    completed: int = 0
-    failed: int = 0
-    unfinished: int = 0
-    ended_otherwise: int = 0
     p50_s: float | None = None
     """Half of the finished runs took at most so many seconds. None: none has finished."""
     p95_s: float | None = None
     """95 of 100 took at most so many seconds."""
     timed: int = 0
     """How many finished runs, the newest ones, the two are made of."""
-
-    @property
-    def total(self) -> int:
-        """The number of all these runs."""
-        return self.completed + self.failed + self.unfinished + self.ended_otherwise
 
     @property
     def success(self) -> float | None:

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from storage.records.coverage import Coverage, CoverageGap
 from storage.records.results import SEVERITIES
-from storage.records.run import Run, RunRow
-from storage.records.run_fields import ACTIVE_STATUSES
+from storage.records.run import ACTIVE_STATUSES, Run, RunRow
 
 GroupBy = Literal["repository", "branch"]
 GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)

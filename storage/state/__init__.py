@@ -144,6 +144,7 @@ class State(ThreadedStore):
     _enter = writes_now(decisions.enter)
     _decide_again = writes_now(decisions.decide_again)
     take = writes_now(decisions.take)
+    queue_again = writes_now(decisions.queue_again)
     answer = writes_now(decisions.answer)
     settle = writes_now(decisions.settle)
     acquire_lease = writes_now(claims.acquire_lease)

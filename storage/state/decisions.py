@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from storage.claims import Claims, this_process
-from storage.conditions import Conditions
 from storage.database import snapshot
 from storage.records import Author
 from storage.records.decision import (
@@ -22,7 +21,7 @@ from storage.records.decision import (
     RuleState,
     Verdict,
 )
-from storage.values import from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
+from storage.values import Conditions, from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
 
 KEPT: Final = timedelta(days=400)
 """How long a decision is kept, and so how long nothing acts on the same occurrence again."""
@@ -124,6 +123,15 @@ def answer(
         (word, sqlite_text(given.by), to_us(now), decision_id),
     )
     return True
+
+
+def queue_again(
+    connection: sqlite3.Connection, now: datetime, decision: Decision, occurrence: Occurrence, reason: str
+) -> None:
+    """Replace a queued decision, for this reason, by one on another occurrence; one that is not queued stays."""
+    if take(connection, now, decision.decision_id, "queued", "skipped", reason):
+        again = Verdict("queued", decision.reason)
+        enter(connection, now, decision.rule, occurrence, lambda _: again, None, decision.request_json)
 
 
 def decide_again(

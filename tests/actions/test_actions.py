@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.actions.actions import Actions
-from app.actions.cancelling import Cancellations
+from app.actions.reconciliation import Cancellations
 from app.actions.refusals import (
     AlreadyAskedError,
     BlockedError,

@@ -1,6 +1,7 @@
 """A continuation that waits for the end of its run: sent once, by the process that polls, or given up with a reason."""
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -80,6 +81,17 @@ async def test_one_that_is_kept_is_sent_although_its_run_is_cancelled(peer: Lab,
 
     assert [json.loads(body)["instructions"] for body in peer.posts] == ["Go on."]
     assert await engine.follow_ups.waiting(["run_1"]) == ()
+
+
+async def test_one_that_could_not_be_kept_still_waits(engine: Engine) -> None:
+    """A process that ends while it is kept, or a disk that fails, loses no continuation."""
+    waiting = await engine.follow_ups.wait(GO_ON)
+    fails = "CREATE TRIGGER fails BEFORE INSERT ON decisions BEGIN SELECT RAISE(FAIL, 'disk'); END"
+    await engine.usable_state().writer.run(lambda held: held.execute(fails))
+    with pytest.raises(sqlite3.IntegrityError):
+        await engine.follow_ups.keep(waiting)
+
+    assert await engine.follow_ups.waiting(["run_1"]) == (waiting,)
 
 
 async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ FRAME = "import app.__main__, app.start.first_frame"
 EARLY = "import app.__main__, app.profiles, app.console, app.runs.screen_views"
 FIRST = (
     "storage.cache.first_paint, app.console.app, app.runs.screen, app.profiles.engines,"
-    " app.console.terminal.process, app.console.terminal.terminal"
+    " app.console.process, app.console.terminal"
 )
 SLOW = """httpx pydantic apscheduler sqlite_utils click plotext app.engine.engine app.api.client app.actions.actions
 app.actions.screen_form app.console.keys.keymap storage.ledger storage.cache.cache"""

@@ -76,7 +76,7 @@ class Inside(CommandLine):
             # What is waited for is close: a command looks again soon.
             patch("app.runs.command_wait.FIRST_PAUSE_S", 0.05),
             patch("app.runs.command_wait.LONGEST_PAUSE_S", 0.2),
-            patch("app.results.command_log.PAUSE_S", 0.05),
+            patch("app.results.command_results.PAUSE_S", 0.05),
             chdir(self.home),
             CliRunner().isolation(stdin) as (out, err, _),
         ):

@@ -12,11 +12,11 @@ import pytest
 
 from app.actions.refusals import ActionRefusedError
 from app.api.errors import ApiError, RateLimitedError
-from app.cli.examples import EXAMPLES
 from app.cli.exits import EXIT_BY_KIND, Exit, of_api_error
 from app.cli.failures import failure_of
 from app.cli.main import root
-from app.notify.delivery import RouteError
+from app.cli.options import EXAMPLES
+from app.notify.channels import RouteError
 from service.cli import main
 from storage.errors import StorageError
 from tests.cli.conftest import CommandLine

@@ -277,7 +277,7 @@ def test_foreign_text_is_data_and_of_a_long_patch_the_rest_is_told(boarded: Comm
 
 def test_proposals_have_an_end(boarded: CommandLine, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that runs wild does not fill the inbox; a read-only profile takes none."""
-    monkeypatch.setattr("app.automations.proposals.MOST_WAITING", 3)
+    monkeypatch.setattr("app.automations.acting.MOST_WAITING", 3)
     (refused,) = ask(boarded, START, options=("--read-only",))
     answers = ask(boarded, *(("propose_run", {"repository": "acme/api", "instructions": f"n {n}"}) for n in range(4)))
 

@@ -14,7 +14,7 @@ from app.api.errors import UnreachableError
 from app.results.git import GitError
 from app.runs.screen import RunsScreen
 from app.runs.screen_views import PreferencesError
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from tests.console.conftest import MESSAGE, SHEETS, SMALL, Disk, Scene, Staged
 from tests.waiting import until
 

@@ -2,7 +2,7 @@
 
 from app.console.session.troubles import UNREADABLE
 from app.engine.events import StorageFailed
-from storage.ledger.opening import DAMAGE_CURE
+from storage.ledger import DAMAGE_CURE
 from tests.console.conftest import SMALL, Staged
 
 BROKEN = "cache.sqlite3 is not a database. Delete it: it fills again."

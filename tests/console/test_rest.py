@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.widget import Widget
 
-from app.console.terminal.driver import WrittenText
+from app.console.terminal import WrittenText
 from tests.console.conftest import Staged
 from tests.console.scenes import a_day
 from tests.lab import Lab

@@ -14,7 +14,7 @@ from app.console.session.troubles import link_notice
 from app.engine.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, StatusTransition
 from storage.records.activity import Wait, WaitReason
-from widgets.frame.header_bar import PollTiming, freshness
+from widgets.frame import PollTiming, freshness
 from widgets.kit.badges import health_badge, run_badge
 from widgets.kit.cells import fit
 from widgets.runs.facts import Period, periods

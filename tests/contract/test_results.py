@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from app.api.client import Client
 from app.api.errors import (
+    ApiError,
     ForbiddenError,
     NotFoundError,
     NotOfferedError,
@@ -160,3 +161,14 @@ REFUSALS = [
     (410, "log_not_kept", RejectedError),
     (500, "internal_error", ServerFailedError),
 ]
+
+
+async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_there(
+    client: Client, server: Server
+) -> None:
+    """By the error code of the extension's own 404."""
+    for status, code, kind in REFUSALS:
+        server.script(Respond(status, {"message": "no", "error_code": code}))
+        with pytest.raises(ApiError) as caught:
+            await client.run_detail("run_1")
+        assert type(caught.value) is kind, (status, code)

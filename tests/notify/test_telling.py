@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from app.api.network import Network
 from app.automations.acting import alert
 from app.automations.rule import DoNotify
-from app.notify.delivery import rendered, send
+from app.notify.channels import rendered, send
 from app.notify.dispatcher import BACKOFF, Dispatcher
 from app.notify.plan import routes_of
 from app.profiles import ConfigError, NotifyRoute, NotifySettings

@@ -48,7 +48,7 @@ sys.exit(main())
 HANGING = """
 import sys, threading
 from app.console.app import RunwardenApp
-from app.console.terminal import process
+from app.console import process
 from app.__main__ import main
 
 def hang(app):
@@ -62,7 +62,7 @@ sys.exit(main())
 LINGERING = """
 import sys, threading
 from app.__main__ import main
-from app.console.terminal import process
+from app.console import process
 
 process.PATIENCE_MS = 300
 threading.Thread(target=threading.Event().wait).start()

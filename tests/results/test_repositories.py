@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.profiles import ConfigError
-from app.profiles.load import parse
-from app.profiles.repositories import address_of
+from app.profiles.load import address_of, parse
 from storage.records import Repository
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.results.git import Git, GitError, TooLargeError
-from app.results.mirror import trim
-from app.results.repository import BY_TIME, RunRepositories
+from app.results.repository import BY_TIME, RunRepositories, trim
 from app.results.service import pull_number
 from storage.records.results import Change
 from tests.results.repository import Origin, git, repositories, run_detail
@@ -155,7 +154,7 @@ async def test_many_fetches_leave_few_packs(
     origin: Origin, found: RunRepositories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was fetched is still there, pinned commits and contents included."""
-    monkeypatch.setattr("app.results.mirror._MOST_PACKS", 2)
+    monkeypatch.setattr("app.results.repository._MOST_PACKS", 2)
     mirror = found.mirror(run_detail().run.repository)
     for number in range(1, 4):
         origin.commit("agent/x", {"a.txt": b"%d" % number}, mark=f"run_1 turn {number}")

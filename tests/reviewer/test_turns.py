@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 from service.reviewer.__main__ import read_task
-from service.reviewer.checkout import Checkout
-from service.reviewer.review import recorded
+from service.reviewer.review import Checkout, recorded
 from tests.reviewer.conftest import DEFAULT_BRANCH
 
 BAD = "def run(command):\n    return eval(command)\n"

@@ -19,7 +19,7 @@ from app.insights.screen import SPANS
 from app.runs.query import parse
 from app.runs.screen_pickers import limits_of
 from service.clock import EPOCH, MICROSECOND
-from service.triggers import fire_times as service_times
+from service.triggers import rules as service_times
 
 ZONES = (
     "Europe/Berlin",

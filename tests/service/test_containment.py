@@ -33,7 +33,7 @@ processes = 40
 sockets = 500
 open_files = 64
 workspace_bytes = 50331648
-workspace_files = 3000
+workspace_files = 1000
 file_bytes = 16777216
 """
 
@@ -212,7 +212,7 @@ def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
     [
         ("none", "threads", "processes"),
         ("none", "sockets", "sockets"),
-        ("none", "inodes 4000", "workspace_files"),
+        ("none", "inodes 1600", "workspace_files"),
         ("none", "hiding", "workspace_bytes"),
         ("none", "huge", "file_bytes"),
         ("none", "descriptors", ""),
@@ -354,6 +354,7 @@ def test_a_group_that_systemd_did_not_delegate_is_left_alone(tmp_path: Path, mon
     assert sorted(file.name for file in own.iterdir()) == ["cgroup.controllers", "cgroup.procs"]
 
 
+@pytest.mark.parametrize("small_disk", ["size=256m,nr_inodes=8000"], indirect=True)
 def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: Path) -> None:
     """Space and inodes alike: the failure names the reserve, and turns of others complete.
 
@@ -362,7 +363,7 @@ def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: P
     (small_disk / "rogue.py").write_text(ROGUE, "utf-8")
     setup = demo_setup(small_disk)
     setup["agents"].append({"name": "rogue", "argv": ["{python}", str(small_disk / "rogue.py")]})
-    limits = f"processes = 40\ndisk_reserve_bytes = {96 << 20}\ndisk_reserve_files = 8000\n"
+    limits = f"processes = 40\ndisk_reserve_bytes = {96 << 20}\ndisk_reserve_files = 3000\n"
     settings = f"{UNBOXED}concurrency = 3\nput_back_s = 0.5\nlook_s = 0.1\n[execution.agent]\n{limits}"
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(192 << 20))
@@ -384,7 +385,7 @@ def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: P
         assert service.log.count("this worker begins turns again") == 1
 
         honest = [api.start(f"note {number}") for number in range(2)]
-        greedy = [api.begin("rogue", deed=deed) for deed in ("disk", "inodes 20000")]
+        greedy = [api.begin("rogue", deed=deed) for deed in ("disk", "inodes 8000")]
         honest += [api.start(f"note {number}") for number in range(2, 4)]
         failures = [api.ended(run_id) and service.admin("run", run_id)["turns"][0]["failure"] for run_id in greedy]
 

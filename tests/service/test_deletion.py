@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -275,3 +276,25 @@ def test_other_machines_remove_their_copies(database: Database, folder: DataFold
 
     assert left == [str(second.runs / its_runs[0])]
     assert traces(database, second, its_runs[0]) == []
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_a_turn_that_ends_while_it_is_deleted_leaves_nothing(database: Database, folder: DataFolder) -> None:
+    """The queue deletes outputs before the turns themselves, and a worker may write one in between."""
+    _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/gone.git")
+    begins = "INSERT INTO dbos.workflow_status (workflow_uuid, status, created_at, updated_at, priority)"
+    ends = "UPDATE dbos.workflow_status SET status = 'SUCCESS' WHERE workflow_uuid = :turn"
+    turn = {"turn": f"{run_id}:1"}
+    with database.write() as connection:
+        deletions.delete_runs(connection, [run_id], now_micros())
+        connection.execute(sa.text(f"{begins} VALUES (:turn, 'PENDING', 1, 1, 0)"), turn)
+    with ThreadPoolExecutor(1) as pool:
+        with database.write() as connection:
+            connection.execute(sa.text(ends), turn)
+            connection.execute(sa.text("INSERT INTO dbos.workflow_output VALUES (:turn, 'null', NULL, 1)"), turn)
+            deleting = pool.submit(Deletion(database, folder, now_micros).complete)
+            waits = sa.text("SELECT 1 FROM pg_locks WHERE NOT granted")
+            eventually(lambda: bool(connection.execute(waits).all()), "the deletion waits")
+        deleting.result()
+
+    assert traces(database, folder, run_id) == []

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS, now_micros
 from service.settings import ExecutionSettings
-from service.store import schema, turns, waits, workers
+from service.store import dispatch, schema, turns, workers
 from service.store.database import Database, DatabaseClock, now_in
 from service.store.dispatch import next_turns
 from service.store.runs import Run
@@ -205,7 +205,7 @@ class Waiting:
     def reason(self, run: Run, *, for_operator: bool = False, **settings: Any) -> str | None:
         with self.database.read() as connection:
             given = (turns.of(connection, run.id), ExecutionSettings(**settings), lambda: NOW)
-            return waits.explained(connection, run, *given, for_operator=for_operator)[-1].reason
+            return dispatch.explained(connection, run, *given, for_operator=for_operator)[-1].reason
 
 
 @pytest.fixture

@@ -16,10 +16,9 @@ from joserfc.errors import JoseError
 from joserfc.jwk import RSAKey
 
 from service.clock import DAY_MICROS, EPOCH, MICROSECOND, SECOND_MICROS
-from service.execution.git import GitCommandError, GitRunner
 from service.hosts import rotation
 from service.hosts.rotation import TokenRotation, faults
-from service.hosts.tokens import HostLogin, TokenError, token_of
+from service.hosts.tokens import TokenError, token_of
 from service.printed import NoKeyError, PrintedKey
 from service.setup import HostEntry, connect_host, find_organization
 from service.store.database import Database
@@ -177,20 +176,6 @@ def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
             token_of(host("right.pem", key.as_pem(private=True)))
     with pytest.raises(TokenError, match="private key of the GitHub App 7 cannot be used"):
         token_of(host("none.pem", b"no key"))
-
-
-def test_a_worker_without_the_variable_of_a_token_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind git's "Authentication failed"; waiting would not help."""
-    monkeypatch.delenv("ELSEWHERE", raising=False)
-    make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
-    with closing(GitHttpHost(tmp_path, "one")) as there:
-        url = f"{there.url}/acme/api.git"
-        host = Host("github", "127.0.0.1", None, "api", None, None, "ELSEWHERE")
-        asked = GitRunner(tmp_path / "home", 60, login=HostLogin(host, url))
-        with pytest.raises(GitCommandError, match="ELSEWHERE is not set in the environment of this worker") as found:
-            asked("ls-remote", "--", url)
-
-    assert not found.value.is_passing
 
 
 def test_a_command_that_hangs_or_fails_delays_nobody_for_long(tmp_path: Path) -> None:

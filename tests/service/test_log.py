@@ -96,7 +96,7 @@ def test_what_libraries_and_dying_threads_say_is_in_the_log(root: logging.Logger
     monkeypatch.setenv("MODEL", "another-k3y")
     start_log("json", stream).add(["MODEL", "NOT_SET", None])
     for name in ("uvicorn.error", "dbos"):
-        logging.getLogger(name).warning("from %s with the-k3y and another-k3y", name)
+        logging.getLogger(name).error("from %s with the-k3y and another-k3y", name)
     warnings.warn("old", DeprecationWarning, stacklevel=1)
     thread = threading.Thread(target=lambda: 1 // 0, name="doomed")
     thread.start()

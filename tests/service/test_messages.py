@@ -64,7 +64,7 @@ def test_an_attempt_that_takes_over_begins_with_the_message(start: Make, tmp_pat
     """Once, although the agent of the worker that died had it."""
     api = start(settings=f"{UNBOXED}drain_s = 0.1\n", environment={"ANTHROPIC_API_KEY": "k"})
     add_program(api, tmp_path)
-    counts = "DO:\nsaid = prompt[0].text.count(chr(35))\nif said: await self.say(f'heard {said}'); return"
+    counts = "DO:\nsaid = prompt.count(chr(35))\nif said: await self.say(f'heard {said}'); return"
     run_id = api.begin("program", instructions=WAITS.replace("DO:", counts))
     at_work(api, run_id)
     say(api, run_id, "DO:\nopen('told.txt', 'w')\nawait asyncio.sleep(600) # the new API")

@@ -18,7 +18,7 @@ from tests.service.conftest import UNBOXED, Api, member, placed
 from tests.service.database_link import DatabaseLink
 from tests.service.deployment import Deployment, deployment
 from tests.service.git_hosts import marked
-from tests.service.postgres import Cluster, NoPostgresError, cluster
+from tests.service.postgres import Cluster
 from tests.service.test_campaign import Caller
 from tests.service_process import Node, make_repository
 from tests.waiting import eventually
@@ -51,8 +51,8 @@ def setup(folder: Path, gate: Path) -> dict[str, Any]:
 class Storms:
     """Breaks the database, the way to it, and the workers; counts what it did."""
 
-    def __init__(self, server: Cluster, link: DatabaseLink, workers: list[Node], seed: int) -> None:
-        self._server, self._link, self._workers = server, link, workers
+    def __init__(self, server: Cluster, url: str, link: DatabaseLink, workers: list[Node], seed: int) -> None:
+        self._server, self._url, self._link, self._workers = server, url, link, workers
         self._random = random.Random(seed)
         self.done: Counter[str] = Counter()
         self.worst_s = 0.0
@@ -93,15 +93,15 @@ class Storms:
 
     def _settle(self) -> None:
         """Wait until each turn that had a place has ended or was taken up again."""
-        returned, before = time.monotonic(), open_turns(self._server)
+        returned, before = time.monotonic(), open_turns(self._url)
 
         def is_settled() -> bool:
-            now = open_turns(self._server)
+            now = open_turns(self._url)
             return not [run_id for run_id in before if run_id in now and now[run_id][1] == before[run_id][1]]
 
         def saw() -> object:
             held = "SELECT workflow_uuid, status, executor_id FROM dbos.workflow_status WHERE completed_at IS NULL"
-            return open_turns(self._server), rows(self._server, held), rows(self._server, "SELECT * FROM workers")
+            return open_turns(self._url), rows(self._url, held), rows(self._url, "SELECT * FROM workers")
 
         eventually(is_settled, "each turn ends or is taken up again", SETTLED_S, saw=saw, pause_s=0.1)
         self.worst_s = max(self.worst_s, time.monotonic() - returned)
@@ -116,22 +116,17 @@ def is_started(worker: Node) -> bool:
 
 
 @contextlib.contextmanager
-def world(tmp_path: Path, workers: int) -> Iterator[tuple[Deployment, Cluster, DatabaseLink]]:
-    """A PostgreSQL of its own, a network to it, and over that an API and workers."""
-    with contextlib.ExitStack() as stack:
-        try:
-            server = stack.enter_context(cluster())
-        except NoPostgresError as reason:
-            pytest.skip(str(reason))
-        link = stack.enter_context(DatabaseLink(server.port))
-        url = server.create("outages").replace(f":{server.port}/", f":{link.port}/")
-        folder = tmp_path / "deployment"
+def world(tmp_path: Path, server: Cluster, url: str, workers: int) -> Iterator[tuple[Deployment, DatabaseLink]]:
+    """An API and workers over a database, with a network of their own to it."""
+    folder = tmp_path / "deployment"
+    with DatabaseLink(server.port) as link:
+        their_url = url.replace(f":{server.port}/", f":{link.port}/")
         document = setup(folder, tmp_path / "gate")
-        made = stack.enter_context(deployment(folder, url, settings=SETTINGS, setup=document))
-        made.api()
-        for number in range(workers):
-            made.begin("worker", "--workers", str(PLACES), machine=f"worker{number}")
-        yield made, server, link
+        with deployment(folder, their_url, settings=SETTINGS, setup=document) as made:
+            made.api()
+            for number in range(workers):
+                made.begin("worker", "--workers", str(PLACES), machine=f"worker{number}")
+            yield made, link
 
 
 def start(made: Deployment, turns: int, agent: str = "dawdler") -> None:
@@ -142,30 +137,30 @@ def start(made: Deployment, turns: int, agent: str = "dawdler") -> None:
         callers[number % ORGANIZATIONS].start("go", f"org{number % ORGANIZATIONS}/api", branch)
 
 
-def rows(server: Cluster, asked: str) -> list[tuple[Any, ...]]:
-    with psycopg.connect(server.url("outages")) as connection:
+def rows(url: str, asked: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url) as connection:
         return connection.execute(asked).fetchall()
 
 
-def open_turns(server: Cluster) -> dict[str, tuple[Any, ...]]:
+def open_turns(url: str) -> dict[str, tuple[Any, ...]]:
     """Return run, attempt, worker and status of each turn that has a place, by its run."""
     asked = f"SELECT run_id, attempt, executor, status FROM turns WHERE dispatched_at IS NOT NULL AND {OPEN}"
-    return {row[0]: row for row in rows(server, asked)}
+    return {row[0]: row for row in rows(url, asked)}
 
 
-def ended(server: Cluster) -> bool:
-    return rows(server, f"SELECT count(*) FROM turns WHERE {OPEN}") == [(0,)]
+def ended(url: str) -> bool:
+    return rows(url, f"SELECT count(*) FROM turns WHERE {OPEN}") == [(0,)]
 
 
-def check_end(made: Deployment, server: Cluster, turns: int, gate: Path) -> Counter[str]:
+def check_end(made: Deployment, url: str, turns: int, gate: Path) -> Counter[str]:
     """Take all places at once, hold the service to its word, and return what its log says how often."""
     places = PLACES * (len(made.nodes) - 1)
     start(made, places, "waiter")
     working = "SELECT count(*) FROM turns WHERE status = 'working'"
-    eventually(lambda: rows(server, working) == [(places,)], f"{places} places are taken", pause_s=0.1)
+    eventually(lambda: rows(url, working) == [(places,)], f"{places} places are taken", pause_s=0.1)
     gate.touch()
-    eventually(lambda: ended(server), "all turns end", pause_s=0.1)
-    outcomes = rows(server, "SELECT run_id, number, status, failure FROM turns")
+    eventually(lambda: ended(url), "all turns end", pause_s=0.1)
+    outcomes = rows(url, "SELECT run_id, number, status, failure FROM turns")
     logs = "".join(node.log for node in made.nodes)
 
     assert [row for row in outcomes if row[2] != "completed"] == []
@@ -175,19 +170,22 @@ def check_end(made: Deployment, server: Cluster, turns: int, gate: Path) -> Coun
     return Counter({text: logs.count(text) for text in ("waits for the database", "is gone", "Traceback")})
 
 
-def test_a_database_that_goes_away_for_a_while_costs_no_turn(tmp_path: Path) -> None:
+def test_a_database_that_goes_away_for_a_while_costs_no_turn(
+    tmp_path: Path, postgres: Cluster, postgres_url: str
+) -> None:
     """Crashed and started again under two workers: requests get 503 until then, and each turn ends once."""
-    with world(tmp_path, 2) as (made, server, _):
+    url = postgres_url
+    with world(tmp_path, postgres, url, 2) as (made, _):
         client = made.client(made.nodes[0])
-        start(made, 12)
-        eventually(lambda: open_turns(server) != {}, "a worker works")
-        server.stop("immediate")
+        start(made, 8)
+        eventually(lambda: open_turns(url) != {}, "a worker works")
+        postgres.stop("immediate")
         refused = client.get("/external/runs")
         eventually(lambda: all("waits for the database" in node.log for node in made.nodes[1:]), "both notice")
-        server.start()
+        postgres.start()
         eventually(lambda: client.get("/external/runs").status_code == 200, "the API answers again")
-        eventually(lambda: ended(server), "all turns end", pause_s=0.1)
-        told = check_end(made, server, 12, tmp_path / "gate")
+        eventually(lambda: ended(url), "all turns end", pause_s=0.1)
+        told = check_end(made, url, 8, tmp_path / "gate")
 
     assert (refused.status_code, refused.json()["error_code"]) == (503, "database_unavailable")
     assert refused.headers["Retry-After"] == "2"
@@ -197,18 +195,20 @@ def test_a_database_that_goes_away_for_a_while_costs_no_turn(tmp_path: Path) -> 
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_dies_with_the_database_each_turn_ends_once(tmp_path: Path, seed: int) -> None:
+def test_whatever_dies_with_the_database_each_turn_ends_once(
+    tmp_path: Path, postgres: Cluster, postgres_url: str, seed: int
+) -> None:
     """Each turn is taken up within a minute of the database's return; none fails, none is doubled, no place is lost."""
-    workers = 2 + seed % 2
-    with world(tmp_path, workers) as (made, server, link):
-        storms = Storms(server, link, made.nodes[1:], seed)
+    workers, url = 2 + seed % 2, postgres_url
+    with world(tmp_path, postgres, url, workers) as (made, link):
+        storms = Storms(postgres, postgres_url, link, made.nodes[1:], seed)
         begun = time.monotonic()
         start(made, TURNS)
         for _ in range(TURNS // 30):
-            if not ended(server):
+            if not ended(url):
                 storms.storm()
-        eventually(lambda: ended(server), "all turns end", LONGEST_S, saw=lambda: open_turns(server), pause_s=0.2)
+        eventually(lambda: ended(url), "all turns end", LONGEST_S, saw=lambda: open_turns(url), pause_s=0.2)
         took_s = time.monotonic() - begun
-        told = check_end(made, server, TURNS, tmp_path / "gate")
+        told = check_end(made, url, TURNS, tmp_path / "gate")
     figures = f"{took_s:.0f} s, {dict(storms.done)}, worst {storms.worst_s:.1f} s, {dict(told)}"
     print(f"seed {seed}: {TURNS} turns, {workers} workers, {figures}")

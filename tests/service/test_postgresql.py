@@ -159,22 +159,26 @@ def test_a_worker_told_to_stop_hands_its_turn_over_and_no_branch_has_two_runs(ma
     assert [subject.split()[1] for subject in commits(many, client.run(second))] == ["write", "wait"]
 
 
-@pytest.mark.parametrize("trouble", ["its worker is not on record", "the queue took it for ended"])
-def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Path, trouble: str) -> None:
+def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Path) -> None:
     """A worker died that was taken for dead before, or after the turn went on without it: another takes it up."""
-    client, worker, run_id, gate = begun(many, tmp_path)
+    client, worker, first, gate = begun(many, tmp_path)
+    second = client.start(f"wait {gate}")
+    eventually(lambda: "sandbox:" in log_of(many, second, "victim"), "its agent starts, too")
     worker.kill()
-    if trouble == "its worker is not on record":
-        with many.database.write() as connection:
-            workers.forget(connection, worker.ready["worker"])
-    else:
-        DBOSClient(system_database_engine=many.database.engine).cancel_workflow(f"{run_id}:1")
+    # The queue takes it for ended.
+    DBOSClient(system_database_engine=many.database.engine).cancel_workflow(f"{second}:1")
     gate.touch()
     many.begin("worker", machine="heir")
-    client.reaches(run_id, "completed")
+    client.reaches(second, "completed")
+    held = client.run(first)["status"]
+    with many.database.write() as connection:
+        workers.forget(connection, worker.ready["worker"])
+    client.reaches(first, "completed")
 
-    assert len(commits(many, client.run(run_id))) == 1
-    assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
+    assert held == "working", "its worker is on record"
+    for run_id in (first, second):
+        assert len(commits(many, client.run(run_id))) == 1
+        assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
 
 
 def test_a_silent_network_ends_just_a_call(

@@ -79,6 +79,8 @@ def test_a_body_that_breaks_off_leaves_no_trace_and_one_without_an_end_is_cut_of
 
 GET = b"GET /v1/external/runs HTTP/1.1\r\nHost: here\r\n"
 POST = b"POST /v1/external/runs HTTP/1.1\r\nHost: here\r\n"
+LENGTHS = (b"Content-Length: 24\r\n", b"Transfer-Encoding: chunked\r\n")
+SMUGGLED = b"\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
 def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
@@ -93,6 +95,8 @@ def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
         b"GET /v1/external/runs?" + b"a" * 100_000,
         POST + b"Content-Length: ten\r\n\r\n",
         POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        # A proxy in front could believe the other one, and take the rest of the body for a request of somebody else.
+        *(POST + b"".join(order) + SMUGGLED for order in (LENGTHS, LENGTHS[::-1])),
         head(api, "Transfer-Encoding: chunked") + b'4\r\n{"a"\r\nnonsense\r\n',
     ):
         answer = send(api, raw)
@@ -172,17 +176,6 @@ def is_reset(connection: socket.socket) -> bool:
     poll = select.poll()
     poll.register(connection, 0)
     return bool(poll.poll(0))
-
-
-def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(api: Api) -> None:
-    """A proxy in front could believe the other one, and take the rest of the body for a request of somebody else."""
-    lengths = [b"Content-Length: 24\r\n", b"Transfer-Encoding: chunked\r\n"]
-    smuggled = b"\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nHost: here\r\n\r\n"
-    for order in (lengths, lengths[::-1]):
-        answer = send(api, POST, *order, smuggled)
-
-        assert answer.startswith(b"HTTP/1.1 400 ")
-        assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def test_clients_that_never_read_are_dropped_and_slow_ones_served(brief: Api) -> None:

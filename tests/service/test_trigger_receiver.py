@@ -14,6 +14,7 @@ import pytest
 
 from service.api.bodies import Reserve, read_bytes
 from service.api.errors import HttpError
+from service.api.hooks import authentic, delivery_id, event_of
 from service.clock import DAY_MICROS, now_micros, rfc3339
 from service.forge.accounts import OwnAccounts
 from service.settings import Limits, Settings, TriggerSettings
@@ -21,7 +22,6 @@ from service.store import audit, deletions, deliveries, hosts, organizations, re
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
-from service.triggers.deliveries import authentic, delivery_id, read
 from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import Receiver, UnknownRepositoryError, WebhookDelivery
 from service.triggers.rules import TriggerRule
@@ -50,7 +50,9 @@ def tenants(
     def deliver(
         delivery: str, sha: str = "f" * 40, proven: str = "S", action: str = "opened", own: Any = None, **given: Any
     ) -> list[str]:
-        found = read("github", {"x-github-event": "pull_request"}, json.dumps(github(action, sha, **given)).encode())
+        found = event_of(
+            "github", {"x-github-event": "pull_request"}, json.dumps(github(action, sha, **given)).encode()
+        )
         made = WebhookDelivery("github", delivery, present(found), frozenset({proven}), None, own or {})
         return [one.result for one in receiver.receive(made)]
 
@@ -266,7 +268,7 @@ GITLAB: Final = ("gitlab", {"x-gitlab-event": "Merge Request Hook"}, gitlab)
 def event(host: Any, action: str, **given: Any) -> HookEvent | None:
     """Return what a payload says."""
     platform, headers, payload = host
-    return read(platform, headers, json.dumps(payload(action, SHA, **given)).encode())
+    return event_of(platform, headers, json.dumps(payload(action, SHA, **given)).encode())
 
 
 def test_all_code_hosts_say_what_happened() -> None:
@@ -328,7 +330,7 @@ def test_what_no_rule_or_database_could_use_is_refused() -> None:
     for host, action in ((GITHUB, "opened"), (GITLAB, "open")):
         for body in (b"", b"payload=%7B%7D", b"[]", b'{"action": "opened"}', b"[" * 100_000, b"\xff"):
             with pytest.raises(PayloadError):
-                read(host[0], host[1], body)
+                event_of(host[0], host[1], body)
         for key in ("head", "base", "sender", "path", "labels"):
             for value in ("a\0b", "\ud800", "x" * 1001):
                 with pytest.raises(PayloadError):
@@ -336,7 +338,7 @@ def test_what_no_rule_or_database_could_use_is_refused() -> None:
     # Nothing but a commit gets near git.
     for sha in ("HEAD", "--upload-pack=x", SHA[:-1], f"{SHA}\n"):
         with pytest.raises(PayloadError, match="sha"):
-            read(*GITHUB[:2], json.dumps(github("opened", sha)).encode())
+            event_of(*GITHUB[:2], json.dumps(github("opened", sha)).encode())
 
 
 def test_only_the_whole_body_s_signature_proves_the_secret() -> None:

@@ -1,7 +1,6 @@
 """Usage: what turns used of their models is told by the API, summed by the command line, and counted in /metrics."""
 
-import subprocess
-import sys
+import os
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final
@@ -19,6 +18,7 @@ from service.store import deletions, organizations, runs, turns, usage
 from service.store.agents import Agent
 from service.store.database import Database
 from service.store.usage import ModelUse, UsageFilters, totals
+from tests.program import Program
 from tests.service.conftest import BOTH, NOW, Api, Make, accepted
 from tests.service.test_metrics import scraped
 from tests.waiting import present
@@ -98,14 +98,14 @@ def test_the_days_add_up_to_the_turns_whoever_is_killed(database: Database) -> N
     """
     run_id = begun(database, "acme", "a")
     url = database.url.render_as_string(hide_password=False)
-    argv = [sys.executable, "-c", _WRITES, url, run_id]
-    writers = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(1 if database.is_sqlite else 3)]
+    writers = [Program((url, run_id), os.environ, code=_WRITES) for _ in range(1 if database.is_sqlite else 3)]
     for writer in writers:
         while present(writer.stdout).readline().strip() != "20":
             assert writer.poll() is None
     for writer in writers:
-        with writer:
-            writer.kill()
+        writer.kill()
+        writer.wait()
+        writer.close()
     with database.write() as connection:
         turns.cancel(connection, run_id, "over", NOW)
     used(database, run_id, 7, 1, number=1, at=now_micros())

@@ -47,7 +47,7 @@ def test_a_duration_is_a_number_and_a_unit() -> None:
             parse_duration(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @example("refs/heads/x")
 @example("HEAD")
 @example("a.lock")

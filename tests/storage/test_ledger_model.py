@@ -15,7 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 
 from storage import claims, database
 from storage.claims import Owner
-from storage.ledger import queries, transitions
+from storage.ledger import SCHEMA, queries, transitions
 from storage.ledger.errors import (
     AlreadyDoneError,
     KeyTakenError,
@@ -23,7 +23,6 @@ from storage.ledger.errors import (
     SubjectBlockedError,
     WrongStateError,
 )
-from storage.ledger.opening import SCHEMA
 from storage.ledger.transitions import StateChange, Transition, TransitionOutcome
 from storage.records import OPEN_STATES, UNUSED_STATES, Action, ActionFailure, Author
 from tests.storage.conftest import NOON

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.api.errors import ApiError
 from app.engine.engine import Engine
 from app.profiles import load
-from app.profiles.paths import CACHE_FILE
+from app.profiles.load import CACHE_FILE
 from app.profiles.token import StreamToken
 from storage.values import utc_now
 from tests.cli.conftest import Inside, Result

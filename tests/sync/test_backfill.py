@@ -14,8 +14,7 @@ from app.api.errors import EndlessListError, RejectedError, UnreachableError
 from app.engine.engine import Engine
 from app.engine.events import Event, RunsChanged
 from app.profiles import HistorySettings
-from app.sync.backfill import Backfill
-from app.sync.retention import Retention
+from app.sync.backfill import Backfill, Retention
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import RunFilter, RunSort
@@ -319,7 +318,7 @@ async def test_old_runs_are_dropped_but_for_those_in_the_ledger(
         assert (await kept(), heard) == ([*range(30)], [])
         assert await kept(keep_days=19.5) == [*range(20), 25]
         assert [type(event) for event in heard] == [RunsChanged]
-        monkeypatch.setattr("app.sync.retention._MEGABYTE", await cache.used_bytes() - 20_000)
+        monkeypatch.setattr("app.sync.backfill._MEGABYTE", await cache.used_bytes() - 20_000)
         assert await kept(max_mb=1) in ([*range(n), 25] for n in range(3, 18))
-        monkeypatch.setattr("app.sync.retention._MEGABYTE", 1)
+        monkeypatch.setattr("app.sync.backfill._MEGABYTE", 1)
         assert await kept(max_mb=1) == [25]

@@ -33,10 +33,9 @@ from app.profiles import (
     example_text,
     load,
 )
-from app.profiles.schema import schema
 from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
 from app.profiles.values import QuietHours, base_address
-from app.profiles.write import add_profile, keep_token, name_problem
+from app.profiles.write import add_profile, keep_token, name_problem, schema
 from storage.records import RunSort
 
 REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'

@@ -6,8 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runs.query import Vocabulary, listed, parse, suggestions
-from app.runs.query.terms import KeyName
+from app.runs.query import KeyName, Vocabulary, listed, parse, suggestions
 from app.runs.screen_views import as_typed, replaced
 from storage.records import RunFilter
 from storage.records.query import FINDINGS

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from storage.records import PlatformHealth
 from tests.console.quiet import lines
 from tests.widgets.stage import Stage
-from widgets.frame.header_bar import HeaderBar, PollTiming, Vitals
+from widgets.frame import HeaderBar, PollTiming, Vitals
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

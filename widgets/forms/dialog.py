@@ -134,7 +134,6 @@ _PAGES: Final[dict[FormPhase, str]] = {
     "outcome": "#outcome",
 }
 _KEYS: Final = {"esc": "escape", "^s": "ctrl+s,ctrl+enter"}
-_STEP_WORDS: Final = ("edit", "preview", "sent")
 
 
 class FormButton(Struct, frozen=True):
@@ -171,7 +170,7 @@ class FormDialog(Vertical):
         title: str,
         rows: Sequence[Widget],
         verbs: Sequence[FormButton],
-        steps: Sequence[str] = _STEP_WORDS,
+        steps: Sequence[str] = ("edit", "preview", "sent"),
         mark: ProfileMark = NO_MARK,
     ) -> None:
         super().__init__()

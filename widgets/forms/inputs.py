@@ -28,13 +28,13 @@ def printable(text: str) -> str:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for at, line in enumerate(lines):
         if safe_text(line, limit=len(line) + 1) != line:
-            lines[at] = "\t".join(safe_text(_clean(part), limit=len(part) + 1) for part in line.split("\t"))
+            parts = line.split("\t")
+            for number, part in enumerate(parts):
+                # With its neighbours: a joiner stays only between letters or emoji.
+                kept = "".join(char for n, char in enumerate(part) if char in safe_text(part[max(0, n - 1) : n + 2]))
+                parts[number] = safe_text(kept, limit=len(part) + 1)
+            lines[at] = "\t".join(parts)
     return "\n".join(lines)
-
-
-def _clean(part: str) -> str:
-    # With its neighbours: a joiner stays only between letters or emoji.
-    return "".join(char for at, char in enumerate(part) if char in safe_text(part[max(0, at - 1) : at + 2]))
 
 
 @dataclass

@@ -8,7 +8,7 @@ from textual.geometry import Region
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 
-from widgets.frame.notice import Notice
+from widgets.frame import Notice
 from widgets.kit import hidden
 
 HEADER: Final = 1

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from app.engine.text import SafeText
-from widgets.frame.notice import notice_line
+from widgets.frame import notice_line
 from widgets.kit.badges import STYLES, Tone, tone_css
 from widgets.kit.cells import Column, fit, lay_out
 from widgets.kit.cursor_view import HEADER, CursorView

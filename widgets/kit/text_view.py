@@ -24,7 +24,7 @@ from textual.widgets import Input
 
 from app.engine.text import safe_text
 from widgets.forms.inputs import ListSearch
-from widgets.frame.notice import notice_line
+from widgets.frame import notice_line
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES, tone_css
 from widgets.kit.cursor_view import HEADER, CursorView

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.reactive import reactive
 
 from app.engine.text import safe_text
-from widgets.frame.bars import Tab
+from widgets.frame import Tab
 from widgets.kit.badges import STYLES, run_badge
 from widgets.kit.cells import shorten
 from widgets.kit.clickable import ClickableLine, clickable

@@ -18,10 +18,10 @@ from textual.content import Content
 from app.console.base import BaseScreen
 from app.console.session import Session
 from app.console.sheets import ConfirmSheet
-from app.console.terminal.terminal import Terminal
+from app.console.terminal import Terminal
 from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.records import Run
 from widgets.kit import hidden
 
@@ -54,11 +54,6 @@ def own_bindings(commands: Sequence[UserCommand]) -> list[Binding]:
         for n, command in enumerate(commands)
         if command.key
     ]
-
-
-def needs_run(argv: Sequence[str]) -> bool:
-    """Whether the template has a placeholder about a run."""
-    return bool(_RUN_PLACEHOLDERS.intersection(_PLACEHOLDER.findall("\n".join(argv))))
 
 
 def placeholder_values(profile: str, base_url: str, run: Run | None) -> dict[str, str]:
@@ -145,7 +140,8 @@ async def run_own_command(app: App[Any], session: Session, terminal: Terminal, c
     """Run a command on the run in focus and report how it ended, or why it did not start."""
     name = safe_text(command.name, limit=60)
     try:
-        run = await _run_in_focus(app) if needs_run(command.argv) else None
+        needs_run = _RUN_PLACEHOLDERS.intersection(_PLACEHOLDER.findall("\n".join(command.argv)))
+        run = await _run_in_focus(app) if needs_run else None
         profile = app.screen.acting_profile if isinstance(app.screen, BaseScreen) else session.profile
         argv = filled_in(command.argv, placeholder_values(profile.name, profile.base_url, run))
         if command.confirm:

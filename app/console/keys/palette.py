@@ -28,7 +28,7 @@ from widgets.kit.badges import STYLES
 from widgets.kit.choice_lists import fuzzy
 
 if TYPE_CHECKING:
-    from app.runs.query.terms import KeyName
+    from app.runs.query import KeyName
 
 OWN_COMMAND: Final = "own_command"
 """The action behind the user's own commands, which are listed by name."""

@@ -16,15 +16,13 @@ from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
 from app.console.messages import GoToTab
-from app.console.session.batches import Batches
-from app.console.session.inbox_feed import InboxFeed
+from app.console.session.feeds import Batches, InboxFeed, VitalsFeed
 from app.console.session.troubles import own_failure_text
-from app.console.session.vitals_feed import VitalsFeed
-from app.console.terminal.terminal import copy_out
+from app.console.terminal import copy_out
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
-from storage.base_error import RunwardenError
+from storage import RunwardenError
 from storage.errors import StorageError
 from widgets.kit.badges import ProfileMark
 
@@ -32,13 +30,12 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
     from storage.cache.first_paint import FirstPaint
     from storage.records.following import PinnedRun
-    from widgets.actions.batch import BatchView
+    from widgets.runs.follow import BatchView
 
 ResultT = TypeVar("ResultT")
 
 LONGEST_COPY: Final = 10_000
 """The most characters that are copied: more than any id has, since a shortened id would be another one."""
-STILL_OPENING: Final = "Still opening; a moment."
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 SEEN_AFTER: Final = timedelta(seconds=2)
 """How long a finished run must have been shown before a key means that someone saw it."""
@@ -158,8 +155,9 @@ class Session:
     @property
     def not_open(self) -> str:
         """The answer to a key that needs the engine before it is open."""
-        trouble = self.vitals.storage_trouble
-        return STILL_OPENING if trouble is None else f"The console cannot use its own files. {trouble.lines[0]}"
+        if (trouble := self.vitals.storage_trouble) is None:
+            return "Still opening; a moment."
+        return f"The console cannot use its own files. {trouble.lines[0]}"
 
     @property
     def state_trouble(self) -> str:

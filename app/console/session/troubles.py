@@ -7,15 +7,13 @@ from app.engine.text import safe_text
 from app.engine.times import clock_time, span
 from storage.records import LinkState, PollOutcome
 from storage.records.error_kinds import error_kind
-from widgets.frame.header_bar import next_poll
-from widgets.frame.notice import Notice
+from widgets.frame import Notice, next_poll
 from widgets.runs.extent import Extent
 
 if TYPE_CHECKING:
     from storage.records.activity import Wait
     from widgets.kit.badges import Tone
 
-STARTS: Final = "Press n to start one on a repository, a to start a named agent."
 UNREADABLE: Final = Notice(
     "∅",
     "Nothing can be shown",
@@ -80,7 +78,8 @@ def nothing_to_show(
         return trouble
     if extent is None or link is None or link.last_ok_at is None:
         return Notice("◌", "Asking the service for its runs…", ("The first answer fills this table.",), "busy")
-    starts = "They appear here as others start them." if read_only else STARTS
+    press = "Press n to start one on a repository, a to start a named agent."
+    starts = "They appear here as others start them." if read_only else press
     return Notice("○", "No runs yet", (starts,), "plain")
 
 

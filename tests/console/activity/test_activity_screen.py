@@ -19,7 +19,7 @@ from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import enter
 from tests.lab import Lab
 from tests.waiting import until
-from widgets.actions.activity import ActivityEntry
+from widgets.actions import ActivityEntry
 from widgets.kit.line_table import LineTable
 
 HOSTILE = "Now also \x1b[2J\u202e fix [/b] the \x9bdocs"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from syrupy.assertion import SnapshotAssertion
 
 from app.api.requests import StartRun
-from app.automations.proposals import propose
+from app.automations.acting import propose
 from app.automations.rule import fingerprint_of
 from app.automations.screen_sheets import ApprovalsSheet
 from app.console.messages import GoToTab

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from app.actions.screen_many import ManyForm
-from app.actions.screen_many_tasks import Known, continued, known_of, retried
+from app.actions.screen_many import Known, ManyForm, continued, known_of, retried
 from app.api.requests import StartRun
 from app.engine.engine import Engine
 from storage.records import FINAL_STATUSES, Run, RunDetail

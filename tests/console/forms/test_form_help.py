@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.actions.screen_fields import filled_in
+from app.actions.asked import filled_in
 from app.actions.screen_writes import ContinueRunForm, NewRunForm
 from app.api.requests import ContinueRun
 from app.engine.engine import Engine

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from app.actions.screen_cancel import cancel_sheet
 from app.actions.screen_resolve import ResolveForm
 from app.api.requests import ContinueRun, StartRun
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere
-from app.runs.screen_actions import cancel_sheet
 from storage.ledger.errors import WrongStateError
 from storage.records import Action
 from tests.console.forms.steps import CREATED, WEB, a_run, opened, painted, press, settle, words, write
@@ -191,8 +191,8 @@ async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
 ) -> None:
     """It says at once that the outcome is unknown; the background finds it out."""
     server.otherwise = lambda _: Drop()
-    monkeypatch.setattr("app.actions.cancelling.look", lambda *_: asyncio.Event().wait())
-    monkeypatch.setattr("app.actions.cancelling.LOOK_S", 0.0)
+    monkeypatch.setattr("app.actions.reconciliation.look", lambda *_: asyncio.Event().wait())
+    monkeypatch.setattr("app.actions.screen_cancel.LOOK_S", 0.0)
     app = stage(lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")]))
     async with opened(app, "", "ctrl+s"):
         pass
@@ -222,12 +222,26 @@ async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
         return action
 
     server.otherwise = answer
-    monkeypatch.setattr("app.actions.cancelling.look", look_too_late)
+    monkeypatch.setattr("app.actions.reconciliation.look", look_too_late)
     app = stage(lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]))
     async with opened(app, "", "ctrl+s"):
         pass
 
     assert app.outcome.startswith("2 of 3 runs were cancelled. run_2: It has ended.")
+
+
+async def test_a_cancel_stops_where_the_next_would_fail_in_the_same_way(
+    stage: Any, engine: Engine, server: Server
+) -> None:
+    """Of three, the first outcome is unknown: the others are not sent, and the report counts them."""
+    server.otherwise = lambda request: Drop() if request.method == "POST" else Respond(404)
+    app = stage(lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]))
+    async with opened(app, "", "ctrl+s"):
+        pass
+
+    assert "Whether run_1 was cancelled is unknown" in app.outcome
+    assert app.outcome.endswith("2 runs were not tried.")
+    assert len(server.posts) == 1
 
 
 @pytest.mark.parametrize(("key", "kept"), [("ctrl+s", None), ("ctrl+k", "yes")])

@@ -23,7 +23,7 @@ from tests.automations.conftest import rule
 from tests.console.conftest import SMALL, WIDE, Scene, Staged
 from tests.console.scenes import engine_on, enter
 from tests.lab import Lab
-from widgets.frame.bars import TabBar
+from widgets.frame import TabBar
 from widgets.kit.line_table import LineTable
 
 RULES = parse(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from io import StringIO
@@ -24,6 +25,7 @@ from app.console.base import ALL
 from app.console.messages import SwitchProfile
 from app.profiles import LEDGER_FILE, Settings, data_folder
 from app.profiles.engines import ProfileEngines
+from app.profiles.load import parse
 from app.profiles.screen_all_profiles import AllProfilesScreen
 from app.profiles.screen_profiles import GENTLE_S, ProfileOverview, ProfileSwitcher
 from app.profiles.token import EnvToken, StreamToken
@@ -36,10 +38,10 @@ from storage.state import State
 from tests.console.conftest import SMALL, WIDE, Disk, Scene
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for
 from tests.console.test_error_boundary import press_all
-from tests.lab import Lab, Server
+from tests.lab import Lab, Received, Server, Step
 from tests.waiting import present, until
 from widgets.forms.dialog import FormDialog
-from widgets.frame.header_bar import HeaderBar
+from widgets.frame import HeaderBar
 from widgets.kit.badges import HUES
 from widgets.profiles import ProfileList
 from widgets.runs.table import RunTable
@@ -144,6 +146,47 @@ async def test_between_two_profiles_nothing_is_cut_off(
         await scene.shows("acme-staging ▾ read-only", "All 3]")
         assert "The lease is held up." in " ".join(scene.toasts)
         monkeypatch.undo()
+
+
+RULE = """[[automations]]
+name = "nightly"
+on = { schedule = "0 3 * * *" }
+do = { start = "Look for flaky tests.", repository = "acme/api" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "count", "outcome"),
+    [
+        (("slash", *"is:active", "enter", "space", "space", "X", "ctrl+s", "escape"), 2, "2 runs were cancelled."),
+        (("5", "S", "ctrl+s", "left"), 1, "● done → run_00060"),
+    ],
+)
+async def test_a_profile_stays_until_every_outcome_is_recorded(
+    fleet_staged: FleetStaged, several: Settings, board: Lab, keys: tuple[str, ...], count: int, outcome: str
+) -> None:
+    """Leaving the dialog of a cancel stops none of the requests; running an automation by hand is a write, too."""
+    gate, answer = threading.Event(), board.answer
+    board.turns = {run_id: {"turns": []} for run_id in board.runs}
+
+    def late(request: Received) -> Step:
+        assert request.method == "GET" or gate.wait(300)
+        return answer(request)
+
+    changed = replace(several, automations=parse(Path("config.toml"), RULE).automations)
+    async with fleet_staged(settings=changed) as scene:
+        await scene.press(*keys[:-2])
+        board.otherwise = late
+        await scene.pilot.press(*keys[-2:])
+        scene.app.post_message(SwitchProfile("acme-staging"))
+        await scene.pilot.pause()
+        assert scene.app.session.profile.name == "acme-prod"
+        gate.set()
+        await scene.settle()
+
+        assert [action.state for action in await scene.engine.ledger.actions()] == ["confirmed"] * count
+        assert "A request is being sent" in " ".join(scene.toasts)
+        assert outcome in scene.toasts
 
 
 async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Lab) -> None:

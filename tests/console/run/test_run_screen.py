@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.actions.actions import Actions
 from app.actions.screen_writes import ContinueRunForm
-from app.runs.screen_conversation import ReplyBox
+from app.runs.screen_run import ReplyBox
 from storage.errors import DiskFullError
 from storage.records.results import (
     Artifact,

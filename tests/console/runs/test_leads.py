@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from app.health.history import SampleReader
+from app.health.facts import SampleReader
 from app.health.screen import HealthView, read_health
 from app.runs.query import parse
 from app.runs.screen_views import of_platform, runs_lead

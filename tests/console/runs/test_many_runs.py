@@ -63,6 +63,16 @@ async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab
         assert [title for title in scene.titles if "ancelled" in title] == [], "who did it knows"
 
 
+async def test_more_runs_than_the_cap_are_not_cancelled(staged: Staged, board: Lab) -> None:
+    """It is refused before the question, with both ways out."""
+    async with staged(send_cap=1) as scene:
+        await scene.press("slash", *"is:active", "enter", "space", "space", "X")
+        assert isinstance(scene.app.screen, RunsScreen)
+        refusal = "Nothing was sent: 2 runs to cancel, more than 1. Mark fewer, or raise send_cap in [console]."
+        assert refusal in scene.toasts
+        assert board.posts == []
+
+
 COPYING = (
     ("TMUX", "load-buffer -w -", "copied to tmux and sent to the terminal's clipboard."),
     ("TMUX", "load-buffer -", "copied to tmux."),

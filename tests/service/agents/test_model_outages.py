@@ -226,7 +226,7 @@ def fallen(api: Api, other: ModelServer, number: int, kills: int, repository: Pa
 
 
 @NEEDS_SANDBOX
-@pytest.mark.parametrize(("number", "kills"), [(10, 1), pytest.param(50, 2, marks=LONG)])
+@pytest.mark.parametrize(("number", "kills"), [(6, 1), pytest.param(50, 2, marks=LONG)])
 def test_while_a_provider_is_away_a_fallback_goes_on(
     services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer, number: int, kills: int
 ) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from service.agents.options import ChangeLimits
-from service.execution.change import Patches, oversize, refusal
-from service.execution.commits import changed_between
+from service.execution.commits import Patches, changed_between, oversize, refusal
 from service.execution.git import GitRunner
 from service.forge.client import CommitStatus, ForgeError, NewPullRequest, ReviewComment
 from tests.lab import Respond

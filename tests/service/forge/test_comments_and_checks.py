@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from service.api.hooks import event_of
 from service.clock import now_micros
 from service.forge.accounts import completed
 from service.settings import Settings
@@ -14,7 +15,6 @@ from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, repositories, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.triggers.deliveries import read
 from service.triggers.events import HookEvent, PayloadError
 from service.triggers.receiver import Receiver, WebhookDelivery
 from service.triggers.rules import TriggerRule
@@ -44,7 +44,7 @@ ON_FAILED: Final = TriggerRule(agent="reviewer", instructions="Mend it.", on=("f
 def event(name: str, document: dict[str, Any], platform: str = "github") -> HookEvent | None:
     platform = "gitlab" if name.endswith("Hook") else platform
     header = "x-gitlab-event" if platform == "gitlab" else "x-github-event"
-    return read(platform, {header: name}, json.dumps(document).encode())
+    return event_of(platform, {header: name}, json.dumps(document).encode())
 
 
 def commented(words: str, sha: str = SHA, **given: Any) -> HookEvent | None:

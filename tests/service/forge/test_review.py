@@ -11,8 +11,8 @@ from markdown_it import MarkdownIt
 
 from service.findings.document import IdentifiedFinding
 from service.forge.client import ForgeError, harmless
-from service.forge.review import Report, bring_up_to_date
-from service.forge.review_text import Marks, comment, inert
+from service.forge.handlers import inert
+from service.forge.review import Marks, Report, bring_up_to_date, comment
 from service.text import not_closing
 from tests.lab import Received, Respond
 from tests.service.forge.conftest import CHECKED_LINES, ONE_FORGE

@@ -1,33 +1,67 @@
-"""The header's figures, read again after events."""
+"""Feeds: what a session reads again after events, the header's figures, the inbox and the batches under way."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from msgspec.structs import replace
+from textual.app import App
+from textual.notifications import SeverityLevel
 from textual.signal import Signal
 
 from app.console.session.coalesced_task import CoalescedTask
-from app.console.session.feed_host import FeedHost
 from app.console.session.troubles import link_notice, storage_notice
 from app.engine.events import (
     ActionChanged,
     CacheChangedElsewhere,
     Event,
+    HealthChanged,
     LinkChanged,
+    RunsChanged,
     StateChangedElsewhere,
     StorageFailed,
 )
 from app.engine.times import clocks_apart
+from app.profiles import Profile, Settings
 from storage.records import RunFilter, link_of
 from storage.records.activity import ActivityFilter, Wait
 from storage.records.error_kinds import error_kind
-from widgets.frame.header_bar import PollTiming, Vitals
+from widgets.frame import PollTiming, Vitals
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from app.automations.rule import Rule
     from app.engine.engine import Engine
+    from app.inbox.inbox import Inbox
     from storage.cache.first_paint import FirstPaint
-    from widgets.frame.notice import Notice
+    from storage.records import Action, RunDetail
+    from storage.records.inbox import InboxItem
+    from widgets.frame import Notice
+    from widgets.runs.follow import BatchView
+
+
+class FeedHost(Protocol):
+    """A session, as its feeds see it: they are parts of it, and no two files import each other."""
+
+    settings: Settings
+    profile: Profile
+    app: App[Any]
+    clock: Callable[[], datetime]
+    engine: "Engine | None"
+
+    @property
+    def state_trouble(self) -> str:
+        """Why the state cannot be used; empty: it can."""
+
+    def start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run this coroutine function in the background for as long as the app runs."""
+
+    def notify(self, message: str, *, severity: SeverityLevel, timeout: float) -> None:
+        """Show a toast."""
+
 
 CLOCK_S: Final = 15.0
 """Seconds that the notice is shown that the clocks differ; it is shown once."""
@@ -223,3 +257,145 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
         health_is_stale=health_link is not None and health_link.is_failing,
         known=bool(counts) or (runs_link is not None and runs_link.last_ok_at is not None),
     )
+
+
+AT_MOST_EVERY: Final = timedelta(seconds=2)
+AT_LEAST_EVERY: Final = timedelta(minutes=1)
+"""The end of a snooze and a silent bot cause no event."""
+
+
+class InboxFeed:
+    """The inbox of one session."""
+
+    def __init__(self, session: FeedHost, vitals: VitalsFeed) -> None:
+        """Start empty; after each reading the header shows the number of items."""
+        self.changed: Signal[tuple[InboxItem, ...]] = Signal(session.app, "inbox changed")
+        self.items: tuple[InboxItem, ...] | None = None
+        """None: not read yet."""
+        self.can_undo = False
+        """Whether `undo` has something to bring back."""
+        self.inbox: Inbox | None = None
+        """None: the engine is not open yet."""
+        self._session = session
+        self._vitals = vitals
+        self._automations: Sequence[Rule] = session.settings.automations
+        self._read_at: datetime | None = None
+        self._is_stale = False
+        """Whether something changed since the last reading."""
+        self._reader = CoalescedTask(self._read, session.start)
+
+    def ask(self) -> None:
+        """Read the items again."""
+        self._reader.ask()
+
+    def use_automations(self, automations: "Sequence[Rule]") -> None:
+        """Use these rules from now on: they were just written into the configuration."""
+        self._automations = tuple(automations)
+        self._vitals.set_up("automations", is_set_up=bool(automations))
+        self.ask()
+
+    def engine_changed(self, event: Event) -> None:
+        """Read the items again if this event may have changed them; new failed runs come by `ask_soon`."""
+        has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
+        elsewhere = CacheChangedElsewhere | StateChangedElsewhere
+        if has_moved or isinstance(event, ActionChanged | HealthChanged | elsewhere):
+            self.ask()
+
+    def ask_soon(self, now: datetime) -> None:
+        """Read the items again after a moment: while history is fetched, failed runs arrive all the time."""
+        self._is_stale = True
+        self.tick(now)
+
+    def tick(self, now: datetime) -> None:
+        """Read the items again if the last reading is old."""
+        if self._read_at is not None and now - self._read_at >= (AT_MOST_EVERY if self._is_stale else AT_LEAST_EVERY):
+            self.ask()
+
+    async def _read(self) -> None:
+        if (engine := self._session.engine) is None:
+            return
+        if self.inbox is None or self.inbox.engine is not engine:
+            # In a thread: this imports the automations.
+            await asyncio.to_thread(import_module, "app.inbox.inbox")
+            from app.inbox.inbox import Inbox
+
+            self.inbox = Inbox.of(engine, lambda: self._automations)
+        self._read_at, self._is_stale = engine.clock(), False
+        self.can_undo = await self.inbox.can_undo()
+        self.items = await self.inbox.items()
+        self._vitals.count_inbox(len(self.items))
+        self.changed.publish(self.items)
+
+
+class Batch(Protocol):
+    """The requests of one confirmation and their outcomes."""
+
+    @property
+    def batch_id(self) -> str:
+        """The batch's key, the same at every stage."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a request was sent or is about to be."""
+
+    @property
+    def unknown(self) -> "tuple[Action, ...]":
+        """Actions of unknown outcome."""
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Ids of the runs that were started or continued."""
+
+    def resolved(self, action: "Action") -> Self:
+        """The batch with the outcome of one action replaced."""
+
+    def view(self, details: "Mapping[str, RunDetail]") -> "BatchView":
+        """The batch as a line, with these details of its runs."""
+
+
+class Batches:
+    """Batches that have begun and were not dismissed."""
+
+    def __init__(self, session: FeedHost) -> None:
+        """Start empty; `changed` is published with the views of all batches."""
+        self.changed: Signal[tuple[BatchView, ...]] = Signal(session.app, "batches changed")
+        self.views: tuple[BatchView, ...] = ()
+        """Newest first."""
+        self._session = session
+        self._held: dict[str, Batch] = {}
+        self._reading = CoalescedTask(self._read, session.start)
+
+    def put(self, batch: Batch) -> None:
+        """Add a batch, or replace it with its next stage."""
+        if batch.has_begun:
+            self._held[batch.batch_id] = batch
+            self._reading.ask()
+
+    def let_go(self, key: str) -> None:
+        """Dismiss a batch."""
+        self._held.pop(key, None)
+        self._reading.ask()
+
+    def view(self, key: str) -> "BatchView | None":
+        """The batch with this key; None: it was dismissed."""
+        return next((view for view in self.views if view.key == key), None)
+
+    def engine_changed(self, event: Event) -> None:
+        """Update runs and unknown outcomes after an event."""
+        if self._held and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+            self._reading.ask()
+
+    async def _read(self) -> None:
+        if (engine := self._session.engine) is None:
+            return
+        for key, batch in tuple(self._held.items()):
+            for open_action in batch.unknown:
+                action = await engine.ledger.action(open_action.action_id)
+                if key in self._held and action is not None and action.state != open_action.state:
+                    self._held[key] = self._held[key].resolved(action)
+        made = [run_id for batch in self._held.values() for run_id in batch.made]
+        details = await engine.cache.details(made)
+        views = tuple(batch.view(details) for batch in reversed(self._held.values()))
+        if views != self.views:
+            self.views = views
+            self.changed.publish(views)

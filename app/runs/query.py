@@ -1,6 +1,10 @@
-"""Parses a line into a filter: valid parts count, mistakes are reported with their position and a fix."""
+"""The query language: one line of text for a `RunFilter`, and back; valid parts count, mistakes come with a fix.
 
-from collections.abc import Iterable, Iterator
+Pure: no I/O and no clock, only the standard library and the records. See docs/use/queries.md.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
@@ -10,22 +14,19 @@ from msgspec.structs import replace
 
 from app.engine.text import closest
 from app.engine.times import INSTANT, parse_period
-from app.runs.query.terms import (
-    KEYS,
-    STATES,
-    UNKNOWN,
-    KeyName,
-    QueryToken,
-    Term,
-    closest_key,
-    key_name,
-    key_of,
-    quoted,
-    terms,
-)
 from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter, RunSort
-from storage.records.query import FINDINGS
+from storage.records.query import FINDINGS, Suggestion
 
+KeyName = Literal["status", "repo", "branch", "agent", "finding", "since", "until", "is"]
+QUOTE: Final = '"'
+ESCAPE: Final = "\\"
+_START: Final = re.compile(r"(?:-(?=\S))?(?=\S)")
+"""Where a term begins, and its minus."""
+_NAME: Final = re.compile(r"([A-Za-z_]+):")
+_WORD: Final = re.compile(r"\S*")
+_VALUE: Final = re.compile(r"[^\s,]*")
+_QUOTED: Final = re.compile(r'"((?:\\["\\]|[^"])*)("?)')
+_ESCAPED: Final = re.compile(r'\\(["\\])')
 LONGEST: Final = 4_000
 """Characters of a line."""
 SpanKind = Literal["sign", "key", "value", "word", "problem"]
@@ -38,6 +39,123 @@ _FIELDS: Final[dict[KeyName, str]] = {
 }
 LISTS: Final = {f"{no}{name}": (key, bool(no)) for key, name in _FIELDS.items() for no in ("", "not_")}
 """The fields of a filter that are lists: each one's key, and whether its values are excluded."""
+MOST: Final = 12
+"""Maximum number of suggestions."""
+_TIMES: Final = ("1h", "24h", "7d", "30d")
+_SHORTEST_NAME: Final = 2
+"""Characters of a word before it is completed as a repository."""
+
+
+class QueryKey(Struct, frozen=True):
+    """A key of the query language."""
+
+    name: KeyName
+    aliases: tuple[str, ...]
+    example: str
+    about: str
+
+
+KEYS: Final = (
+    QueryKey("status", (), "status:failed,queued", "The run's status; several: any of them."),
+    QueryKey("repo", ("repository",), "repo:acme/*", "The repository; * matches anything."),
+    QueryKey("branch", (), "branch:agent/*", "The branch; * matches anything."),
+    QueryKey("agent", (), "agent:claude", "The agent; * matches anything."),
+    QueryKey("finding", ("findings",), "finding:blocker,major", "blocker, major, minor, note, any, none or unknown."),
+    QueryKey("since", ("from",), "since:7d", "Created then or later: 2h, 7d, 2026-05-01."),
+    QueryKey("until", ("to",), "until:2026-05-01", "Created then or earlier; a date includes its day."),
+    QueryKey("is", (), "is:active", "active, ended, stuck or followed."),
+)
+_BY_NAME: Final = {name: key.name for key in KEYS for name in (key.name, *key.aliases)}
+COLUMNS: Final = frozenset({"asked", "author", "result", "run", "started", "took", "updated"})
+"""Names that look like keys because the list shows them: a mistake, not words to be searched."""
+UNKNOWN: Final = "unknown"
+"""Stands for a value that is not known."""
+STATES: Final = ("active", "ended", "stuck", "followed")
+"""The values of `is:`."""
+
+
+def key_name(name: str) -> KeyName | None:
+    """The key of a name or alias, case-insensitive; None: unknown."""
+    return _BY_NAME.get(name.casefold())
+
+
+def closest_key(name: str) -> str | None:
+    """The key that an unknown one was probably meant to be."""
+    return None if name.casefold() in COLUMNS else closest(name.casefold(), _BY_NAME)
+
+
+def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
+    """Describe a status that no run was ever seen with, and the fix."""
+    meant = closest(status.casefold(), known)
+    cure = f"Did you mean {meant}?" if meant else f"There are: {', '.join(sorted(known))}."
+    return f"No run that was ever seen here has the status {status!r}.", cure
+
+
+def key_of(name: KeyName) -> QueryKey:
+    """A key by its meaning."""
+    return next(key for key in KEYS if key.name == name)
+
+
+class QueryToken(Struct, frozen=True):
+    """A value or a word."""
+
+    text: str
+    """The text without quotes and escapes."""
+    start: int
+    end: int
+    is_quoted: bool = False
+    """Whether the token was quoted, and so is literal."""
+    is_closed: bool = True
+    """False: the closing quote is missing."""
+
+
+class Term(Struct, frozen=True):
+    """One condition, or one word."""
+
+    start: int
+    end: int
+    is_negated: bool
+    key: str | None
+    """The key as written; None: the term is a word."""
+    key_end: int
+    """The index behind the colon; for a word, the index of its first character."""
+    tokens: tuple[QueryToken, ...]
+    """The condition's values, empty ones included; one for a word."""
+
+
+def terms(line: str) -> Iterator[Term]:
+    """The terms of a line, from left to right; together they cover everything except blanks."""
+    end = 0
+    while (match := _START.search(line, end)) is not None:
+        start, at = match.start(), match.end()
+        name = _NAME.match(line, at)
+        if name is None or not is_key_like(name[1]):
+            word = _token(line, at, _WORD)
+            yield Term(start, end := word.end, at > start, None, at, (word,))
+            continue
+        tokens = [_token(line, name.end(), _VALUE)]
+        while line[tokens[-1].end : tokens[-1].end + 1] == ",":
+            tokens.append(_token(line, tokens[-1].end + 1, _VALUE))
+        yield Term(start, end := tokens[-1].end, at > start, name[1], name.end(), tuple(tokens))
+
+
+def is_key_like(name: str) -> bool:
+    """Whether a name before a colon is meant as a key; others are part of a word, as in `gitlab:acme/api`."""
+    return key_name(name) is not None or name.casefold() in COLUMNS or closest_key(name) is not None
+
+
+def _token(line: str, start: int, plain: re.Pattern[str]) -> QueryToken:
+    match = _QUOTED.match(line, start)
+    if match is None:
+        end = plain.match(line, start).end()  # type: ignore[union-attr]  # it matches nothing, too
+        return QueryToken(line[start:end], start, end)
+    text = _ESCAPED.sub(r"\1", match[1])
+    return QueryToken(text, start, match.end(), is_quoted=True, is_closed=bool(match[2]))
+
+
+def quoted(text: str) -> str:
+    """Quote a text as one literal token."""
+    return f"{QUOTE}{text.replace(ESCAPE, ESCAPE * 2).replace(QUOTE, ESCAPE + QUOTE)}{QUOTE}"
 
 
 class TextSpan(NamedTuple):
@@ -332,3 +450,79 @@ def both(one: RunFilter, other: RunFilter) -> RunFilter:
         stuck=one.stuck or other.stuck,
         followed=one.followed or other.followed,
     )
+
+
+class Vocabulary(Struct, frozen=True):
+    """Known names, best first."""
+
+    repositories: tuple[str, ...] = ()
+    """Labels."""
+    branches: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    statuses: tuple[str, ...] = ()
+    """The statuses in addition to those that the spec names."""
+
+
+def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, ...]:
+    """Complete the token that the cursor touches, from 0 to the line's length."""
+    current = next((term for term in terms(line) if term.start <= cursor <= term.end), None)
+    if current is None:
+        options = list(_keys("", cursor, cursor))
+    elif current.key is None:
+        (token,) = current.tokens
+        typed = line[current.key_end : cursor]
+        options = [] if token.is_quoted else list(_keys(typed, token.start, token.end))
+        if len(typed) >= _SHORTEST_NAME and not token.is_quoted:
+            for label in _matching(typed, known.repositories):
+                text = f"repo:{value_text(label, 'repo')}"
+                options.append(Suggestion(token.start, token.end, text, "The repository."))
+    elif cursor < current.key_end:
+        options = list(_keys(current.key, current.key_end - len(current.key) - 1, current.key_end))
+    else:
+        options = list(_values(current, cursor, known))
+    return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MOST]
+
+
+def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:
+    for key in KEYS:
+        if key.name.startswith(start_of_name.casefold()):
+            yield Suggestion(start, end, f"{key.name}:", key.about)
+
+
+def _values(term: Term, cursor: int, known: Vocabulary) -> Iterator[Suggestion]:
+    wanted = key_name(term.key or "")
+    if wanted is None:
+        return
+    token = next(token for token in term.tokens if cursor <= token.end)
+    others = {each.text for each in term.tokens if each is not token}
+    typed = token.text[: max(0, cursor - token.start - int(token.is_quoted))]
+    for value in _matching(typed, _known(wanted, known)):
+        if value not in others:
+            text = value if wanted in {"since", "until", "is"} else value_text(value, wanted)
+            yield Suggestion(token.start, token.end, text)
+
+
+def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
+    match wanted:
+        case "status":
+            return dict.fromkeys((*sorted(KNOWN_STATUSES), *known.statuses))
+        case "repo":
+            owners = [f"{label.rpartition('/')[0]}/*" for label in known.repositories if "/" in label]
+            return dict.fromkeys((*known.repositories, *owners))
+        case "branch":
+            return known.branches
+        case "agent":
+            return known.agents
+        case "finding":
+            return FINDINGS
+        case "is":
+            return STATES
+        case _:
+            return _TIMES
+
+
+def _matching(typed: str, values: Iterable[str]) -> Iterator[str]:
+    """The values that contain the typed text, those that begin with it first."""
+    stem = typed.casefold()
+    inside = [value for value in values if stem in value.casefold()]
+    yield from sorted(inside, key=lambda value: not value.casefold().startswith(stem))

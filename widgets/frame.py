@@ -1,22 +1,25 @@
-"""The line at the top: the profile, the age of its data, its run counts, and its code hosts' health.
-
-The age depends on the link to the service, not on the health of its code hosts.
-"""
+"""The frame of every screen: the header, the tabs, the keys, and notices of a trouble or a gap."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from enum import IntEnum
 from math import ceil
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from rich.cells import cell_len
 from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Static
 
 from app.engine.text import safe_text
 from app.engine.times import age, ago, roughly_ago, span
 from storage.records import LinkState, PlatformHealth
 from storage.records.error_kinds import error_kind
 from widgets.kit.badges import STYLES, Badge, ProfileMark, Tone, health_badge
+from widgets.kit.cells import fit, shorten
 from widgets.kit.clickable import ClickableLine, clickable
 
 if TYPE_CHECKING:
@@ -78,7 +81,6 @@ def next_poll(wait: "Wait | None", now: datetime) -> str:
     return f"asking again in {span(left_s)}" if left_s > 0 else "asking again"
 
 
-PRODUCT: Final = "runwarden"
 FILES_FAIL: Final = Badge("✗", "own files unusable", "bad")
 """Shown in place of the link's state while our own files fail."""
 SPACE: Final = 3
@@ -155,7 +157,11 @@ class Brevity(IntEnum):
 
 
 class HeaderBar(ClickableLine):
-    """One line; if it is short, words give way to glyphs, and the least important facts are dropped first."""
+    """One line: the profile, the age of its data, its run counts, and its code hosts' health.
+
+    If it is short, words give way to glyphs, and the least important facts are dropped first. The age depends on the
+    link to the service, not on the health of its code hosts.
+    """
 
     def __init__(
         self, vitals: Vitals, timing: PollTiming, healthy_words: frozenset[str], clock: Callable[[], datetime]
@@ -209,7 +215,7 @@ class HeaderBar(ClickableLine):
     def _left(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
         vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
         name = ProfileMark(vitals.profile, vitals.color).styled(14 if is_brief else 28)
-        product = (f"{PRODUCT}  ", "$accent bold") if brevity is Brevity.FULL else ""
+        product = ("runwarden  ", "$accent bold") if brevity is Brevity.FULL else ""
         opens = (" ▾", STYLES["quiet"]) if vitals.can_switch else ""
         words = Content.assemble(product, name, opens)
         yield clickable(words, "app.profiles") if vitals.can_switch else words
@@ -264,3 +270,175 @@ class HeaderBar(ClickableLine):
 def _in_brief(freshness_word: str) -> str:
     brief = freshness_word.replace("live · just ", "live ").replace("no answer for", "no answer")
     return brief.replace(" · ", " ").removesuffix(" ago")
+
+
+MARGIN: Final = 1
+GAP: Final = 2
+DISABLED: Final = "$foreground 30%"
+_TITLES: Final = (("title", 3), ("brief", 3), ("brief", 2), ("tiny", 2), ("tiny", 1))
+"""The tabs' titles, and the cells between them: the first that fits."""
+
+
+class Tab(Struct, frozen=True):
+    """One tab of the console."""
+
+    name: str
+    """The name that the program uses for it."""
+    key: str
+    title: str
+    brief: str
+    """Its title where there is little room."""
+    tiny: str
+    """Its title on the smallest terminal."""
+    is_optional: bool = False
+    """Whether it is hidden until its feature is set up; its key and the palette still lead there."""
+
+
+class TabBar(ClickableLine):
+    """The tabs; the current one stands out by more than its colour."""
+
+    set_up: reactive[frozenset[str]] = reactive(frozenset())
+    """The optional tabs that are shown, by name; the current one always is."""
+    counts: reactive[dict[str, str]] = reactive(dict)
+    """The numbers of pending items, by tab; empty: none."""
+
+    def __init__(self, tabs: tuple[Tab, ...], current: str) -> None:
+        super().__init__()
+        self._all, self._current = tabs, current
+
+    def parts(self) -> Iterator[Content]:
+        """The tabs with their titles: all in full, or all as brief as they have to be."""
+        shown = {*self.set_up, self._current}
+        tabs = [tab for tab in self._all if not tab.is_optional or tab.name in shown]
+        counts = [f" {count}" if (count := self.counts.get(tab.name)) else "" for tab in tabs]
+        titles, gap = list[str](), 1
+        for name, gap in _TITLES:
+            titles = [getattr(tab, name) for tab in tabs]
+            named = zip(tabs, titles, counts, strict=True)
+            if sum(len(f"{tab.key} {title}{count}") + gap for tab, title, count in named) < self.size.width + gap - 2:
+                break
+        yield Content(" ")
+        for tab, title, count in zip(tabs, titles, counts, strict=True):
+            here = tab.name == self._current
+            key_style, style = ("$accent bold", "bold underline") if here else (STYLES["quiet"], STYLES["quiet"])
+            words = Content.assemble((f" {tab.key} ", key_style), (title, style), (count, f"{STYLES['warn']} bold"))
+            yield clickable(words, "app.tab", tab.name)
+            yield Content(" " * (gap - 1))
+
+
+class KeyHint(Struct, frozen=True):
+    """One key and its effect."""
+
+    key: str
+    """The key as shown."""
+    does: str
+    action: str
+    enabled: bool = True
+    at_end: bool = False
+    """Whether it stays at the right edge, even if other hints do not fit."""
+
+    @property
+    def width(self) -> int:
+        """Its width in cells."""
+        return cell_len(self.key) + 1 + cell_len(self.does)
+
+
+class KeyBar(ClickableLine):
+    """The keys with an effect now: as many as fit, the first ones first."""
+
+    hints: reactive[tuple[KeyHint, ...]] = reactive(())
+
+    def parts(self) -> Iterator[Content]:
+        """The hints and the gaps between them."""
+        edge = self.size.width - MARGIN
+        at_end: list[tuple[int, KeyHint]] = []
+        for hint in reversed([hint for hint in self.hints if hint.at_end]):
+            at_end.insert(0, (edge - hint.width, hint))
+            edge -= hint.width + GAP
+        placed: list[tuple[int, KeyHint]] = []
+        x = MARGIN
+        for hint in self.hints:
+            if not hint.at_end and x + hint.width <= edge:
+                placed.append((x, hint))
+                x += hint.width + GAP
+        x = 0
+        for start, hint in (*placed, *at_end):
+            key_style, style = ("$accent bold", STYLES["quiet"]) if hint.enabled else (DISABLED, DISABLED)
+            yield Content(" " * (start - x))
+            content = Content.assemble((f"{hint.key} ", key_style), (hint.does, style))
+            yield clickable(content, "screen.press", hint.action) if hint.enabled else content
+            x = start + hint.width
+
+
+MEASURE: Final = 64
+"""The most cells in a line of a notice."""
+NOTICE_MARGIN: Final = 2
+"""Empty cells at each side of it."""
+
+
+class Notice(Struct, frozen=True):
+    """What happened, what still holds, and which key helps."""
+
+    glyph: str
+    title: str
+    lines: tuple[str, ...] = ()
+    """Paragraphs; the last one says what to do."""
+    tone: Tone = "quiet"
+
+
+def wrapped(notice: Notice, width: int) -> list[str]:
+    """The paragraphs, wrapped for a view of this width."""
+    measure = max(1, min(MEASURE, width - 2 * NOTICE_MARGIN))
+    return [part for text in notice.lines for part in wrap(text, measure) or [""]]
+
+
+def above(height: int, lines: int) -> int:
+    """Empty lines above a notice of this many lines, which places it a little above the middle."""
+    return max(0, (height - lines) // 3)
+
+
+def notice_line(notice: Notice | None, y: int, width: int, height: int) -> tuple[str, Tone, bool]:
+    """Line `y` of a view of this size that shows the notice: centred text, its tone, and whether it is the title."""
+    lines = () if notice is None else (f"{notice.glyph}  {notice.title}", "", *wrapped(notice, width))
+    at = y - above(height, len(lines))
+    if notice is None or not 0 <= at < len(lines):
+        return " " * width, "plain", False
+    text = shorten(lines[at], max(1, width - 2 * NOTICE_MARGIN))
+    return fit(" " * ((width - cell_len(text)) // 2) + text, width), "quiet" if at else notice.tone, not at
+
+
+class NoticePage(Widget):
+    """A notice in place of a screen's content."""
+
+    DEFAULT_CSS = "NoticePage { width: 1fr; height: 1fr; text-align: center; }"
+
+    notice: reactive[Notice | None] = reactive(None)
+
+    def render(self) -> Content:
+        """Centred lines."""
+        if (notice := self.notice) is None:
+            return Content()
+        lines = ("", *wrapped(notice, self.size.width))
+        title = (f"{notice.glyph}  {notice.title}", f"{STYLES[notice.tone]} bold")
+        rest = [(f"\n{line}", STYLES["quiet"]) for line in lines]
+        return Content.assemble("\n" * above(self.size.height, len(lines) + 1), title, *rest)
+
+
+class Banner(Static):
+    """A notice in one line, in full under the mouse; hidden while there is none."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._notice: Notice | None = None
+        self.display = False
+
+    def show(self, notice: Notice | None) -> None:
+        """Show the notice; None: hide it."""
+        if notice == self._notice:
+            return
+        self._notice = notice
+        self.display = notice is not None
+        if notice is not None:
+            head = (f"{notice.glyph} {notice.title}  ", f"{STYLES[notice.tone]} bold")
+            self.update(Content.assemble(head, " ".join(notice.lines)))
+            self.tooltip = "\n".join((notice.title, *notice.lines))

@@ -141,7 +141,7 @@ COLUMNS: Final = (
 class ActivityBar(Horizontal):
     """Search, filters and extent."""
 
-    DEFAULT_CSS = Path(__file__).with_name("activity.tcss").read_text("utf-8")
+    DEFAULT_CSS = Path(__file__).with_name("actions.tcss").read_text("utf-8")
 
     def __init__(self, placeholders: tuple[str, str] = PLACEHOLDERS) -> None:
         """Show the placeholder that fits the width of the search."""

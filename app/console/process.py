@@ -58,14 +58,9 @@ def _resume(app: "App[Any]", driver: Any) -> None:
         driver.resume_application_mode()
 
 
-def is_on_terminal() -> bool:
-    """Whether the console runs on a terminal, and not in a browser."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ
-
-
 def follow_window() -> None:
-    """Remove the size from the environment, which would override every change of the window."""
-    if is_on_terminal():
+    """Remove the size from the environment, which would override every change of the window; not in a browser."""
+    if sys.stdin.isatty() and sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ:
         for name in ("COLUMNS", "LINES"):
             os.environ.pop(name, None)
 

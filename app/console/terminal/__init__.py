@@ -1,1 +1,0 @@
-"""The terminal: its first frame, signals, title and colours."""

@@ -1,1 +1,0 @@
-"""The frame of every screen: header, tabs, keys and notices."""
