@@ -25,7 +25,7 @@ from app.actions.screen_resolve import HEIGHTS, ResolveForm
 from app.api.requests import WriteRequest, as_json
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
-from app.console.session import CURE_S, mark_of
+from app.console.session import FIX_TOAST_S, mark_of
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.console.terminal import copy_out
 from app.engine.engine import Engine
@@ -525,7 +525,7 @@ class ActionForm(ModalScreen[Action | None]):
 
     def _warn(self, text: str) -> None:
         # Through the app: the form may be closing, and its draft could not be stored.
-        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
+        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S)
 
     # Its request
 

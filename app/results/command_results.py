@@ -318,11 +318,11 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
 async def log(invocation: Invocation, *, run_id: str, turn: int | None, **options: bool) -> int:
     """Print the log of a turn: the output of its agent, and the service's own lines.
 
-    The end of it, or all of it. Where the service knows the agent's program, this is a conversation: what the agent
-    said, ran and edited, with the beginning and the end of long outputs. On a terminal colours are shown and every
+    Prints the last 64 KiB; --all prints everything. For a known program it is a conversation: what the agent said, ran
+    and edited, with the beginning and the end of long outputs. On a terminal colours are shown and every
     other control is visible; into a pipe it is plain lines, with --raw the log's own bytes. On a terminal --raw prints
-    whole lines with visible controls, unless --allow-escapes is given. --all cuts nothing. --follow --json prints one
-    event a line: step, text (where the steps are not known), then usage and end.
+    whole lines with visible controls, unless --allow-escapes is given. --follow --json prints one
+    event a line: step, text (if the steps are unknown), then usage and end.
     """
     is_table = invocation.format is Format.TABLE
     if not is_table and (options["raw"] or (options["follow"] and invocation.format is Format.CSV)):
