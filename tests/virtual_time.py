@@ -30,13 +30,11 @@ def in_virtual_time(test: Callable[..., Awaitable[None]]) -> Callable[..., None]
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         selector = _Selector()
-        loop = asyncio.SelectorEventLoop(selector)
-        loop.time = lambda: selector.now_s  # type: ignore[method-assign]
-        loop.run_in_executor = partial(_at_once, loop)  # type: ignore[assignment,method-assign]
-        try:
-            loop.run_until_complete(_alone(test(*args, **kwargs)))
-        finally:
-            loop.close()
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+            loop = runner.get_loop()
+            loop.time = lambda: selector.now_s  # type: ignore[method-assign]
+            loop.run_in_executor = partial(_at_once, loop)  # type: ignore[assignment,method-assign]
+            runner.run(test(*args, **kwargs))
 
     return run
 
@@ -50,16 +48,6 @@ def _at_once(
     except Exception as error:  # noqa: BLE001 — as an executor does
         future.set_exception(error)
     return future
-
-
-async def _alone(work: Awaitable[None]) -> None:
-    try:
-        await work
-    finally:
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in rest:
-            task.cancel()
-        await asyncio.gather(*rest, return_exceptions=True)
 
 
 class Jobs:

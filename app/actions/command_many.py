@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @FILTERS
 @click.option("--limit", type=COUNT, help="Refuse if more runs match the filter. Default: send_cap, 25.")
 @YES_OPTION
-@click.option("--keep-continuation", is_flag=True, help="Send the continuation that waits for its end nevertheless.")
+@click.option("--keep-continuation", is_flag=True, help="Still send a continuation that waits for the run to end.")
 @write_options
 @async_command
 async def cancel(
@@ -69,7 +69,7 @@ async def cancel(
     """
     has_filter = any(filters.values())
     if has_filter == bool(run_ids):
-        raise failed("usage", "Name the runs to cancel, or else give a filter such as --status queued or --active.")
+        raise failed("usage", "Name the runs to cancel, or give a filter such as --status queued or --active.")
     condition = replace(run_filter(**filters), active=True)
     if not (is_one := len(run_ids) == 1):
         invocation.beside_error = {}  # Its document is that of a batch.

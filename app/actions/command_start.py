@@ -218,13 +218,13 @@ def continue_run(
     type=click.Choice(get_args(When)),
     default="now",
     show_default=True,
-    help="now: while its agent works; end: when its turn has ended; stop: the turn is stopped for it.",
+    help="now: while its agent works; end: when its turn has ended; stop: stop the turn, then deliver it.",
 )
 @write_options
 @click.argument("words", nargs=-1)
 @async_command
 async def say(invocation: Invocation, /, *, run_id: str, when: When, words: tuple[str, ...], **options: Any) -> int:
-    """Say WORDS (- for stdin) to the agent of RUN_ID, which is active; all but now starts the run's next turn."""
+    """Send WORDS (- for stdin) to the agent of an active run. With --when end or stop, they start its next turn."""
     text, write = gather(words, None), WriteOptions(**options)
     async with invocation.writer(dry_run=write.dry_run) as engine:
         run = await RunLookup(engine).to_change(run_id, invocation.output.note)

@@ -103,7 +103,7 @@ class FollowUps:
         return tuple(each for each in found if each.action_id is None and each.outcome != "done")
 
     async def work(self) -> float:
-        """Send those whose runs have ended; return the seconds until the next look."""
+        """Send those whose runs have ended; return the seconds until the next check."""
         try:
             state = self.usable_state()
         except StorageError:

@@ -490,7 +490,7 @@ class Reconciliation:
             raise DoubtfulIdError(f"{run_id} does not fit: {_misfit(detail, send)}")
 
     async def work(self) -> float:
-        """Search for unknown actions, once the service answers again; return the seconds until the next look."""
+        """Search for unknown actions, once the service answers again; return the seconds until the next check."""
         unknown = [action for action in await self.ledger.unresolved() if WRITE_KINDS[action.kind].is_listed]
         if not unknown:
             return REST_S

@@ -25,11 +25,11 @@ from app.actions.screen_resolve import HEIGHTS, ResolveForm
 from app.api.requests import WriteRequest, as_json
 from app.console.guard import guarded_event
 from app.console.messages import FollowRun, OpenRun
-from app.console.session import CURE_S, mark_of
+from app.console.session import FIX_TOAST_S, mark_of
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.console.terminal import copy_out
 from app.engine.engine import Engine
-from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
+from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span
 from storage.errors import StorageError
@@ -195,7 +195,7 @@ class ActionForm(ModalScreen[Action | None]):
         return (action.result_id,) if action.result_id is not None else ()
 
     def actions_changed(self) -> None:
-        """React to a change of the ledger: an unknown outcome may be known now."""
+        """React to a change of the ledger or of runs: an unknown outcome may be known now."""
         self._note_draft()
 
     # Its life
@@ -244,7 +244,7 @@ class ActionForm(ModalScreen[Action | None]):
         await self.form_draft.flush()
 
     def _engine_changed(self, event: Event) -> None:
-        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+        if isinstance(event, ActionChanged | CacheChangedElsewhere | RunsChanged):
             self.actions_changed()
 
     @property
@@ -525,7 +525,7 @@ class ActionForm(ModalScreen[Action | None]):
 
     def _warn(self, text: str) -> None:
         # Through the app: the form may be closing, and its draft could not be stored.
-        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
+        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S)
 
     # Its request
 

@@ -18,7 +18,7 @@ from app.automations.screen_data import Automations, RulesFile, read_automations
 from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, ReplaySheet
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.messages import OpenRun
-from app.console.session import CURE_S, Session, mark_of
+from app.console.session import FIX_TOAST_S, Session, mark_of
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.session.troubles import UNREADABLE, storage_notice
 from app.console.sheets import ChoiceSheet, ConfirmSheet
@@ -241,12 +241,12 @@ class AutomationsScreen(BaseScreen):
         from app.automations.tables import read_tables
 
         if (file := self._file.settings.file) is None:
-            self.session.notify(NO_FILE, severity="warning", timeout=CURE_S)
+            self.session.notify(NO_FILE, severity="warning", timeout=FIX_TOAST_S)
             return
         try:
             form = AutomationForm(self._engine, self._file, await asyncio.to_thread(read_tables, file), name)
         except ConfigError as error:
-            self.session.notify(str(error), severity="warning", timeout=CURE_S)
+            self.session.notify(str(error), severity="warning", timeout=FIX_TOAST_S)
             return
         if (saved := await self.app.push_screen_wait(form)) is not None:
             await self._hand_over(f"Saved: {safe_text(saved, limit=60)}.")
@@ -255,7 +255,7 @@ class AutomationsScreen(BaseScreen):
         """Switch the rule on or off in the configuration."""
         rule, file = self._rule, self._file.settings.file
         if rule is None or file is None:
-            self.session.notify(NO_FILE, severity="warning", timeout=CURE_S)
+            self.session.notify(NO_FILE, severity="warning", timeout=FIX_TOAST_S)
             return
 
         def write() -> None:
@@ -268,7 +268,7 @@ class AutomationsScreen(BaseScreen):
         try:
             await asyncio.to_thread(write)
         except ConfigError as error:
-            self.session.notify(str(error), severity="error", timeout=CURE_S)
+            self.session.notify(str(error), severity="error", timeout=FIX_TOAST_S)
         else:
             await self._hand_over(f"{'Disabled' if rule.is_on else 'Enabled'}: {safe_text(rule.name, limit=60)}.")
 
@@ -283,7 +283,7 @@ class AutomationsScreen(BaseScreen):
             then = f"The bot (process {bot}) reloads it now."
         else:
             then = f"To reload it in the running bot: kill -HUP {bot}"
-        self.session.notify(f"{what} {then}", timeout=CURE_S)
+        self.session.notify(f"{what} {then}", timeout=FIX_TOAST_S)
 
     # Running the rule
 
@@ -355,7 +355,7 @@ class AutomationsScreen(BaseScreen):
             decision = decisions[-1]
             why = f": {safe_text(decision.reason, limit=200)}" if decision.reason else ""
             made = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
-            self.session.notify(f"{OUTCOMES[decision.outcome].text}{made}{why}", title=name, timeout=CURE_S)
+            self.session.notify(f"{OUTCOMES[decision.outcome].text}{made}{why}", title=name, timeout=FIX_TOAST_S)
         self._reader.ask()
 
     # Its runs

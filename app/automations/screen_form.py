@@ -21,7 +21,7 @@ from app.automations.screen_sheets import ReplaySheet
 from app.automations.sentence import sentence
 from app.automations.tables import AutomationTables, read_rule, save_table
 from app.console.guard import guarded_event
-from app.console.session import CURE_S
+from app.console.session import FIX_TOAST_S
 from app.console.session.coalesced_task import CoalescedTask, Start
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.engine.engine import Engine
@@ -260,7 +260,7 @@ class AutomationForm(ModalScreen[str | None]):
 
     def _warn(self, text: str) -> None:
         # Shown by the app, since the form may already be closing.
-        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=CURE_S)
+        self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S)
 
 
 def _read(text: str, settings: Settings, others: Sequence[str]) -> Rule | ConfigError:

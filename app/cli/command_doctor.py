@@ -74,7 +74,13 @@ async def doctor(invocation: Invocation, /) -> int:
         checks.append(Check("configuration", f"{source}, {plural(len(settings.profiles), 'profile')}"))
         if profile is not None:
             checks += [_data(settings, profile), await _service(invocation, profile)]
-    checks.append(_sandbox())
+    if bubblewrap_works():
+        checks.append(Check("sandbox", "bubblewrap works"))
+    else:
+        is_needed = find_spec("dbos") is not None
+        found = f"bubblewrap is not installed or does not work{'' if is_needed else '; only a service needs it'}"
+        fix = "No agent can run here: apt install bubblewrap; see docs/run/troubleshooting.md." if is_needed else ""
+        checks.append(Check("sandbox", found, fix))
     document = {
         "ok": not any(check.fix for check in checks),
         "checks": [{"name": one.name, "ok": not one.fix, "found": one.found, "fix": one.fix} for one in checks],
@@ -131,12 +137,3 @@ async def _service(invocation: Invocation, profile: Profile) -> Check:
     except StorageError as error:
         return Check("service", f"not asked: {type(error).__name__}", "Run: runwarden runs list --cached")
     return Check("service", f"{found}, answered in {time.monotonic() - begun:.1f} s")
-
-
-def _sandbox() -> Check:
-    if bubblewrap_works():
-        return Check("sandbox", "bubblewrap works")
-    found = "bubblewrap is not installed or does not work"
-    if find_spec("dbos") is None:
-        return Check("sandbox", f"{found}; only a service needs it")
-    return Check("sandbox", found, "No agent can run here: apt install bubblewrap; see docs/run/troubleshooting.md.")

@@ -167,7 +167,7 @@ class Incident(Struct, frozen=True):
         return not self.is_over and self.recovered_at is None
 
     def failures(self, health_s: float) -> tuple[datetime, datetime | None]:
-        """The beginning and the end of the time whose failed runs are put down to it; None: it goes on.
+        """The beginning and the end of the time whose failed runs are attributed to it; None: it has not recovered.
 
         It began at some time after the last healthy sample: up to `health_s`, the seconds between polls, before its
         start.

@@ -17,7 +17,7 @@ from app.actions.drafts import FormDraft
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.session import CURE_S, Session
+from app.console.session import FIX_TOAST_S, Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import PickerScreen, SheetNote, typed_path
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
@@ -83,7 +83,7 @@ class OrganizationImportScreen(BaseScreen):
         """Why the last sending ended early; empty: it did not."""
         self._unresolved = 0
         """The line of unknown outcome that ended it; 0: none did."""
-        warn = partial(session.notify, severity="warning", timeout=CURE_S)
+        warn = partial(session.notify, severity="warning", timeout=FIX_TOAST_S)
         fresh = {"path": "", "most": str(MOST)}
         self._form_draft = FormDraft(self._engine, "organization.import", fresh, warn)
         self._planner = CoalescedTask(self._plan, self.run_worker)

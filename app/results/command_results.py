@@ -318,11 +318,11 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
 async def log(invocation: Invocation, *, run_id: str, turn: int | None, **options: bool) -> int:
     """Print the log of a turn: the output of its agent, and the service's own lines.
 
-    The end of it, or all of it. Where the service knows the agent's program, this is a conversation: what the agent
-    said, ran and edited, with the beginning and the end of long outputs. On a terminal colours are shown and every
+    Prints the last 64 KiB; --all prints everything. For a known program it is a conversation: what the agent said, ran
+    and edited, with the beginning and the end of long outputs. On a terminal colours are shown and every
     other control is visible; into a pipe it is plain lines, with --raw the log's own bytes. On a terminal --raw prints
-    whole lines with visible controls, unless --allow-escapes is given. --all cuts nothing. --follow --json prints one
-    event a line: step, text (where the steps are not known), then usage and end.
+    whole lines with visible controls, unless --allow-escapes is given. --follow --json prints one
+    event a line: step, text (if the steps are unknown), then usage and end.
     """
     is_table = invocation.format is Format.TABLE
     if not is_table and (options["raw"] or (options["follow"] and invocation.format is Format.CSV)):
@@ -352,9 +352,16 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         is_whole = options["everything"] or is_shown or not is_table
         about = engine, invocation.output, run.run_id, number
         readers = [LogReader(*about, form, is_whole, None if is_table else emit) for form in forms]
-        chunk, *more = [await reader.print(offset) for reader in readers]
+        try:
+            chunk, *more = [await reader.print(offset) for reader in readers]
+            if options["follow"]:
+                await readers[0].follow(chunk)
+        except asyncio.CancelledError:
+            if not options["follow"]:
+                raise
+            # The usual end is no error; the exit code is the signal's.
+            return Exit.DONE
         if options["follow"]:
-            await readers[0].follow(chunk)
             ended = require(await engine.extension.turns(run.run_id))
             last = next((each for each in ended.turns if each.number == number), Turn(number, ""))
             if is_events and last.usage is not None:

@@ -19,7 +19,7 @@ from textual.content import Content
 from textual.message import Message
 
 from app.actions.screen_fields import EditorError, editor_command
-from app.console.session import CURE_S
+from app.console.session import FIX_TOAST_S
 from app.console.sheets import ConfirmSheet, NotSureError
 from app.engine.text import SafeText, plural, safe_text
 from app.results.checkout import AnotherRepositoryError, apply, check, check_out, check_remotes, save
@@ -422,7 +422,7 @@ class ChangesPart(SearchedPart):
 
     def _taken_over(self, result: str | None) -> None:
         if result is not None:
-            self.session.notify(result, timeout=CURE_S)
+            self.session.notify(result, timeout=FIX_TOAST_S)
 
     @on(DiffView.FileEntered)
     def _file_entered(self, message: DiffView.FileEntered) -> None:

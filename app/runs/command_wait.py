@@ -51,9 +51,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
     """Print changes of status in the order in which this machine saw them, as NDJSON unless --output says otherwise.
 
-    Each has a cursor to go on from: no change comes twice, and none is lost, whichever console, bot or command polled.
-    The newest 100,000 are kept. "from" is null if a run was first seen so; runs that had ended before the service
-    first answered are left out.
+    Pass an event's cursor to --since to continue after it: no change is repeated or lost, even if another process
+    polled. The newest 100,000 are kept. "from" is null if a run was first seen so; runs that had ended before the
+    service first answered are left out.
     """
     output = invocation.output
     if follow and invocation.asked_format is Format.TABLE:
@@ -111,7 +111,7 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 if not follow or not since:
                     raise
                 # The usual end is no error; the exit code is the signal's.
-                output.note(f"Stopped. Go on with: {invocation.command_line} runs events --follow --since {since}")
+                output.note(f"Stopped. Continue with: {invocation.command_line} runs events --follow --since {since}")
                 return Exit.DONE
             if unread is not None:
                 raise unread

@@ -8,7 +8,7 @@ from textual.binding import Binding
 
 from app.console.base import BaseScreen
 from app.console.messages import FollowRun, OpenRun
-from app.console.session import CURE_S, LONGEST_COPY, Session, mark_of
+from app.console.session import FIX_TOAST_S, LONGEST_COPY, Session, mark_of
 from app.engine.text import json_escaped, safe_text
 from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
@@ -256,7 +256,7 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
             task = retried(runs, known)
             places = {run.repository.platform for run in task.runs}
             if said := warning_of(await engine.cache.health(), places, session.healthy_words):
-                session.notify(safe_text(said, limit=300), severity="warning", timeout=CURE_S)
+                session.notify(safe_text(said, limit=300), severity="warning", timeout=FIX_TOAST_S)
         case "continue":
             task = continued(runs, known, await engine.cache.final_statuses())
         case _:

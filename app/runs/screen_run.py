@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from app.console.session import CURE_S, Session
+from app.console.session import FIX_TOAST_S, Session
 from app.console.session.coalesced_task import CoalescedTask
 from app.console.sheets import ChoiceSheet
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
@@ -307,7 +307,7 @@ class RunScreen(RunActions):
             if (chosen := await self.app.push_screen_wait(ChoiceSheet("Artifacts", choices))) is not None:
                 sheet = artifact_sheet(self.app, self._subject.results, self._subject.run_id, *chosen)
                 if said := await self.app.push_screen_wait(sheet):
-                    self.session.notify(said, timeout=CURE_S)
+                    self.session.notify(said, timeout=FIX_TOAST_S)
 
         self.run_worker(offer, exclusive=True, group="pick")
 

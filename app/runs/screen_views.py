@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.console.messages import GoToTab
-from app.console.session import CURE_S
+from app.console.session import FIX_TOAST_S
 from app.console.session.coalesced_task import CoalescedTask
 from app.engine.atomic_file import alone, replacing
 from app.engine.text import SafeText, safe_text
@@ -184,7 +184,7 @@ class PreferencesWriter:
             self._pending = [*((change, "") for change, _ in pending), *self._pending]
             if not self._has_failed:
                 self._has_failed = True
-                self._session.notify(str(error), severity="warning", timeout=CURE_S)
+                self._session.notify(str(error), severity="warning", timeout=FIX_TOAST_S)
         else:
             self._has_failed = False
             for note in filter(None, (note for _, note in pending)):

@@ -129,7 +129,7 @@ class RunMessage(_Strict):
     ]
     when: Annotated[
         Timing,
-        Field(description="now: while the agent works; end: after its turn; stop: the turn is stopped for it."),
+        Field(description="now: while the agent works; end: after its turn; stop: stop the turn, then deliver it."),
     ] = "now"
 
 

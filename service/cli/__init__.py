@@ -31,7 +31,7 @@ _COMMANDS: Final = {
     "backup": ("service.cli.maintenance", "Write the whole service into one file, even while it runs."),
     "restore": ("service.cli.maintenance", "Restore a service that is stopped from such a file."),
     "audit": ("service.cli.audit", "Who administered what, and when."),
-    "status": ("service.cli.apply", "Show sandbox, workers and queue."),
+    "status": ("service.cli.status", "Show sandbox, workers and queue."),
 }
 
 

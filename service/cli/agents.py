@@ -62,7 +62,7 @@ def _line(one: Agent, owner: str | None) -> str:
 @click.option("--readable", multiple=True, help="A file or folder of this machine that the sandbox shows.")
 @click.option("--cache", type=int, help="The bytes that a folder kept from turn to turn may hold.")
 @click.option("--session/--no-session", default=None, help="Keep its home folder for the later turns of a run.")
-@click.option("--fallback", multiple=True, help="An agent that goes on while its model is unavailable; in this order.")
+@click.option("--fallback", multiple=True, help="Agents that take over while its model is unavailable, in this order.")
 @click.option("--fallback-after", help="Only for limits and outages longer than this, such as 15m.")
 @click.option("--trust-repository", is_flag=True, help="Let it obey configuration that the repository holds.")
 @elsewhere_option

@@ -71,7 +71,7 @@ def show(admin: AdminContext, event_id: str) -> None:
 @click.argument("event_ids", nargs=-1, required=True, metavar="EVENT_ID...")
 @admin_command
 def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
-    """Deliver events again, whatever became of them; an endpoint that was disabled is active again."""
+    """Deliver events again, even if they were delivered; an endpoint that was disabled is active again."""
     with admin.change("event.replay") as change:
         for event_id in event_ids:
             event = _event(change.connection, event_id)
@@ -117,7 +117,7 @@ def list_endpoints(admin: AdminContext, slug: str | None) -> None:
     "--allow-private",
     multiple=True,
     metavar="NETWORK",
-    help="A network or address, not public, at which it may be, even without TLS; may be repeated.",
+    help="Allow this private network or address, even without TLS; may be repeated.",
 )
 @admin_command
 def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_private: tuple[str, ...]) -> None:

@@ -179,7 +179,7 @@ def _offer_line(one: Offer) -> str:
 @offer.command("add")
 @click.argument("code")
 @click.option("--kind", type=click.Choice(KINDS), required=True)
-@click.option("--retired", is_flag=True, help="Still accepted; the trial will be the standard one.")
+@click.option("--retired", is_flag=True, help="Retire the offer: signups with it get the standard trial.")
 @click.option("--price", help="Free text; earlier signups at another price get the standard trial.")
 @admin_command
 def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str | None) -> None:

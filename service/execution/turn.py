@@ -253,7 +253,7 @@ class TurnExecution:
         return self._pause(attempt, work, paused, f"waits for its model, without a slot: {why or what}")
 
     def _fall_back(self, attempt: Attempt, work: TurnWork, error: PausedAgentError) -> TurnOutcome | None:
-        """Let the next fallback go on; return the failure if none can; None: the turn has none, or is to wait.
+        """Let the next fallback take over; return the failure if none can; None: the turn has none, or is to wait.
 
         Raises:
             PausedTurnError: The next attempt is that of a fallback.
@@ -276,7 +276,7 @@ class TurnExecution:
             return _failed_turn(turn, text, pause.failure.reason)
         change = {"agent": name, "unavailable": unavailable}
         paused = TurnPause(self.recorder.clock(), None, is_counted=error.has_begun, change=change)
-        return self._pause(attempt, work, paused, f"{name} goes on in place of {attempt.agent.name}: {why}")
+        return self._pause(attempt, work, paused, f"{name} takes over from {attempt.agent.name}: {why}")
 
     def _waiting(self, attempt: Attempt, work: TurnWork, error: GitCommandError) -> TurnOutcome:
         """Give the turn's slot back until its code host can be asked again; return its failure if that takes too long.

@@ -1,10 +1,8 @@
 """The operator's view: every organization, its runs and usage, what waits, what failed, and who did what."""
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Response
 
 from service.api.context import Context, RequestContext
@@ -24,7 +22,6 @@ from service.store import (
     outages,
     postings,
     runs,
-    schema,
     turns,
     usage,
     workers,
@@ -41,14 +38,6 @@ _MOST_CANCELLED: Final = 1000
 _SHOWN: Final = re.compile(r"(run_\w+):([0-9]{1,9})(?!\S)")
 """A turn of a preview."""
 ACTOR: Final = "operator:page"
-_NAMED: Final = {
-    "org": schema.organizations.c.name,
-    "tok": schema.tokens.c.alias,
-    "mem": schema.members.c.email,
-    "inv": schema.invitations.c.email,
-    "ep": schema.event_endpoints.c.url,
-}
-"""The beginning of an id, with the column of the name."""
 router = APIRouter(prefix="/operator")
 
 
@@ -72,7 +61,7 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         trail = audit.latest(connection, _MOST)[::-1]
         named = [text or "" for one in trail for text in (one.target, one.organization_id, one.actor.split(":")[-1])]
         named += [one.organization_id for one in disabled] + [one.organization_id for one in posted_for.values()]
-        names = _names(connection, named)
+        names = audit.names(connection, named)
     return page(
         "operator",
         visitor,
@@ -93,16 +82,6 @@ def show(context: RequestContext, visitor: Operator) -> Response:
         trail=trail,
         names=names,
     )
-
-
-def _names(connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
-    """Return the names of organizations, tokens, members, invitations and endpoints; those without are left out."""
-    names: dict[str, str] = {}
-    for kind, column in _NAMED.items():
-        wanted = {one for one in ids if one.startswith(f"{kind}_")}
-        key = column.table.c.id
-        names |= {row[0]: row[1] for row in connection.execute(sa.select(key, column).where(key.in_(wanted))) if row[1]}
-    return names
 
 
 def _chosen(context: RequestContext, _: Operator, org: str = "", status: str = "") -> Filters:
@@ -166,7 +145,7 @@ def cancel(context: RequestContext, form: Writer, _: Operator) -> Response:
 def _runs(context: Context, visitor: Visitor, found: list[Run], **facts: Any) -> Response:
     with context.database.read() as connection:
         last = turns.newest_of(connection, [one.id for one in found])
-        names = _names(connection, [one.organization_id for one in found])
+        names = audit.names(connection, [one.organization_id for one in found])
     return page("operator_runs", visitor, runs=found, last=last, names=names, statuses=[*OPEN, *FINAL], **facts)
 
 

@@ -3,7 +3,7 @@
 It holds ids and configured names, but no tokens, codes, e-mail addresses or error texts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -11,10 +11,18 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import Clock
-from service.store.schema import audit, found
+from service.store.schema import audit, event_endpoints, found, invitations, members, organizations, tokens
 
 DONE: Final = "done"
 FAILED: Final = "failed"
+_NAMED: Final = {
+    "org": organizations.c.name,
+    "tok": tokens.c.alias,
+    "mem": members.c.email,
+    "inv": invitations.c.email,
+    "ep": event_endpoints.c.url,
+}
+"""The beginning of an id, with the column of the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +92,13 @@ def latest(
 def remove(connection: sa.Connection, before: int) -> int:
     """Remove the entries made before an instant (microseconds); return how many."""
     return connection.execute(sa.delete(audit).where(audit.c.at < before)).rowcount
+
+
+def names(connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
+    """Return the names of organizations, tokens, members, invitations and endpoints; those without are left out."""
+    named: dict[str, str] = {}
+    for kind, column in _NAMED.items():
+        wanted = {one for one in ids if one.startswith(f"{kind}_")}
+        key = column.table.c.id
+        named |= {row[0]: row[1] for row in connection.execute(sa.select(key, column).where(key.in_(wanted))) if row[1]}
+    return named

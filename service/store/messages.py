@@ -12,7 +12,7 @@ from service.clock import rfc3339
 from service.store.schema import found, messages
 
 Timing = Literal["now", "end", "stop"]
-"""`now`: while the agent works; `end`: when its turn has ended; `stop`: the turn is stopped for it."""
+"""`now`: while the agent works; `end`: when its turn has ended; `stop`: stop the turn, then deliver it."""
 MOST_WAITING: Final = 20
 
 

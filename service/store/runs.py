@@ -237,6 +237,11 @@ def count(connection: sa.Connection, filters: Filters) -> int:
     return connection.execute(sa.select(sa.func.count()).select_from(runs).where(*conditions(filters))).scalar_one()
 
 
+def counts_by_status(connection: sa.Connection) -> dict[str, int]:
+    """Return the number of runs of each status."""
+    return dict(connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status)).all())
+
+
 def touch(connection: sa.Connection, run_id: str, now: int) -> None:
     """Mark a run's results as changed, so that clients reload them."""
     connection.execute(sa.update(runs).where(runs.c.id == run_id).values(updated_at=_later(now)))

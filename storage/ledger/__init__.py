@@ -105,7 +105,7 @@ def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
     return copy
 
 
-MOVED_CURE: Final = "Put it back, or end Runwarden and start it again: a write in a lost ledger could be sent twice."
+MOVED_FIX: Final = "Put it back, or end Runwarden and start it again: a write in a lost ledger could be sent twice."
 NO_AUTHOR: Final = Author()
 T = TypeVar("T")
 
@@ -186,7 +186,7 @@ class Ledger(ThreadedStore):
             transitions.adopt(connection, self._author, at)  # The writes of a dead process must not block.
             return transitions.enter(connection, entry, this_process(), supersedes, again=again)
 
-        self.writer.check_place(MOVED_CURE)
+        self.writer.check_place(MOVED_FIX)
         return await self._write(enter)
 
     async def sending(self, action_id: str) -> Action:

@@ -59,12 +59,6 @@ def console(settings: Settings) -> Iterator[None]:
         thread.join()
 
 
-def environment_of(folder: Path) -> dict[str, str]:
-    """The environment of a command with the configuration in this folder."""
-    more = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": str(folder / "config.toml")}
-    return {name: value for name, value in (CommandLine(folder, more=more).environment | more).items() if value}
-
-
 def rules(noted: Path, told: Path) -> str:
     """Continue, note by a program, and tell by an automation and by `[notify] on`."""
     limit = "limit = { per_hour = 10000, per_day = 10000 }\npause_after = 0"
@@ -92,7 +86,9 @@ def test_a_kill_at_any_statement_does_nothing_twice(service: Service, tmp_path: 
     """
     noted, told = tmp_path / "noted", tmp_path / "told"
     settings = configured(service, tmp_path, rules(noted, told))
-    environment = environment_of(tmp_path)
+    more = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_DATA_DIR": "", "RUNWARDEN_CONFIG": str(tmp_path / "config.toml")}
+    own = CommandLine(tmp_path, more=more).environment
+    environment = {name: value for name, value in (own | more).items() if value}
     service.to_post = Respond(201, {**RUN, "run_id": "made", "status": "queued"})
 
     def logged(log: str, part: str) -> list[dict[str, Any]]:

@@ -57,6 +57,6 @@ def test_nothing_is_cancelled_without_a_yes_or_beyond_the_cap(many: CommandLine,
     assert [document["error"]["message"] for document in refused.values()] == [
         "Nothing was sent: 3 runs match, more than 2. Narrow the filter, or give --limit 3.",
         "Nothing was sent: 2 runs match, more than 1. Narrow the filter, or give --limit 2.",
-        *["Name the runs to cancel, or else give a filter such as --status queued or --active."] * 2,
+        *["Name the runs to cancel, or give a filter such as --status queued or --active."] * 2,
     ]
     assert [request for request in board.requests if request.method == "POST"] == []

@@ -86,7 +86,7 @@ def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine,
     first = json.loads(following.stdout.readline())
     following.terminate()
     out, err = following.communicate(timeout=120)
-    how = err.strip().splitlines()[-1].removeprefix("Stopped. Go on with: runwarden ").split()
+    how = err.strip().splitlines()[-1].removeprefix("Stopped. Continue with: runwarden ").split()
 
     assert moves([first]) == moves(events(boarded, "--since", cursor)) == [("run_1", "working", "cancelled")]
     assert (following.returncode, out) == (143, "")

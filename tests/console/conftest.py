@@ -147,12 +147,6 @@ class Scene:
         self.table.focus()
         await self.press("left", "home")
 
-    async def prove(self, *facts: Callable[["Scene"], Awaitable[None]]) -> None:
-        """Proves one after the other in this console, each from the list of all runs."""
-        for fact in facts:
-            await self.to_all_runs()
-            await fact(self)
-
     async def sync(self) -> None:
         """Asks the service once, under what is painted: what is not painted again after it would stay."""
         await self.engine.refresh()

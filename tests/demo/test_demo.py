@@ -99,25 +99,33 @@ def printed(config: Path, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Demo]:
     """Begun where modules have our names: its processes execute none of them."""
-    folder = tmp_path_factory.mktemp("demo")
-    project = folder / "project"
+    project = tmp_path / "project"
     (project / "service").mkdir(parents=True)
     for name in ("service/__init__.py", "json.py", "app.py"):
         (project / name).write_text("raise SystemExit('somebody else')")
-    options = ("--keep", "--folder", str(folder / "kept demo"))
-    demo = begun(Program(("demo", "--no-console", *options), environment(folder), cwd=project))
+    options = ("--keep", "--folder", str(tmp_path / "kept demo"))
+    demo = begun(Program(("demo", "--no-console", *options), environment(tmp_path), cwd=project))
     yield demo
     demo.process.kill()
 
 
-def test_what_the_first_line_names_is_there_and_was_really_executed(demo: Demo) -> None:
-    """Changes, reviews, a mail, a failure to clone; the fixer's log is labelled as a recording."""
+def test_what_the_first_line_names_is_there_and_was_really_executed(
+    demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changes, reviews, a mail, a failure to clone; the fixer's log is labelled as a recording.
+
+    A program of the user's can be added to it. Ended by Ctrl+C, it is kept, and taken up again by two commands.
+    """
     config, chance = Path(demo.told["data_dir"]).parent / "config.toml", set[str]()
+
+    def is_over() -> bool:
+        return not demo.runs(status="queued") + demo.runs(status="working")
+
     while True:
-        eventually(lambda: not demo.runs(status="queued") + demo.runs(status="working"), "all ended", COLD_START_S)
+        eventually(is_over, "all ended", COLD_START_S, pause_s=0.2)
         failed = [run for run in demo.runs(status="failed") if run["repository"]["data"].get("repo") != "retired"]
         if not (more := {run["run_id"] for run in failed} - chance):
             break
@@ -143,13 +151,39 @@ def test_what_the_first_line_names_is_there_and_was_really_executed(demo: Demo) 
     (mail,) = Path(demo.told["outbox"]).glob("*.eml")
     assert "ada@newcustomer.example" in mail.read_text()
 
-    tasks = {run["run_id"]: printed(config, "runs", "view", run["run_id"])["turns"][0]["instructions"] for run in runs}
+    turns = {run["run_id"]: demo.get(f"/external/runs/{run['run_id']}").json()["turns"] for run in runs}
+    tasks = {run_id: told[0]["instructions"] for run_id, told in turns.items()}
     fixed = next(run_id for run_id, task in tasks.items() if "discount" in task)
     steps = printed(config, "runs", "log", fixed, "--all")["steps"]
     assert "Scripted stand-in agent: no model, no account" in steps[3]["text"]
     assert {"said", "used", "edited", "ran", "result", "ended"} <= {step["kind"] for step in steps}
     assert "discounts=()" in json.dumps(printed(config, "runs", "diff", fixed, "--patch"))
     assert not any("configured for" in task for task in tasks.values())
+
+    (tmp_path / "claude").write_text("#!/bin/sh\n")
+    (tmp_path / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-mine")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+    add_program(World(config.parent, ServiceProcess(demo.process, ""), "", {}), "claude")
+    (agent,) = (one for one in command(config.parent / "service", "agent", "list")["agents"] if one["name"] == "claude")
+    assert (agent["preset"], agent["model"]["budget"]["run_usd"]) == ("claude-code", 1)
+    assert "sk-mine" not in json.dumps(agent)
+
+    said = demo.end(signal.SIGINT)
+    assert not demo.is_answering()
+    serve, look = (shlex.split(line.partition(": ")[2])[1:] for line in said.splitlines()[-2:])
+    assert demo.process.wait() == 0
+    assert f"runwarden --config {shlex.quote(str(config))} runs list" in said.partition("Everything")[0]
+    service = Program(serve, os.environ)
+    try:
+        assert json.loads(service.stdout.readline())["base_url"] == demo.told["base_url"]
+        seen = run(look, os.environ, stdin="", cwd=config.parent).stdout
+    finally:
+        service.terminate()
+        service.communicate()
+    assert "live" in seen
+    assert "fix/login-timeout" in seen
 
 
 def test_each_recorded_session_fits_its_sample() -> None:
@@ -167,60 +201,24 @@ def test_each_recorded_session_fits_its_sample() -> None:
     assert len({about["task"] for about, *_ in sessions}) == len(sessions) >= 12
 
 
-def test_a_program_of_the_user_s_becomes_an_agent(demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It gets the user's key by the service's proxy, and a budget; what it lacks is said before anything starts."""
+def test_what_a_program_of_the_user_s_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything starts: the program itself, the key of its model, or a sandbox."""
     for name, text in (("claude", "#!/bin/sh\n"), ("bwrap", "#!/bin/sh\nexit 1\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    lacking = list[str]()
-
-    def lacks() -> None:
-        with pytest.raises(DemoError) as raised:
-            run_demo(None, keep=False, folder=None, agent="claude")
-        lacking.append(str(raised.value))
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    lacking = [("claude is not on PATH", "PATH", "/nowhere")]
+    lacking += [("ANTHROPIC_API_KEY", "PATH", f"{tmp_path}:{os.environ['PATH']}")]
+    lacking += [("sandbox", "ANTHROPIC_API_KEY", "sk-mine")]
 
     done = Inside(tmp_path)("demo", "--agent", "clippy")
-    path = os.environ["PATH"]
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
-    monkeypatch.setenv("PATH", "/nowhere")
-    lacks()
-    monkeypatch.setenv("PATH", f"{tmp_path}:{path}")
-    lacks()
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-mine")
-    bubblewrap_works.cache_clear()
-    lacks()
-    bubblewrap_works.cache_clear()
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    folder = Path(demo.told["data_dir"]).parent
-    add_program(World(folder, ServiceProcess(demo.process, ""), "", {}), "claude")
-    (agent,) = (one for one in command(folder / "service", "agent", "list")["agents"] if one["name"] == "claude")
-
     assert (done.code, "Name one of: claude, codex" in done.err, "last output" in done.err) == (2, True, False)
-    assert ["claude is not on PATH" in lacking[0], "ANTHROPIC_API_KEY" in lacking[1], "sandbox" in lacking[2]] == [
-        True
-    ] * 3
-    assert (agent["preset"], agent["model"]["budget"]["run_usd"]) == ("claude-code", 1)
-    assert "sk-mine" not in json.dumps(agent)
-
-
-def test_what_is_kept_can_be_taken_up_again(demo: Demo) -> None:
-    """By the two commands that the last words name. Ended by Ctrl+C; it is the last that is asked of this demo."""
-    config = Path(demo.told["data_dir"]).parent / "config.toml"
-    said = demo.end(signal.SIGINT)
-    assert not demo.is_answering()
-    serve, look = (shlex.split(line.partition(": ")[2])[1:] for line in said.splitlines()[-2:])
-    assert demo.process.wait() == 0
-    assert f"runwarden --config {shlex.quote(str(config))} runs list" in said.partition("Everything")[0]
-
-    service = Program(serve, os.environ)
-    try:
-        assert json.loads(service.stdout.readline())["base_url"] == demo.told["base_url"]
-        seen = run(look, os.environ, stdin="", cwd=config.parent).stdout
-    finally:
-        service.terminate()
-        service.communicate()
-    assert "live" in seen
-    assert "fix/login-timeout" in seen
+    bubblewrap_works.cache_clear()
+    for what, variable, value in lacking:
+        monkeypatch.setenv(variable, value)
+        with pytest.raises(DemoError, match=what):
+            run_demo(None, keep=False, folder=None, agent="claude")
+    bubblewrap_works.cache_clear()
 
 
 def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:

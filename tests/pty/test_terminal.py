@@ -24,16 +24,6 @@ main()
 """
 
 
-def test_the_mouse_can_be_the_terminals_own_and_errors_may_go_to_a_file(opened: Opened, tmp_path: Path) -> None:
-    """`mouse = false` leaves the mouse to the terminal; `2>file` takes nothing away from the screen."""
-    with (tmp_path / "errors").open("wb") as errors:
-        terminal = opened(config="[console]\nmouse = false\n", errors=errors.fileno())
-        terminal.shows("1 Runs", "complete")
-
-    assert MOUSE_ON not in terminal.seen
-    assert (tmp_path / "errors").read_bytes() == b""
-
-
 def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:
     """Text without a single control sequence: one snapshot instead of the console, and no pager."""
     for arguments, said in (((), b"runwarden runs list"), (("man", "runs", "list"), b"Usage: runwarden runs list")):
@@ -46,37 +36,29 @@ def test_a_dumb_terminal_gets_plain_output(opened: Opened) -> None:
     paged.wrote(b"PAGEDUsage: runwarden runs retry")
 
 
-def test_ctrl_z_stops_it_and_continuing_paints_it_again(opened: Opened) -> None:
-    """Stopped, the terminal is the shell's: its screen, its modes. Continued, the same rows are back."""
-    terminal = opened()
-    terminal.shows("complete", "fix/login-timeout")
-    terminal.type("\x1a")
-    terminal.read_until(lambda: terminal.state() == "T")
-    terminal.wrote(b"\x1b[?1049l")
+def test_what_was_stopped_goes_on_once_and_gives_the_modes_back(opened: Opened) -> None:
+    """SIGSTOP leaves the terminal as it is; continued, one reader takes all keys and everything is painted.
 
-    assert terminal.attributes == terminal.attributes_before
-
-    terminal.screen.rows.clear()
-    terminal.process.send_signal(signal.SIGCONT)
-    terminal.wrote(b"\x1b[?1049h", times=2)
-    terminal.shows("fix/login-timeout", "? help")
-    terminal.type("q")
-
-    assert terminal.end() == 0
-
-
-def test_stopped_by_another_it_goes_on_once_and_gives_the_modes_back(opened: Opened) -> None:
-    """SIGSTOP leaves the terminal as it is; continued, one reader takes all keys and everything is painted."""
+    Stopped by ctrl+z, the terminal is the shell's: its screen, its modes. Continued, the same rows are back.
+    """
     terminal = opened(program=WITNESSED)
     terminal.shows("complete", "fix/login-timeout")
-    terminal.process.send_signal(signal.SIGSTOP)
-    terminal.read_until(lambda: terminal.state() == "T")
-    terminal.screen.rows.clear()
-    terminal.process.send_signal(signal.SIGCONT)
-    terminal.wrote(b"\x1b[?1049h", times=2)
-    terminal.shows("fix/login-timeout", "? help")
+    for way in ("SIGSTOP", "ctrl+z"):
+        if way == "ctrl+z":
+            terminal.type("\x1a")
+        else:
+            terminal.process.send_signal(signal.SIGSTOP)
+        terminal.read_until(lambda: terminal.state() == "T")
+        if way == "ctrl+z":
+            terminal.wrote(b"\x1b[?1049l")
+            assert terminal.attributes == terminal.attributes_before
+        terminal.screen.rows.clear()
+        entered = terminal.seen.count(b"\x1b[?1049h")
+        terminal.process.send_signal(signal.SIGCONT)
+        terminal.wrote(b"\x1b[?1049h", times=entered + 1)
+        terminal.shows("fix/login-timeout", "? help")
 
-    assert DISCARDED not in terminal.seen
+        assert way == "ctrl+z" or DISCARDED not in terminal.seen
 
     terminal.type("q")
 
@@ -102,10 +84,14 @@ def test_a_restart_without_the_service_shows_the_same_rows(opened: Opened) -> No
     assert second.seen.index(b"fix/login-timeout") < second.seen.index(b"No answer for")
 
 
-def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened) -> None:
-    """Made smaller and larger while it runs, whatever size is exported: header, keys and rows, and nothing outside."""
-    terminal = opened(COLUMNS="80", LINES="24")
-    terminal.shows("complete")
+def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened, tmp_path: Path) -> None:
+    """Made smaller and larger while it runs, whatever size is exported: header, keys and rows, and nothing outside.
+
+    `mouse = false` leaves the mouse to the terminal; `2>file` takes nothing away from the screen.
+    """
+    with (tmp_path / "errors").open("wb") as errors:
+        terminal = opened(config="[console]\nmouse = false\n", errors=errors.fileno(), COLUMNS="80", LINES="24")
+        terminal.shows("1 Runs", "complete")
     for size in ((60, 20), (200, 60)):
         terminal.resize(size)
         terminal.read_until(lambda: _is_framed(terminal, "acme/"))
@@ -117,6 +103,8 @@ def test_it_fits_every_window_from_sixty_by_twenty(opened: Opened) -> None:
 
         assert terminal.screen.farthest[0] <= size[0]
         assert terminal.screen.farthest[1] <= size[1]
+    assert MOUSE_ON not in terminal.seen
+    assert (tmp_path / "errors").read_bytes() == b""
 
 
 def _is_framed(terminal: Terminal, word: str) -> bool:

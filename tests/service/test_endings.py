@@ -99,8 +99,8 @@ def test_an_operator_sees_what_ends_and_what_was_not_posted(tenant: Make) -> Non
     document = api.service.admin("status")
     ending = [(one["kind"], one["within_days"]) for one in document["ending_keys"] if one["organization"] == slug]
 
-    assert f"ends within 7 days: host token SECRET of {slug}, on {friday}\n" in shown
-    assert f"ends within 1 day: api token tests of {slug}, on " in shown
+    assert f"expires within 7 days: host token SECRET of {slug}, on {friday}\n" in shown
+    assert f"expires within 1 day: api token tests of {slug}, on " in shown
     assert f"not posted: pull_request of {run_id}: GitHub answered 403; the token lacks␊a permission\n" in shown
     assert ending == [("api_token", 1), ("host_token", 7)]
     assert (run_id, "refused") in {(one["run_id"], one["state"]) for one in document["refused_postings"]}

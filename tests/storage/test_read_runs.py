@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from sqlite3 import Connection
 
 import pytest
 from hypothesis import given, settings
@@ -73,12 +72,6 @@ orders = st.builds(RunSort, column=st.sampled_from(COLUMNS), descending=st.boole
 def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connections]:
     with connected(tmp_path_factory.mktemp("model")) as connections:
         yield connections
-
-
-def emptied(writer: Connection) -> Connection:
-    for table in ("runs", "run_bodies", "sightings", "transitions", "statuses", "repositories"):
-        writer.execute(f"DELETE FROM {table}")
-    return writer
 
 
 def held(batch: list[list[Run]]) -> list[Run]:
@@ -205,7 +198,9 @@ def test_reading_agrees_with_a_naive_model(
     near: int,
 ) -> None:
     """For any batches, filter, order and windows, from the window before and without it."""
-    writer, reader = emptied(database[0]), database[1]
+    writer, reader = database
+    for table in ("runs", "run_bodies", "sightings", "transitions", "statuses", "repositories"):
+        writer.execute(f"DELETE FROM {table}")
     for one in batch:
         store(writer, one)
 

@@ -60,11 +60,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     return Desk(peer, tmp_path)
 
 
-async def is_closed(engine: Engine) -> bool:
-    is_whole = (await engine.cache.coverage()).whole
-    return is_whole and await engine.cache.count(RunFilter()) == HELD + MISSED
-
-
 @pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.campaign) for kind in KINDS[1:])])
 @in_virtual_time
 async def test_the_gap_closes_while_active_runs_stay_current(kind: LimiterKind, desk: Desk) -> None:
@@ -96,12 +91,17 @@ async def test_the_gap_closes_while_active_runs_stay_current(kind: LimiterKind, 
             late.append(detail is None or detail.run.status != status)
 
     async with desk.engine(clock=lambda: peer.now) as engine:
+
+        async def is_closed() -> bool:
+            is_whole = (await engine.cache.coverage()).whole
+            return is_whole and await engine.cache.count(RunFilter()) == HELD + MISSED
+
         engine.client.budget.now_s = lambda: peer.now.timestamp()  # noqa: PLW0108 — time passes
         engine.client.budget.draw = random.Random(7).random
         engine.polling.schedule = Jobs()  # type: ignore[assignment]
         engine.start_polling()
         moving = asyncio.create_task(moves(engine))
-        await until(lambda: is_closed(engine), "the gap is closed", pause_s=1)
+        await until(is_closed, "the gap is closed", pause_s=1)
         assert loop.time() < opened_s + 120, [asked.status for asked in peer.requests]
         moving.cancel()
     between, most = 0, 0

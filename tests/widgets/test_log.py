@@ -15,10 +15,6 @@ def chunk(data: bytes, begin: int = 0, end: int | None = None) -> LogChunk:
     return LogChunk(begin, end, len(data), ended=False, data=data[begin:end])
 
 
-def lines_of(spool: LogSpool) -> list[bytes]:
-    return [spool.line(row) for row in range(spool.count)]
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_the_lines_are_those_of_the_bytes_wherever_it_was_cut(seed: int) -> None:
     """Pieces come from the end backwards, and are added at the end as the log grows."""
@@ -33,7 +29,7 @@ def test_the_lines_are_those_of_the_bytes_wherever_it_was_cut(seed: int) -> None
     held = spool.count
     before = spool.put(chunk(data, 0, begin))
 
-    assert lines_of(spool) == data.removesuffix(b"\n").split(b"\n")
+    assert [spool.line(row) for row in range(spool.count)] == data.removesuffix(b"\n").split(b"\n")
     assert spool.count == held + before
 
 

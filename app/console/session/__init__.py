@@ -41,7 +41,7 @@ SEEN_AFTER: Final = timedelta(seconds=2)
 """How long a finished run must have been shown before a key means that someone saw it."""
 MOST_NOTICES: Final = 9
 TOAST_S: Final = 4.0
-CURE_S: Final = 10.0
+FIX_TOAST_S: Final = 10.0
 """Seconds that a toast which names a fix is shown."""
 
 
@@ -142,7 +142,7 @@ class Session:
         """Handle an event of the engine."""
         if isinstance(event, LinkChanged) and event.own_failure is not None and event.state.subject == "runs":
             title, text = own_failure_text(event.own_failure)
-            self.notify(text, title=title, severity="warning", timeout=CURE_S, opens=GoToTab("health"))
+            self.notify(text, title=title, severity="warning", timeout=FIX_TOAST_S, opens=GoToTab("health"))
         self.vitals.engine_changed(event)
         self.batches.engine_changed(event)
         self.inbox.engine_changed(event)

@@ -175,27 +175,39 @@ async def test_older_entries_come_as_the_end_is_reached(staged: Staged, monkeypa
         assert (table(scene).total, table(scene).item) == (4, last)
 
 
-@pytest.mark.parametrize(("keys", "when"), [("", "now"), ("xwn", "now"), ("x", "stop")])
-async def test_an_active_run_is_told_at_once(staged: Staged, board: Lab, keys: str, when: str) -> None:
-    """Its agent at work is, or its turn is stopped for it: the preview shows what is sent, and it is sent once."""
+async def test_an_active_run_is_told_at_once(staged: Staged, board: Lab) -> None:
+    """Its agent at work is, or its turn is stopped for it: the preview shows what is sent, and it is sent once.
+
+    A message that is too long is said so in the form; a continuation may be longer.
+    """
     async with staged(SMALL) as scene:
         await scene.press("slash", *"is:active", "enter")
         assert scene.table.row is not None
         board.turns[scene.table.row.run_id] = {"turns": []}
-        await scene.press("c", *"Use the new API.", "ctrl+s")
-        await scene.shows("Later w", "Stop x", '"when": "now"', "Reaches the agent of run_")
-        await scene.press(*keys)
-        await scene.shows('"text": "Use the new API."', f'"when": "{when}"')
-        assert board.posts == []
-        await scene.press("ctrl+s")
-        await scene.shows("The service has the message")
-        await scene.press("ctrl+s", "escape")
+        sent = []
+        for keys, when in (("", "now"), ("xwn", "now"), ("x", "stop")):
+            await scene.press("c", *"Use the new API.", "ctrl+s")
+            await scene.shows("Later w", "Stop x", '"when": "now"', "Reaches the agent of run_")
+            await scene.press(*keys)
+            await scene.shows('"text": "Use the new API."', f'"when": "{when}"')
+            assert [json.loads(body) for body in board.posts] == sent
+            sent.append({"text": "Use the new API.", "when": when})
+            await scene.press("ctrl+s")
+            await scene.shows("The service has the message")
+            await scene.press("ctrl+s", "escape")
+            assert [json.loads(body) for body in board.posts] == sent
 
-        assert [json.loads(body) for body in board.posts] == [{"text": "Use the new API.", "when": when}]
+        await scene.press("c")
+        form = scene.app.screen
+        assert isinstance(form, ContinueRunForm)
+        form.fields["instructions"].fill("x" * 20_001)
+        await scene.press("ctrl+s")
+
+        await scene.shows("A message has at most 20,000 characters.")
 
 
 async def test_a_service_without_messages_is_sent_a_continuation(staged: Staged, board: Lab) -> None:
-    """At once, which it may refuse, or when the run ends. A message that is too long is said so in the form."""
+    """At once, which it may refuse, or when the run ends."""
     async with staged(SMALL) as scene:
         await scene.press("slash", *"is:active", "enter", "c", *"Go on.", "ctrl+s")
         await scene.shows('"instructions": "Go on."', "Later w", "the service may refuse")
@@ -206,21 +218,6 @@ async def test_a_service_without_messages_is_sent_a_continuation(staged: Staged,
 
         assert scene.toasts[-1] == "Will be sent when the run finishes. Activity lists and cancels it."
         assert board.posts == []
-
-
-async def test_a_message_that_is_too_long_is_said_so_in_the_form(staged: Staged, board: Lab) -> None:
-    """A continuation may be longer."""
-    async with staged(SMALL) as scene:
-        await scene.press("slash", *"is:active", "enter")
-        assert scene.table.row is not None
-        board.turns[scene.table.row.run_id] = {"turns": []}
-        await scene.press("c")
-        form = scene.app.screen
-        assert isinstance(form, ContinueRunForm)
-        form.fields["instructions"].fill("x" * 20_001)
-        await scene.press("ctrl+s")
-
-        await scene.shows("A message has at most 20,000 characters.")
 
 
 async def test_a_continuation_of_an_active_run_waits_for_its_end(staged: Staged, board: Lab) -> None:

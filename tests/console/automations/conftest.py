@@ -9,16 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from app.automations.rule import fingerprint
-from app.automations.screen_form import recipes
 from app.profiles.load import parse
 from storage.records.decision import Occurrence, Outcome, Verdict
-from storage.state import State
 from tests.console.conftest import Scene
-from tests.console.scenes import TOKEN_VARIABLE, settings_for
+from tests.console.scenes import TOKEN_VARIABLE
 from tests.lab import Lab
 
 Changed = dict[str, Any]
-RECIPES = "\n".join(recipes(settings_for("http://127.0.0.1", Path())))
 ONE = """\
 [[automations]] # mine
 name = "second chance"
@@ -76,13 +73,6 @@ async def decided(
         await state.settle(replace(decision, outcome=outcome, reason=reason, result_id=made))
     scene.clock.now = now
     return decision.decision_id
-
-
-async def another_bot(scene: Scene, owner: str = "4711-abc") -> State:
-    """Another process's hold on the state, with the lease of the automations."""
-    state = await State.open(scene.engine.usable_state().writer.path, clock=scene.clock)
-    await state.acquire_lease("automations", owner, 30.0)
-    return state
 
 
 REQUEST = (

@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +14,15 @@ from syrupy.assertion import SnapshotAssertion
 from app.api.requests import StartRun
 from app.automations.acting import propose
 from app.automations.rule import fingerprint_of
+from app.automations.screen_form import recipes
 from app.automations.screen_sheets import ApprovalsSheet
 from app.console.messages import GoToTab
 from app.engine.events import StateChangedElsewhere
 from storage.records import Repository, RunFilter, RunSort
-from storage.state import AT_WORK
-from tests.console.automations.conftest import ONE, RECIPES, REQUEST, Changed, another_bot, decided, file_of
+from storage.state import AT_WORK, State
+from tests.console.automations.conftest import ONE, REQUEST, Changed, decided, file_of
 from tests.console.conftest import SMALL, Disk, Hasty, Scene, Staged
+from tests.console.scenes import settings_for
 from tests.console.test_error_boundary import press_all
 from tests.waiting import until
 from widgets.kit.line_table import LineTable
@@ -48,7 +51,8 @@ async def outcomes(scene: Scene, rule: str = "second chance") -> list[tuple[str,
 
 async def test_picture_of_ten_recipes(staged: Staged, configured: Configured, picture: SnapshotAssertion) -> None:
     """State, name, sentence, next time and results; the rule under the cursor below."""
-    async with staged(SMALL, changed=configured(RECIPES)) as scene:
+    text = "\n".join(recipes(settings_for("http://127.0.0.1", Path())))
+    async with staged(SMALL, changed=configured(text)) as scene:
         name = "second chance, asked first"
         await decided(scene, name, "expired", "not approved in time", ago_m=3000, **RUN)
         await decided(scene, name, "waiting", "waits for approval", ago_m=42, request=REQUEST, **RUN)
@@ -108,7 +112,8 @@ async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Conf
         await scene.press("5")
         assert "no bot is running: runwarden watch" in scene.text
 
-        other = await another_bot(scene)
+        other = await State.open(scene.engine.usable_state().writer.path, clock=scene.clock)
+        await other.acquire_lease("automations", "4711-abc", 30.0)
         await decided(scene, "second chance", "skipped", "in quiet hours", **RUN)
         await scene.ring(StateChangedElsewhere())
         assert "a bot is at work: process 4711" in scene.text
@@ -189,7 +194,10 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
 
 
 async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged, configured: Configured) -> None:
-    """Marks are what a key acts on, wherever the cursor is; one that is answered leaves the cursor where it was."""
+    """Marks are what a key acts on, wherever the cursor is; one that is answered leaves the cursor where it was.
+
+    An answer from elsewhere is said, and no key takes the next request for the last.
+    """
     async with staged(toasts=True, changed=configured(ONE)) as scene:
         for number in range(1, 6):
             await waits(scene, 9 - number, run_id=f"run_{number}", run_status="failed", run_branch=f"fix/{number}")
@@ -214,6 +222,35 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         await scene.press("asterisk", "ctrl+k")
         assert not isinstance(scene.app.screen, ApprovalsSheet)
         assert (await outcomes(scene))[0][0] == "skipped"
+
+        # Neither the one under the cursor nor what was marked is replaced by another request in silence.
+        number = await waits(scene, 2.5, run_id="run_4", run_branch="fix/4")
+        await waits(scene, 2, run_branch="fix/5")
+        await scene.ring(StateChangedElsewhere())
+        await scene.press("V")
+        await scene.shows("Waiting for approval: 2", "fix/4: continue: Find out why")
+        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
+        await scene.ring(StateChangedElsewhere())
+        await scene.shows(
+            "second chance: answered elsewhere: approved by ann.", "approval: 1", "fix/5: continue: Find out why"
+        )
+        await scene.press("ctrl+s")
+        await scene.shows("Check it, then press ^s again")
+        assert (await outcomes(scene))[0] == ("waiting", "waits")
+
+        await scene.press("ctrl+s")
+        assert (await outcomes(scene))[0][0] == "approved"
+
+        # What was marked is gone: the one under the cursor was not meant.
+        number = await waits(scene, 0.9, run_id="run_01JX0006")
+        await waits(scene, 0.8, run_id="run_01JX0007")
+        await scene.ring(StateChangedElsewhere())
+        await scene.press("V", "space")
+        await scene.shows("^s approve 1")
+        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
+        await scene.ring(StateChangedElsewhere())
+        await scene.press("ctrl+s")
+        assert (await outcomes(scene))[0] == ("waiting", "waits")
 
 
 async def test_a_proposal_waits_without_any_automation(staged: Staged, configured: Configured) -> None:
@@ -244,39 +281,6 @@ async def test_a_proposal_waits_without_any_automation(staged: Staged, configure
 
         ((outcome, reason),) = await outcomes(scene, "[mcp] run.start")
         assert (outcome, reason[:12]) == ("skipped", "rejected by ")
-
-
-async def test_an_answer_from_elsewhere_is_said_and_no_key_takes_the_next_request_for_the_last(
-    staged: Staged, configured: Configured
-) -> None:
-    """Neither the one under the cursor nor what was marked is replaced by another request in silence."""
-    async with staged(toasts=True, changed=configured(ONE)) as scene:
-        number = await waits(scene, 3, run_id="run_4", run_branch="fix/4")
-        await waits(scene, 2, run_branch="fix/5")
-        await scene.press("5", "V")
-        await scene.shows("Waiting for approval: 2", "fix/4: continue: Find out why")
-        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
-        await scene.ring(StateChangedElsewhere())
-        await scene.shows(
-            "second chance: answered elsewhere: approved by ann.", "approval: 1", "fix/5: continue: Find out why"
-        )
-        await scene.press("ctrl+s")
-        await scene.shows("Check it, then press ^s again")
-        assert (await outcomes(scene))[0] == ("waiting", "waits")
-
-        await scene.press("ctrl+s")
-        assert (await outcomes(scene))[0][0] == "approved"
-
-        # What was marked is gone: the one under the cursor was not meant.
-        number = await waits(scene, 0.9, run_id="run_01JX0006")
-        await waits(scene, 0.8, run_id="run_01JX0007")
-        await scene.ring(StateChangedElsewhere())
-        await scene.press("V", "space")
-        await scene.shows("^s approve 1")
-        await scene.engine.usable_state().take(number, "waiting", "approved", "approved by ann")
-        await scene.ring(StateChangedElsewhere())
-        await scene.press("ctrl+s")
-        assert (await outcomes(scene))[0] == ("waiting", "waits")
 
 
 async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Staged, configured: Configured) -> None:

@@ -29,12 +29,6 @@ EXECUTION = {
     "status": "queued",
     "created_at": "2026-05-04T12:00:00Z",
 }
-ORGANIZATION_9 = {
-    "organization_id": "org_9",
-    "organization_name": "Globex",
-    "organization_slug": "globex",
-    "parent_organization_id": "org_1",
-}
 FILLED = "acme/web\t\tFix the flaky test.\nThen run it.\tdepth=3"
 WEB = Repository.parse("acme/web")
 

@@ -15,7 +15,6 @@ from tests.console.forms.steps import (
     CREATED,
     EXECUTION,
     FILLED,
-    ORGANIZATION_9,
     a_run,
     drafts_of,
     opened,
@@ -30,14 +29,22 @@ from widgets.kit import SecondPress
 
 
 async def test_what_is_previewed_is_what_is_sent(stage: Any, engine: Engine, post: Any) -> None:
-    """Method, address and every byte of the body's meaning; sent once, shown with the id it made."""
-    post.next(Respond(201, CREATED))
+    """Method, address and every byte of the body's meaning; sent once, shown with the id it made.
+
+    Keys that are pressed meanwhile neither send it twice nor close the form.
+    """
+    post.next(Respond(201, CREATED), Respond(201, CREATED))
     app = stage(NewRunForm)
     async with opened(app, FILLED, "ctrl+s") as pilot:
         assert f"POST {engine.profile.base_url}/external/runs" in painted(app)
         assert '"instructions": "Fix the flaky test.\\nThen run it.",' in painted(app)
         assert post.requests == []
-        await press(pilot, "ctrl+s")
+        form = app.screen
+        form.action_forward()
+        assert form.phase == "sending"
+        form.action_forward()
+        assert not any(form.check_action(name, ()) for name in ("forward", "back", "swap_draft", "edit"))
+        await settle(pilot)
         assert "run_01J8" in painted(app)
         await press(pilot, "escape")
 
@@ -82,21 +89,6 @@ async def test_a_service_that_is_down_leaves_it_unsent(stage: Any, engine: Engin
     assert [action.state for action in await engine.ledger.actions()] == ["not_sent"]
 
 
-async def test_keys_pressed_while_sending_neither_send_twice_nor_close(stage: Any, post: Any) -> None:
-    """One request, however often the key is pressed."""
-    post.next(Respond(201, CREATED), Respond(201, CREATED))
-    app = stage(NewRunForm)
-    async with opened(app, FILLED, "ctrl+s") as pilot:
-        form = app.screen
-        form.action_forward()
-        assert form.phase == "sending"
-        form.action_forward()
-        assert not any(form.check_action(name, ()) for name in ("forward", "back", "swap_draft", "edit"))
-        await settle(pilot)
-
-    assert len(post.requests) == 1
-
-
 async def test_what_a_terminal_would_obey_does_not_get_into_a_field(stage: Any) -> None:
     """A paste loses it, and the field says so; a prefilled value that holds it is left out."""
     hostile = "acme\x1b]52;c;x\x07/we\u202eb"
@@ -125,6 +117,12 @@ async def test_a_read_only_profile_never_sends(
     assert post.requests == []
 
 
+ORGANIZATION_9 = {
+    "organization_id": "org_9",
+    "organization_name": "Globex",
+    "organization_slug": "globex",
+    "parent_organization_id": "org_1",
+}
 CONTINUED = Respond(201, CREATED | {"run_id": "run_1", "branch_name": "agent/flaky"})
 FLAKY = a_run(1, "agent/flaky")
 
@@ -191,6 +189,27 @@ async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, 
     assert [request.json()["instructions"] for request in post.requests] == ["first", "second"]
 
 
+async def test_a_message_becomes_a_continuation_if_its_run_ends_meanwhile(stage: Any, post: Any) -> None:
+    """The service's refusal changes the form in place, with its text; the next sending continues the run."""
+    ended = {"run_id": "run_1", "turns": [{"number": 1, "state": "completed"}]}
+    post.turns["run_1"] = {"run_id": "run_1", "turns": [{"number": 1, "state": "working"}]}
+    post.next(Respond(409, {"message": "It has ended.", "error_code": "run_not_active"}), CONTINUED)
+    app = stage(lambda engine: ContinueRunForm(engine, replace(FLAKY, status="working")))
+    async with opened(app, "And the docs.", "ctrl+s") as pilot:
+        assert "Reaches the agent of run_1 at work" in words(app)
+        post.turns["run_1"] = ended
+        await press(pilot, "ctrl+s")
+        assert "The run has ended: this continues it." in words(app)
+        await press(pilot, "ctrl+s")
+        assert "Continues run_1 with its context." in words(app)
+        await press(pilot, "ctrl+s")
+
+    said, continued = post.requests
+    assert said.path.endswith("/external/runs/run_1/messages")
+    assert continued.path.endswith("/external/runs")
+    assert continued.json()["instructions"] == said.json()["text"] == "And the docs."
+
+
 async def test_a_hostile_run_is_shown_harmlessly(stage: Any, post: Any) -> None:
     """Its branch is not sent along where git would refuse it; the id is sent as it is."""
     hostile = a_run("[@click=app.quit]\x1b[2J", "x\x1b]52;c;eA==\x07[/nope]\u202e")
@@ -236,12 +255,20 @@ def test_a_held_key_never_counts_as_a_second_press() -> None:
 
 
 async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, post: Any, clock: Any) -> None:
-    """While typing and again in the preview; another one takes the address typed again, which no draft holds."""
-    post.next(Respond(201, ORGANIZATION_9), Respond(201, ORGANIZATION_9 | {"organization_id": "org_10"}))
-    async with opened(stage(OrganizationForm), "ada@globex.example", "ctrl+s") as pilot:
+    """While typing and again in the preview; another one takes the address typed again, which no draft holds.
+
+    After one organization another is offered, in a fresh form, with the same offer code and no address.
+    """
+    post.next(*(Respond(201, ORGANIZATION_9 | {"organization_id": f"org_{number}"}) for number in (9, 10, 11)))
+    async with opened(stage(OrganizationForm), "ada@globex.example\tPARTNER", "ctrl+s") as pilot:
         assert "Creates one organization and invites ada@globex.example" in words(pilot.app)
         await press(pilot, "ctrl+s")
         assert "until 2026-06-03" in words(pilot.app)
+        assert "Create another n" in words(pilot.app)
+        await press(pilot, "n")
+        await write(pilot, "bea@initech.example")
+        await press(pilot, "ctrl+s", "ctrl+s")
+        assert "org_10" in words(pilot.app)
     clock.move(days=2)
     app = stage(OrganizationForm)
     async with opened(app, "ADA@globex.example") as pilot:
@@ -254,24 +281,11 @@ async def test_an_address_that_has_an_organization_is_pointed_out(stage: Any, po
         assert "It has 1 from here already; this creates one more." in words(app)
         assert "again" not in app.screen.form_draft.current.values
         await press(pilot, "ctrl+s")
-        assert "org_10" in words(app)
+        assert "org_11" in words(app)
 
-    assert len(post.requests) == 2
-
-
-async def test_after_one_organization_another_is_offered(stage: Any, post: Any) -> None:
-    """In a fresh form, with the same offer code and no address."""
-    post.next(Respond(201, ORGANIZATION_9), Respond(201, ORGANIZATION_9 | {"organization_id": "org_10"}))
-    app = stage(OrganizationForm)
-    async with opened(app, "ada@globex.example\tPARTNER", "ctrl+s", "ctrl+s") as pilot:
-        assert "Create another n" in words(app)
-        await press(pilot, "n")
-        await write(pilot, "bea@initech.example")
-        await press(pilot, "ctrl+s", "ctrl+s")
-        assert "org_10" in words(app)
-
-    sent = [(request.json()["email"], request.json()["offer_code"]) for request in post.requests]
-    assert sent == [("ada@globex.example", "PARTNER"), ("bea@initech.example", "PARTNER")]
+    sent = [(request.json()["email"], request.json().get("offer_code")) for request in post.requests]
+    assert sent[:2] == [("ada@globex.example", "PARTNER"), ("bea@initech.example", "PARTNER")]
+    assert len(sent) == 3
 
 
 PICTURES = {

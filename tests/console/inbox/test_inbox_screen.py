@@ -164,20 +164,6 @@ async def test_an_item_leads_to_its_runs_and_comes_back_after_it_was_done(staged
         assert "again after it was done" in " ".join(scene.text.split())
 
 
-async def test_several_are_put_away_and_taken_back(staged: Staged) -> None:
-    """What is marked goes at once and comes back at once; u goes on to what was done before that."""
-    async with inbox(staged) as scene:
-        before = keys(scene)
-        for way in ("m", "h 2"):
-            await scene.press("home", "e", "space", "space", *way.split())
-            assert keys(scene) == before[3:], way
-            await scene.press("u")
-            assert keys(scene) == before[1:], way
-            await scene.press("u")
-            assert keys(scene) == before, way
-            assert scene.app.screen.check_action("undo", ()) is False
-
-
 async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Lab) -> None:
     """Within a minute of its end; sooner where the same fails again, with all that was put off."""
     async with inbox(staged, automated=False) as scene:
@@ -197,10 +183,19 @@ async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Lab)
 async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
     """What one does, the other notices by the state's file; a lease that is renewed is no news.
 
-    No key acts on what only came under the cursor by it: the first one says so, and the next one is meant.
+    What is marked goes at once and comes back at once; u goes on to what was done before that. No key acts on what only
+    came under the cursor by the other one: the first one says so, and the next one is meant.
     """
     async with inbox(staged) as scene:
         before, state = keys(scene), state_of(scene)
+        for way in ("m", "h 2"):
+            await scene.press("home", "e", "space", "space", *way.split())
+            assert keys(scene) == before[3:], way
+            await scene.press("u")
+            assert keys(scene) == before[1:], way
+            await scene.press("u")
+            assert keys(scene) == before, way
+            assert scene.app.screen.check_action("undo", ()) is False
         async with engine_on(scene.engine.settings, scene.clock) as other:
             version = await state.data_version()
             await other.usable_state().acquire_lease("poller", "them", 15.0)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.widget import Widget
 from textual.widgets import Input
 
 from app.insights.screen import SPANS
@@ -47,12 +46,6 @@ async def show_a_month(scene: Scene) -> None:
     await scene.engine.cache.store_runs(runs, asked_at=scene.clock())
     await scene.engine.cache.extend_coverage(runs[-1].created_at, scene.clock())
     await scene.press("4")
-
-
-def count_of(glyph: str, scene: Scene, widget: Widget) -> int:
-    """How often a character stands in a widget."""
-    region = widget.region
-    return sum(line[region.x : region.right].count(glyph) for line in scene.lines[region.y : region.bottom])
 
 
 @pytest.fixture
@@ -113,20 +106,11 @@ async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board:
         await scene.press("4", "t")
 
         assert "complete since 21 Apr 22:00, older is partial" in scene.text
-        assert count_of("·", scene, scene.app.screen.query_one(OutcomesChart)) == 19 * 3, "three cells each"
+        region = scene.app.screen.query_one(OutcomesChart).region
+        drawn = [line[region.x : region.right] for line in scene.lines[region.y : region.bottom]]
+        assert "".join(drawn).count("·") == 19 * 3, "three cells each"
         await scene.press("equals_sign", "g")
         assert "(partial)" in scene.text
-
-
-async def test_no_runs_in_a_stretch_says_where_to_look(staged: Staged) -> None:
-    """And nothing can be exported."""
-    async with staged(SMALL) as scene:
-        scene.clock.move(days=5)
-        await scene.sync()
-        await scene.press("4", "t", "t")
-        assert "No run was created in the last 24 hours" in scene.text
-        assert "Press t for the last 7 days." in scene.text
-        assert not scene.app.screen.check_action("export", ())
 
 
 async def exported(scene: Scene, folder: Path) -> None:
@@ -151,8 +135,11 @@ async def exported(scene: Scene, folder: Path) -> None:
     assert "\x1b" not in table.read_text("utf-8")
 
 
-async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board: Lab, tmp_path: Path) -> None:
-    """And refuses what it cannot write, with the cure."""
+async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, tmp_path: Path) -> None:
+    """And refuses what it cannot write, with the cure.
+
+    No runs in a stretch says where to look, and nothing can be exported.
+    """
     path = tmp_path / "old.json"
     path.write_text("precious")
     async with staged(SMALL) as scene:
@@ -172,6 +159,13 @@ async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, board
         await scene.shows("The file exists: ctrl+s replaces it, esc keeps it.")
         kept = path.read_text()
         await scene.press("ctrl+s")
+
+        scene.clock.move(days=5)
+        await scene.sync()
+        await scene.press("t", "t")
+        assert "No run was created in the last 24 hours" in scene.text
+        assert "Press t for the last 7 days." in scene.text
+        assert not scene.app.screen.check_action("export", ())
 
     assert kept == "precious"
     assert json.loads(path.read_text())["figures"]

@@ -97,12 +97,6 @@ def two_turns() -> tuple[Turn, ...]:
     return failed, replace(completed, **found)
 
 
-def no_repositories() -> Mock:
-    """As where nothing is configured."""
-    no = Mock(return_value=None)
-    return Mock(mirror=Mock(side_effect=GitError(NOTHING)), address=no, is_configured=no)
-
-
 @dataclass
 class ScriptedResults:
     """What a run did, as a test says."""
@@ -113,7 +107,14 @@ class ScriptedResults:
     log_: bytes | Unavailable = LOG
     steps_: tuple[LogStep, ...] | None = None
     """The log as steps, of ten bytes each."""
-    repositories: Any = field(default_factory=no_repositories)
+    repositories: Any = field(
+        default_factory=lambda: Mock(
+            mirror=Mock(side_effect=GitError(NOTHING)),
+            address=Mock(return_value=None),
+            is_configured=Mock(return_value=None),
+        )
+    )
+    """As where nothing is configured."""
     ended: bool = True
     files: dict[str, Change] = field(default_factory=dict)
     """Those that the run did not change."""

@@ -12,9 +12,14 @@ from widgets.forms.inputs import LineInput
 RUN = run_detail("fix/it")
 
 
-@pytest.fixture
-async def results(tmp_path: Path) -> ScriptedResults:
-    """Of a run that changed a file and added one; a checkout of its repository is in `home/mine`."""
+async def test_a_change_is_applied_or_checked_out_beside(
+    run_on_show: OnShow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`B`: in a folder of its own, whose commit and whose lender it names; the checkout stays as it was.
+
+    `A`: the files of a checkout are as the run left them, and nothing is committed. One of another repository is
+    neither offered nor changed at once: enter says what does it all the same.
+    """
     origin = Origin(tmp_path / "host")
     git(tmp_path, "clone", "--quiet", str(origin.bare), "home/mine")
     origin.commit("fix/it", {"code.py": b"def f():\n    return 2\n", "new.txt": b"new\n"})
@@ -26,22 +31,23 @@ async def results(tmp_path: Path) -> ScriptedResults:
         is_configured=lambda _: True,
         history=lambda _: real.history(RUN),
     )
-    return ScriptedResults(change_=await real.change(RUN), repositories=one)
-
-
-async def test_a_change_is_applied_to_a_checkout_of_its_repository(
-    run_on_show: OnShow, results: ScriptedResults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`A`: its files are as the run left them, and nothing is committed.
-
-    A checkout of another repository is neither offered nor changed at once: enter says what does it all the same.
-    """
+    results = ScriptedResults(change_=await real.change(RUN), repositories=one)
     checkout = tmp_path / "home/mine"
-    git(checkout, "remote", "set-url", "origin", "https://example.com/other/thing.git")
     monkeypatch.chdir(checkout)
     async with run_on_show(results) as scene:
         await scene.press("d")
         await scene.shows("new.txt")
+        await scene.press("B")
+        scene.app.screen.query_one(LineInput).value = str(checkout)
+        await scene.press("enter")
+        commit = (results.change_.head or "")[:10]
+        assert scene.toasts[-1].startswith(f"Checked out {commit} in {tmp_path / 'home'}/origin-"), scene.toasts
+        assert f"It needs {checkout} to stay." in scene.toasts[-1]
+        (made,) = set((tmp_path / "home").iterdir()) - {checkout}
+        assert (made / "new.txt").read_bytes() == b"new\n"
+        assert git(checkout, "status", "--porcelain") == b""
+
+        git(checkout, "remote", "set-url", "origin", "https://example.com/other/thing.git")
         await scene.press("A")
         folder = scene.app.screen.query_one(LineInput)
         assert (folder.value, "has no remote of" in " ".join(scene.text.replace("│", " ").split())) == ("", True)
@@ -56,21 +62,3 @@ async def test_a_change_is_applied_to_a_checkout_of_its_repository(
         assert f"Applied 2 files in {checkout}. Look at it with git status." in scene.toasts
         assert git(checkout, "status", "--porcelain") == b" M code.py\n?? new.txt\n"
         assert (checkout / "code.py").read_bytes() == b"def f():\n    return 2\n"
-
-
-async def test_a_branch_is_checked_out_beside_it(run_on_show: OnShow, results: ScriptedResults, tmp_path: Path) -> None:
-    """`B`: in a folder of its own, whose commit and whose lender it names; the checkout stays as it was."""
-    checkout = tmp_path / "home/mine"
-    async with run_on_show(results) as scene:
-        await scene.press("d")
-        await scene.shows("new.txt")
-        await scene.press("B")
-        scene.app.screen.query_one(LineInput).value = str(checkout)
-        await scene.press("enter")
-        commit = (results.change_.head or "")[:10]
-
-        assert scene.toasts[-1].startswith(f"Checked out {commit} in {tmp_path / 'home'}/origin-"), scene.toasts
-        assert f"It needs {checkout} to stay." in scene.toasts[-1]
-        (made,) = set((tmp_path / "home").iterdir()) - {checkout}
-        assert (made / "new.txt").read_bytes() == b"new\n"
-        assert git(checkout, "status", "--porcelain") == b""
