@@ -300,11 +300,7 @@ def test_a_provider_that_stays_silent_until_the_time_limit_is_down(
 
 @NEEDS_SANDBOX
 def test_who_goes_on_gets_the_conversation_as_text(
-    services: Callable[[float], Any],
-    own: Own,
-    server: ModelServer,
-    other: ModelServer,
-    stand_in: Callable[[str], Path],
+    services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
     """The fallback, and after it the run's agent, whose session knows nothing of the fallback's turn."""
     program = {"preset": "claude-code", "argv": [str(stand_in("claude"))]}
