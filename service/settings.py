@@ -102,6 +102,13 @@ class ExecutionSettings(_Section):
         )
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_one_name(cls, given: object) -> object:
+        if isinstance(given, dict) and {"organization_slots", "organization_places"} <= given.keys():
+            raise ValueError("organization_places is the old name of organization_slots: remove it")
+        return given
+
     concurrency: Annotated[int, Field(ge=1, le=64)] = 2
     """Turns executed at the same time in one process."""
     organization_slots: Annotated[int, Field(ge=1)] | None = Field(

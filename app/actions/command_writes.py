@@ -28,7 +28,7 @@ from app.cli.running import asking, go_on
 from app.engine.text import plural
 from app.engine.times import rfc3339
 from app.runs.command_wait import RunWaiter, wait_failure
-from app.runs.document import as_received, spec_fields
+from app.runs.document import as_received, spec_fields, when_heard
 from storage.errors import StorageError
 from storage.records import WRITE_KINDS, Action, ActionKind, Run
 
@@ -159,10 +159,8 @@ def advice(action: Action, command_line: str) -> str:
             return f"The service refused: {reason}"
         case "not_created":
             return "It was resolved as without effect: you can send it again."
-        case "confirmed" if action.kind == "run.say" and as_received(action.response_json).get("when") == "end":
-            return "It starts the run's next turn, after this one."
         case "confirmed":
-            return ""
+            return when_heard(action)
 
 
 class RunWrite(BatchWrite, frozen=True):

@@ -29,7 +29,7 @@ from app.console.session import FIX_TOAST_S, mark_of
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.console.terminal import copy_out
 from app.engine.engine import Engine
-from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
+from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, span
 from storage.errors import StorageError
@@ -195,7 +195,7 @@ class ActionForm(ModalScreen[Action | None]):
         return (action.result_id,) if action.result_id is not None else ()
 
     def actions_changed(self) -> None:
-        """React to a change of the ledger: an unknown outcome may be known now."""
+        """React to a change of the ledger or of runs: an unknown outcome may be known now."""
         self._note_draft()
 
     # Its life
@@ -244,7 +244,7 @@ class ActionForm(ModalScreen[Action | None]):
         await self.form_draft.flush()
 
     def _engine_changed(self, event: Event) -> None:
-        if isinstance(event, ActionChanged | CacheChangedElsewhere):
+        if isinstance(event, ActionChanged | CacheChangedElsewhere | RunsChanged):
             self.actions_changed()
 
     @property

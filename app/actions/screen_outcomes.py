@@ -6,6 +6,7 @@ from typing import Final
 from app.actions.drafts import DraftOutcome
 from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, stamp
+from app.runs.document import when_heard
 from storage.records import INVITATION_LIFETIME, WRITE_KINDS, Action, ActionFailure
 from storage.records.error_kinds import error_kind
 from widgets.forms.dialog import OutcomeText, reason
@@ -34,7 +35,7 @@ def confirmed_outcome(action: Action) -> OutcomeText:
     if action.kind == "organization.create" and action.settled_at is not None:
         until = stamp(action.settled_at + INVITATION_LIFETIME)
         facts.insert(1, ("invited", f"{action.subject}, until {until}"))
-    return OutcomeText("done", text.done, tuple(facts), (text.after,))
+    return OutcomeText("done", text.done, tuple(facts), (when_heard(action) or text.after,))
 
 
 def unknown_outcome(action: Action, command_line: str) -> OutcomeText:

@@ -56,6 +56,9 @@ _EFFECTS: Final = {
 }
 
 
+_REMEMBERS: Final = "The agent remembers the conversation so far."
+
+
 class ContinueRunForm(ActionForm):
     """POST /external/runs with a run_id: the next turn of a conversation (spec 4.3)."""
 
@@ -93,8 +96,7 @@ class ContinueRunForm(ActionForm):
         """Whether it was left to be sent when the run ends."""
         later = " w at the end," if may_wait else ""
         active = f"Active: preview, then n now,{later} x stops."
-        ended = "The agent remembers the conversation so far."
-        hint = ended if self._has_ended else active
+        hint = _REMEMBERS if self._has_ended else active
         self.FIELDS = (
             Field("instructions", "answer" if question else "instructions", hint, TEXT, "What should it do next?"),
         )
@@ -108,7 +110,8 @@ class ContinueRunForm(ActionForm):
         run = self._run
         badge = run_badge(self._run.status, is_final=self._has_ended)
         where = safe_text(f"{run.repository.label}  {run.branch_name}")
-        facts = (FormFact("run", safe_text(run.run_id), badge), FormFact("on", where))
+        self._fact = FormFact("run", safe_text(run.run_id), badge)
+        facts = (self._fact, FormFact("on", where))
         asked = [FormNotice(safe_text(self._question, limit=2_000))] if self._question else []
         return (*facts, self._conversation, *asked, *super().make_rows())
 
@@ -132,6 +135,23 @@ class ContinueRunForm(ActionForm):
         now = self.engine.clock()
         messages = tuple(map(turn_of, sent))
         self._conversation.show(messages, told, now, now + await self.engine.cache.run_clock_ahead())
+        detail, finals = await self.engine.cache.detail(self._run.run_id), await self.engine.cache.final_statuses()
+        states = [] if detail is None else [detail.run.status]
+        states += [turn.state for turn in told.turns[-1:]] if isinstance(told, RunTurns) else []
+        if not self._has_ended and (ended := [state for state in states if state in finals]):
+            self._end(ended[0])
+
+    def _end(self, status: str) -> None:
+        """Become a continuation, as the run ended while the message was written."""
+        self._has_ended, self._may_wait, self._hears, self._default = True, False, False, ""
+        self._fact.mark(run_badge(status, is_final=True))
+        self.fields["instructions"].say(safe_text(_REMEMBERS))
+        self._choose("")
+        self._note(safe_text("The run has ended: this continues it."), "warn")
+
+    async def _back_to_fields(self, why: str) -> None:
+        await super()._back_to_fields(why)
+        self._ask_service()
 
     @work(group="told")
     async def _ask_service(self) -> None:

@@ -352,9 +352,16 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
         is_whole = options["everything"] or is_shown or not is_table
         about = engine, invocation.output, run.run_id, number
         readers = [LogReader(*about, form, is_whole, None if is_table else emit) for form in forms]
-        chunk, *more = [await reader.print(offset) for reader in readers]
+        try:
+            chunk, *more = [await reader.print(offset) for reader in readers]
+            if options["follow"]:
+                await readers[0].follow(chunk)
+        except asyncio.CancelledError:
+            if not options["follow"]:
+                raise
+            # The usual end is no error; the exit code is the signal's.
+            return Exit.DONE
         if options["follow"]:
-            await readers[0].follow(chunk)
             ended = require(await engine.extension.turns(run.run_id))
             last = next((each for each in ended.turns if each.number == number), Turn(number, ""))
             if is_events and last.usage is not None:

@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import quote
 
 from app.engine.times import rfc3339
-from storage.records import CANCELLED, Run, RunDetail
+from storage.records import CANCELLED, Action, Run, RunDetail
 
 
 def run_document(
@@ -40,6 +40,18 @@ def as_received(raw_json: str | None) -> dict[str, object]:
     """The service's object as received; empty if there is none."""
     value = json.loads(raw_json) if raw_json else {}
     return value if isinstance(value, dict) else {}
+
+
+_HEARD: Final = {
+    "now": "Its agent gets it while it works.",
+    "end": "It starts the run's next turn, after this one.",
+    "stop": "Its turn is stopped, and the next one starts with this.",
+}
+
+
+def when_heard(action: Action) -> str:
+    """When an agent gets a message, as the service answered; empty: it did not say, or the action is no message."""
+    return _HEARD.get(str(as_received(action.response_json).get("when")), "") if action.kind == "run.say" else ""
 
 
 NO_PAGE: Final = 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'

@@ -21,9 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from acp import PROTOCOL_VERSION, RequestError, schema, spawn_agent_process, text_block
+from acp import PROTOCOL_VERSION, RequestError, schema, spawn_stdio_transport, text_block
+from acp._transport import NdjsonTransport
 from acp.client.connection import ClientSideConnection
 from acp.connection import StreamDirection, StreamEvent
+from acp.task import MessageSender, TaskSupervisor
 from pydantic import ValidationError
 
 SERVERS: Final = "RUNWARDEN_MCP_SERVERS"
@@ -57,6 +59,22 @@ def without_traceback(remark: logging.LogRecord) -> bool:
     return True
 
 
+class Messages(NdjsonTransport):
+    """The program's messages; other JSON that it prints, as libraries for logs do, is shown and ignored."""
+
+    def __init__(self, lines: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super().__init__(lines, MessageSender(writer, TaskSupervisor(source="runwarden")))
+        self._lines = lines
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next message; None: there is no more."""
+        while not isinstance(message := await super().receive(), dict) or "jsonrpc" not in message:
+            if message is None and self._lines.at_eof():
+                return None
+            logging.getLogger(__name__).warning("no message of the protocol: %.1000s", json.dumps(message))
+        return message
+
+
 class SandboxClient:
     """Answers the program's requests: everything is allowed, because the sandbox is what limits it.
 
@@ -79,6 +97,12 @@ class SandboxClient:
             outcome=schema.AllowedOutcome(outcome="selected", option_id=chosen.option_id)
         )
 
+    async def create_terminal(self, **_: object) -> None:
+        """Refuse, as the library itself refuses what is not here, but for terminals."""
+        raise RequestError.method_not_found("terminal")
+
+    terminal_output = release_terminal = wait_for_terminal_exit = kill_terminal = create_terminal
+
 
 class Turn:
     """One turn of the program: its session and its reports."""
@@ -90,8 +114,8 @@ class Turn:
         """Whether the wanted session is gone."""
         self._options: Sequence[schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean] = ()
         """What may be chosen for the session."""
-        self._has_begun = False
-        """Whether its reports are this turn's: while a session is loaded, those of earlier turns are repeated."""
+        self._shown = ""
+        """The session whose reports are this turn's; empty while it is loaded, and repeats those of earlier turns."""
         self._said: list[dict[str, str]] = []
         """Messages that the program has not got yet."""
         self._is_stopped = False
@@ -121,9 +145,13 @@ class Turn:
         greeting = connection.initialize(
             PROTOCOL_VERSION, client_info=schema.Implementation(name="runwarden", version="1")
         )
-        session = await self._open(connection, await asyncio.wait_for(greeting, _GREETING_S))
+        about = await asyncio.wait_for(greeting, _GREETING_S)
+        if (version := about.protocol_version) != PROTOCOL_VERSION:
+            text = f"the program speaks version {version} of ACP, and Runwarden version {PROTOCOL_VERSION}"
+            raise RequestError(0, f"{text}: install a version of the program that speaks this one")
+        session = await self._open(connection, about)
         await self._choose_model(connection, session)
-        self._has_begun = True
+        self._shown = session
         if self._is_lost:
             # The instructions rely on the session, which has the earlier turns.
             instructions = f"Earlier turns of this task, as JSON:\n{self._conversation}\n\nNow:\n\n{instructions}"
@@ -196,7 +224,8 @@ class Turn:
         message = event.message
         kind = {"session/update": "update", "session/request_permission": "toolCall"}.get(str(message.get("method")))
         params = message.get("params")
-        update = params.get(kind) if isinstance(params, dict) and self._has_begun else None
+        params = params if isinstance(params, dict) else {}
+        update = params.get(kind) if params.get("sessionId") == self._shown else None
         if event.direction is not StreamDirection.INCOMING or not isinstance(update, dict):
             return
         if update.get("sessionUpdate") in _TEXTS:
@@ -262,14 +291,16 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     instructions = json.loads(await lines.readline())["text"]
     variables = {name: value for name, value in os.environ.items() if name not in {SERVERS, MODEL}}
-    streams = {"limit": _BUFFER, "shutdown_timeout": _FAREWELL_S}
     turn = Turn(session, conversation)
     client: Any = SandboxClient()  # without the protocol's parts that are optional
     status = 0
     try:
-        async with spawn_agent_process(
-            client, *command, env=variables, cwd=Path.cwd(), transport_kwargs=streams, observers=[turn.printed]
-        ) as (connection, process):
+        async with (
+            spawn_stdio_transport(
+                *command, env=variables, cwd=Path.cwd(), limit=_BUFFER, shutdown_timeout=_FAREWELL_S
+            ) as (printed, writer, process),
+            ClientSideConnection(client, Messages(printed, writer), observers=[turn.printed]) as connection,
+        ):
             # Not by our own pipe: a program may set that to not block, for us as well.
             forwarding = asyncio.create_task(_forward(process))
             listening = asyncio.create_task(turn.listen(connection, lines))

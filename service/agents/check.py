@@ -8,10 +8,11 @@ from typing import Final
 
 from service.agents import layouts
 from service.agents.inputs import misplaced
-from service.agents.invocation import PlaceholderError, check_placeholders
+from service.agents.invocation import PlaceholderError, check_placeholders, preset_of
 from service.agents.layouts import NoProgramError
 from service.agents.options import AgentOptions
 from service.agents.presets import PRESETS, preset_for
+from service.store.agents import Agent
 
 _KEPT: Final = ("--pure", "--print-logs", "--log-level", "--with-builtin")
 """The options of `opencode acp` and `goose acp`. These presets once ran another command, which had others."""
@@ -89,6 +90,18 @@ TAKES_NONE: Final = f"only agents with the preset {_TAKING} or acp take them"
 def takes_servers(options: AgentOptions) -> bool:
     """Whether an agent's program takes the repository's MCP servers."""
     return options.preset is not None and preset_for(options.preset, ()).servers is not None
+
+
+def hears(agent: Agent) -> bool:
+    """Whether an agent's program takes messages while it works; not if the operator's script around it reads them."""
+    preset, name = preset_of(agent), program_name(agent.argv, agent.options)
+    if preset.hears is None or not preset.hears_argv:
+        return preset.hears is not None
+    try:
+        return name is not None and not layouts.find(name).is_wrapper
+    except NoProgramError:
+        # It may be installed on other machines, as its preset knows it.
+        return True
 
 
 def program_name(argv: tuple[str, ...], options: AgentOptions) -> str | None:

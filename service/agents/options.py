@@ -277,6 +277,16 @@ class AgentOptions(_Options):
         """How long it may neither print nor compute; None: for ever."""
         return (self.idle_timeout_s or _IDLE_S) if self.preset else self.idle_timeout_s
 
+    @model_validator(mode="after")
+    def _falls_back_to_each_once(self) -> Self:
+        if len({*self.fallback}) < len(self.fallback):
+            raise ValueError("fallback: an agent is there twice: remove it once")
+        if not self.fallback and self.fallback_after != AgentOptions.model_fields["fallback_after"].default:
+            raise ValueError(
+                'fallback_after: there is no fallback: add one, such as fallback = ["other"], or remove it'
+            )
+        return self
+
     @field_validator("egress")
     @classmethod
     def _names_hosts(cls, hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -18,8 +18,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from service.agents import check
 from service.agents.inputs import AgentInput
-from service.agents.invocation import preset_of
 from service.agents.options import PresetName
 from service.agents.steps import StepKind, window
 from service.api.answers import RunBody
@@ -572,9 +572,8 @@ def say(
         if len(timings) >= messages.MOST_WAITING and (message.when != "stop" or "stop" in timings):
             text = f"{messages.MOST_WAITING} messages wait for the run {run_id} already; say more when it has read them"
             raise HttpError(409, "too_many_messages", text)
-        agent = agents.of_run(connection, run)
-        preset = None if agent is None else preset_of(agent)
-        is_able = message.when != "now" or (preset is not None and preset.hears is not None)
+        agent = agents.of_run(connection, run, turn.agent)
+        is_able = message.when != "now" or (agent is not None and check.hears(agent))
         timing = message.when if is_able else "end"
         made = messages.add(connection, run_id, turn.number, message.text, timing, alias, now)
         runs.touch(connection, run_id, now)

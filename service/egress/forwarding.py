@@ -4,6 +4,7 @@ import contextlib
 import random
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -108,14 +109,22 @@ class Forwarder:
                 self._server.register(link)
                 link.settimeout(request.silent_s)
                 outside = ProviderConnection(link)
+                if request.model:
+                    explain = partial(refusals.unreachable, self._access, request.model, TimeoutError())
+                    self._state.outages.asked(asked_at, explain)
                 outside.ask(request.method, request.target, headers, request.body)
                 start = outside.read()
+                if request.model:
+                    self._state.outages.heard()
                 if not start and request.model and outside.status in _SUCCESS:
                     raise ConnectionResetError("an empty answer")
                 status = refusals.failed_stream(start) if outside.status in _SUCCESS else outside.status
                 while status is not None and len(start) < _LONGEST_REFUSAL and (piece := outside.read()):
                     start += piece
             except (OSError, h11.RemoteProtocolError) as error:
+                if self._server.closed.is_set():
+                    # Cut by this side, as the agent has ended.
+                    raise ConnectionAbortedError from error
                 silent_s = None if outside is None else request.silent_s
                 refusal = refusals.unreachable(self._access, request.model, error, silent_s)
             else:

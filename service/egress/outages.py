@@ -46,6 +46,8 @@ class Outages:
         self._pause: Pause | None = None
         self._until = inf
         """Until when requests may be held for the present outage or limit."""
+        self._silent: tuple[float, Callable[[float], Refusal]] | None = None
+        """The first request since the provider's last word: its time (monotonic seconds), and the words for silence."""
         self._lock = threading.Lock()
 
     @property
@@ -64,10 +66,24 @@ class Outages:
         away_s = self._away_s()
         with self._lock:
             self._since = self._since or asked_at
-            self._pause, self._until = None, inf
+            self._pause, self._until, self._silent = None, inf, None
             if is_limit or away_s is not None:
                 self._pause = Pause(refusal.failure, refusal.wait_s if is_limit else None)
                 self._until = time.monotonic() - (away_s or 0) + self.patience.outage_s
+
+    def asked(self, at: float, explain: Callable[[float], Refusal]) -> None:
+        """Record that a request was sent; `explain` makes a refusal of seconds of silence."""
+        with self._lock:
+            self._silent = self._silent or (at, explain)
+
+    def heard(self) -> None:
+        """Record that the provider said something."""
+        self._silent = None
+
+    def stopped(self, least_s: float) -> None:
+        """Record that the agent was stopped, or gave up: a provider that was silent for `least_s` by then is down."""
+        if (silent := self._silent) is not None and (silent_s := time.monotonic() - silent[0]) >= least_s:
+            self.refused(silent[0], silent[1](round(silent_s)))
 
     def broke_off(self) -> bool:
         """Record that an answer broke off; return whether answers have been breaking off for longer than `patience`."""

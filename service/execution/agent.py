@@ -141,6 +141,9 @@ def _pausing(command: AgentCommand, model: ModelState, reader: OutcomeReader) ->
     try:
         yield
     except AgentFailedError as error:
+        if error.reason in _WAITED_FOR:
+            # Its work may take a whole turn, but no single answer the half of one.
+            model.outages.stopped(command.agent.timeout_s / 2)
         if error.reason not in _WAITED_FOR or (pause := model.outages.pause) is None:
             raise
         # Without an answer there may be no session that could be resumed.

@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from signal import SIGINT
 
 from app.results.steps import StepLines
 from storage.records.results import LogStep
@@ -38,6 +39,10 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     run_id = start(real, "noisy")
     following = real.begin("runs", "log", run_id, "--follow")
     eventually(lambda: "done" in real("runs", "log", run_id).out, "the agent has printed")
+    stopped = real.begin("runs", "log", run_id, "--follow")
+    stopped.stdout.readline()
+    stopped.send_signal(SIGINT)
+    quiet = stopped.communicate(timeout=120)[1], stopped.returncode
     script.with_suffix(".gate").touch()
     out, err = following.communicate(timeout=120)
     plain, raw = real("runs", "log", run_id), real("runs", "log", run_id, "--json")
@@ -55,6 +60,7 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
 
     assert [b"\x1b[2J" in each for each in seen] == [False, True]
     assert (following.returncode, "turn 1: completed" in err) == (0, True)
+    assert quiet == ("", 128 + SIGINT), "the usual end is no error"
     assert "plain␇␛[2Jline red hidden" in out
     assert "\ndone\n" in out
     assert not any(each in out for each in ("\x1b", "20%"))

@@ -88,11 +88,15 @@ def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: P
     itself = refused(a='fallback = ["a"]')
     circle = refused(a='fallback = ["b"]', b='fallback = ["reviewer", "c"]', c='fallback = ["a"]')
     late = refused(a='fallback = ["reviewer"]\nfallback_after = "soon"')
+    twice = refused(a='fallback = ["reviewer", "reviewer"]')
+    none = refused(a='fallback_after = "1h"')
 
     assert "agent a: the fallback 'b' is not configured; list agents with: runwarden service agent list" in missing
     assert "the fallbacks of agents lead in a circle: a → a; remove one" in itself
     assert re.search("circle: (a → b → c → a|b → c → a → b|c → a → b → c); remove one", circle)
     assert "agents.a.fallback_after: 'soon' is not a valid duration; write a number and a unit" in late
+    assert "agents.a: fallback: an agent is there twice: remove it once" in twice
+    assert "agents.a: fallback_after: there is no fallback: add one, such as fallback = [" in none
     assert [one["name"] for one in command(data, "agent", "list")["agents"]] == ["reviewer"]
     given = ("--fallback", "reviewer", "--fallback-after", "90s", "--argv", "true", "--elsewhere")
     made = command(data, "agent", "add", "a", *given)

@@ -121,6 +121,7 @@ def test_settings_that_cannot_be_read_or_met_are_named(tmp_path: Path) -> None:
     for text, named in (
         ("not toml", ""),
         ("[limit]\n", "limit"),
+        ("[execution]\norganization_slots = 1\norganization_places = 2\n", "execution: .* old name .*: remove it"),
         ("[limits]\nrequests_per_minute = 0\n", "limits.requests_per_minute"),
         ('[execution]\nsandbox = "prefer"\n', "execution.sandbox: Input should be 'require' or 'none'"),
     ):

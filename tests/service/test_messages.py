@@ -96,6 +96,19 @@ def test_a_message_that_the_program_cannot_take_starts_the_next_turn(own: Own) -
     assert turn["instructions"].count("open(") == 3
 
 
+def test_the_operator_s_script_around_a_program_hears_no_message(idle: Api, tmp_path: Path) -> None:
+    """The answer says that it starts the next turn; Claude Code itself would hear it."""
+    (script := tmp_path / "wrapper").write_text("#!/bin/sh\nexec claude $@\n", "utf-8")
+    script.chmod(0o755)
+    answers = []
+    for name, argv in (("wrapped", str(script)), ("bare", "/bin/true")):
+        given = ("--preset", "claude-code", "--argv", argv, "--env", "ANTHROPIC_API_KEY", "--elsewhere")
+        idle.service.admin("agent", "add", name, *given, "--org", idle.organization["slug"])
+        answers.append(say(idle, idle.begin(name, instructions="go"), "hello").json()["when"])
+
+    assert answers == ["end", "now"]
+
+
 def test_a_cancelled_run_drops_what_waits(own: Own) -> None:
     api, _ = own()
     run_id = api.begin("worker", instructions="open('half.txt', 'w'); time.sleep(600)")

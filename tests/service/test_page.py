@@ -24,18 +24,7 @@ from service.store.postings import Posted
 from service.store.schema import repositories, schedules
 from service.store.turns import TurnOutcome
 from tests.lab import Respond
-from tests.service.conftest import (
-    BARE,
-    OPERATIONS,
-    OPERATOR,
-    UNBOXED,
-    Api,
-    Make,
-    Own,
-    http_client,
-    order,
-    served,
-)
+from tests.service.conftest import BARE, OPERATIONS, OPERATOR, UNBOXED, Api, Make, Own, http_client, order, served
 from tests.service.receiver import Receiver
 from tests.service_process import make_repository
 from tests.waiting import eventually, present

@@ -31,6 +31,11 @@ class FormFact(Widget):
         self._value = value
         self._badge = badge
 
+    def mark(self, badge: Badge) -> None:
+        """Show another badge."""
+        self._badge = badge
+        self.refresh(recompose=True)
+
     def compose(self) -> ComposeResult:
         """The label, then the badge, which a long value must not push away, then the value."""
         yield Static(self._label, classes="form-fact--label", markup=False)

@@ -189,6 +189,27 @@ async def test_a_continuation_waits_while_an_earlier_one_is_unknown(stage: Any, 
     assert [request.json()["instructions"] for request in post.requests] == ["first", "second"]
 
 
+async def test_a_message_becomes_a_continuation_if_its_run_ends_meanwhile(stage: Any, post: Any) -> None:
+    """The service's refusal changes the form in place, with its text; the next sending continues the run."""
+    ended = {"run_id": "run_1", "turns": [{"number": 1, "state": "completed"}]}
+    post.turns["run_1"] = {"run_id": "run_1", "turns": [{"number": 1, "state": "working"}]}
+    post.next(Respond(409, {"message": "It has ended.", "error_code": "run_not_active"}), CONTINUED)
+    app = stage(lambda engine: ContinueRunForm(engine, replace(FLAKY, status="working")))
+    async with opened(app, "And the docs.", "ctrl+s") as pilot:
+        assert "Reaches the agent of run_1 at work" in words(app)
+        post.turns["run_1"] = ended
+        await press(pilot, "ctrl+s")
+        assert "The run has ended: this continues it." in words(app)
+        await press(pilot, "ctrl+s")
+        assert "Continues run_1 with its context." in words(app)
+        await press(pilot, "ctrl+s")
+
+    said, continued = post.requests
+    assert said.path.endswith("/external/runs/run_1/messages")
+    assert continued.path.endswith("/external/runs")
+    assert continued.json()["instructions"] == said.json()["text"] == "And the docs."
+
+
 async def test_a_hostile_run_is_shown_harmlessly(stage: Any, post: Any) -> None:
     """Its branch is not sent along where git would refuse it; the id is sent as it is."""
     hostile = a_run("[@click=app.quit]\x1b[2J", "x\x1b]52;c;eA==\x07[/nope]\u202e")

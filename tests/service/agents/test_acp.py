@@ -166,6 +166,19 @@ def test_a_stopped_program_is_told_before_it_is_killed(turn: Turn, tmp_path: Pat
     assert (done.failure, "begun.txt" in done.diff, "told.txt" in done.diff) == ("stopped by the test", True, is_told)
 
 
+def test_a_request_that_the_client_does_not_offer_is_refused(turn: Turn) -> None:
+    done = turn(UNOFFERED)
+
+    assert done.result.summary == str([-32601] * 9), done.log
+
+
+def test_a_program_of_another_version_of_the_protocol_fails_the_turn(turn: Turn, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM.replace('params["protocolVersion"]', "2"), "utf-8")
+    done = turn("pass")
+
+    assert "the program speaks version 2 of ACP, and Runwarden version 1: install" in str(done.failure)
+
+
 def test_an_error_and_a_sudden_end_fail_the_turn(turn: Turn) -> None:
     error = turn("raise RequestError({'code': -32603, 'message': 'insufficient quota'})")
     ended = turn("print('out of paper', file=sys.stderr, flush=True); os._exit(3)")
@@ -207,12 +220,26 @@ TWICE = """await self.say("Once.")
 answer = b'{"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "%s"}}\\n'
 os.write(1, answer % b"end_turn" + answer % b"refusal")
 await asyncio.sleep(600)"""
+ELSEWHERE = """update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Elsewhere."}}
+self.send(method="session/update", params={"sessionId": "s-2", "update": update})
+await self.say("Still here.")"""
+STRAY = """os.write(1, b'[]\\nnull\\n7\\n"a"\\n{"id": 2}\\n')
+await self.say("Still here.")"""
+UNOFFERED = """codes, given = [], {"path": "/etc/passwd", "content": "", "command": "ls", "terminalId": "t-1"}
+for method in (
+    "fs/read_text_file", "fs/write_text_file", "terminal/create", "terminal/output", "terminal/release",
+    "terminal/wait_for_exit", "terminal/kill", "made/up", "_made/up",
+):
+    try: await self.ask(method, **given)
+    except RequestError as refusal: codes.append(refusal.args[0]["code"])
+await self.say(str(codes))"""
 HOSTILE = {
     "40 MB in a line": ("await self.say('x' * (40 << 20))\nawait self.say('Still here.')", None, "Still here."),
     "a path outside": ("open('../outside.txt', 'w')", "agent says", None),
     "the client's files": ("await self.ask('fs/read_text_file', path='/etc/passwd')", "Method not found", None),
     "two answers": (TWICE, None, "Once."),
-    "no messages": ("os.write(1, b'[]\\nnull\\n{}\\n')\nawait asyncio.sleep(600)", "broke", None),
+    "another session": (ELSEWHERE, None, "Still here."),
+    "no messages": (STRAY, None, "Still here."),
 }
 
 
@@ -227,6 +254,7 @@ def test_a_program_that_misbehaves_ends_its_turn_clearly(
     assert (failure is None) == (done.failure is None), done.failure
     assert failure is None or failure in str(done.failure)
     assert (len(done.log) < 100_000, '"left_out"' in done.log) == (True, "40 <<" in does)
+    assert does is not STRAY or "no message of the protocol: 7\n" in done.log
 
 
 REAL = os.environ.get("RUNWARDEN_TEST_AGENTS", "")

@@ -32,6 +32,16 @@ def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Ma
     assert words[5] == f"{given}\nend\n"
 
 
+def test_instructions_that_are_too_long_for_an_argument_fail_the_turn_with_the_fix(
+    rehearse: Make, script: Make
+) -> None:
+    """Before the program is started; those of several messages may be."""
+    done = rehearse().turn(script("touch begun.txt", "{instructions}"), "é" * 80_000)
+
+    assert "instructions are too long for an argument; use {instructions_file} in its argv" in str(done.failure)
+    assert done.diff == ""
+
+
 def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, script: Make, tmp_path: Path) -> None:
     """The task on standard input, from a file; nothing can be written there; one that idles is ended long before."""
     (tmp_path / "shown").mkdir()

@@ -17,7 +17,7 @@ from service.store.agents import Agent
 from service.store.database import Database
 from service.store.dispatch import next_turns
 from service.store.usage import TurnMeter
-from tests.lab import Received, Respond, Step
+from tests.lab import Hang, Received, Respond, Step
 from tests.service.agents.model_server import ModelServer
 from tests.service.conftest import BARE, BOTH, NEEDS_SANDBOX, NOW, Api, Own, accepted, organization, served
 from tests.service_process import git
@@ -273,12 +273,34 @@ def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
 
 
 @NEEDS_SANDBOX
+def test_a_provider_that_stays_silent_until_the_time_limit_is_down(
+    services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer
+) -> None:
+    """If it was silent for half of it, and gave no answer since: the fallback goes on with what the turn has done."""
+    late = ("sh", "-c", f"echo begun > asker.txt; sleep 3.5; {ASK}")
+    again = ("sh", "-c", f"{ASK.replace('-sf', '-sm 0.1').replace('|| exit 1', '')}; {ASK}; sleep 60")
+    agents = [
+        *falling(server, other, timeout_s=4),
+        asking(server, name="late", argv=late, timeout_s=4, fallback=["other"]),
+        asking(server, name="again", argv=again, timeout_s=4, fallback=["other"]),
+    ]
+    api, _ = own(on=services(600), agents=agents)
+    server.script(Hang())
+    server.otherwise = server.answer
+    answered = api.work("answered", "again")
+    server.otherwise = lambda _: Hang()
+    short = api.work("short", "late")
+    before = api.service.admin("status")["model_outages"]
+    long = api.work("long", "asker")
+
+    assert (answered["failure_kind"], short["failure_kind"], before) == ("timed_out", "timed_out", []), answered["log"]
+    assert (long["outcome"], long["agent"], long["files"]) == ("completed", "other", 3), long["log"]
+    assert re.fullmatch(r"by the fallback other, since asker: 127.* was silent for \d+ s", long["reason"])
+
+
+@NEEDS_SANDBOX
 def test_who_goes_on_gets_the_conversation_as_text(
-    services: Callable[[float], Any],
-    own: Own,
-    server: ModelServer,
-    other: ModelServer,
-    stand_in: Callable[[str], Path],
+    services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
     """The fallback, and after it the run's agent, whose session knows nothing of the fallback's turn."""
     program = {"preset": "claude-code", "argv": [str(stand_in("claude"))]}

@@ -40,10 +40,7 @@ from tests.waiting import COLD_START_S
 
 Make = Callable[..., Any]
 KEY = "sk-the-real-key-of-the-service"
-OVER_ACP = {
-    "acp claude": ("claude-agent-acp",),
-    "acp codex": ("codex-acp",),
-}
+OVER_ACP = {"acp claude": ("claude-agent-acp",), "acp codex": ("codex-acp",)}
 """The real programs once more, with the preset `acp`."""
 PROVIDERS = {"codex": "openai", "gemini": "gemini", "aider": "openai", "acp codex": "openai"}
 MODELS = {"openai": "gpt-4o", "gemini": "gemini-2.5-pro", "anthropic": "claude-sonnet-4-5"}
