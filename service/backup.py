@@ -24,7 +24,7 @@ from service.store import audit
 from service.store.database import Database
 from service.store.runs import FINAL
 from service.store.schema import organizations, runs, turns
-from service.worker_process import held
+from service.worker_process import locked
 
 _DATABASE, _SETTINGS = "service.sqlite", "service.toml"
 _NAME: Final = re.compile(
@@ -110,7 +110,7 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> Res
     folder.create(restoring=True)
     refusal = f"a service is running on {folder.root}; stop it before you restore it"
     staged = folder.root / "restored"
-    with held(folder.lock_file, refusal), held(folder.worker_lock_file, refusal):
+    with locked(folder.lock_file, refusal), locked(folder.worker_lock_file, refusal):
         if (folder.exists() or any(folder.runs.iterdir()) or folder.restoring_file.exists()) and not force:
             raise BackupError(f"{folder.root} is not empty; give --force to replace ALL of it, or another --data-dir")
         trees.remove(staged)

@@ -34,7 +34,7 @@ from service.store.database import Database
 from service.store.rate_limits import RateLimiter
 from service.store.runs import RunCounter
 from service.store.workers import Doorbell
-from service.worker_process import StartError, announce, build_worker, drain, held, one_worker, prepare
+from service.worker_process import StartError, announce, build_worker, drain, locked, one_worker, prepare
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 256
@@ -79,7 +79,7 @@ class RunningService:
             # PostgreSQL takes several processes, SQLite only one.
             if database.is_sqlite:
                 refusal = f"another service runs on {self._folder.root}; stop it, or choose another --data-dir"
-                locks.enter_context(held(self._folder.lock_file, refusal))
+                locks.enter_context(locked(self._folder.lock_file, refusal))
             if self._options.executes:
                 locks.enter_context(one_worker(database, self._folder))
             database.wait_until_there(threading.Event())

@@ -19,7 +19,7 @@ from service.clock import Duration, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import ALIASES, PLATFORMS, checked_path, location, without_login
 from service.store import agents, hosts, organizations, repositories, sessions, tokens, trials
-from service.store.database import alone
+from service.store.database import lock_all
 from service.store.invitations import Invitation
 from service.store.organizations import Organization
 from service.store.schema import GitHubApp
@@ -164,7 +164,7 @@ def apply_setup(
         paths = [(one.name, one.platform, one.path.removesuffix(".git")) for one in entry.repositories]
         _distinct(f"{where}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
     # Locked against other changes, so that everything in the document is read once and written once.
-    alone(connection)
+    lock_all(connection)
     state = _Organizations(connection, setup.organizations, folder, now)
     results = [state.apply(entry) for entry in setup.organizations]
     state.store()

@@ -41,7 +41,7 @@ class StartError(ServiceError):
 
 
 @contextlib.contextmanager
-def held(lock_file: Path, refusal: str) -> Iterator[None]:
+def locked(lock_file: Path, refusal: str) -> Iterator[None]:
     """Hold a lock during the block; the kernel releases it if the process is killed.
 
     Raises:
@@ -124,7 +124,7 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
         yield
         return
     refusal = f"another worker runs on {folder.root}; stop it, or use PostgreSQL (--database) for several"
-    with held(folder.worker_lock_file, refusal):
+    with locked(folder.worker_lock_file, refusal):
         yield
 
 

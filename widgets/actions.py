@@ -109,7 +109,7 @@ class ActivityEntry(Struct, frozen=True):
         if action.key != action.action_id:
             yield "key", (safe_text(action.key, limit=200), "quiet")
 
-    def rest(self, _now: datetime) -> Content:
+    def below_facts(self, _now: datetime) -> Content:
         """The body that was sent, as indented JSON."""
         body = self.source.body_json
         # A body that is not JSON is shown as it is: the ledger holds the bytes as sent.

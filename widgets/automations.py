@@ -116,7 +116,7 @@ class RuleView(Struct, frozen=True):
             text = f"{stamp(at)}{f', {until(at, now)}' if index == 0 else ''}"
             yield "" if index else "next", (safe_text(text), "plain")
 
-    def rest(self, _now: datetime) -> Content:
+    def below_facts(self, _now: datetime) -> Content:
         """Empty: the pane loads the journal itself."""
         return Content()
 
@@ -276,7 +276,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
         if self._now is not None:
             self.tick(self._now)
 
-    def rest(self, item: RuleView, now: datetime) -> Content:
+    def below_facts(self, item: RuleView, now: datetime) -> Content:
         """The journal, then the TOML."""
         del item
         self._now = now

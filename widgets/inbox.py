@@ -76,7 +76,7 @@ class InboxRow(Struct, frozen=True):
         if item.cure:
             yield "by command", (safe_text(item.cure, limit=1000), "quiet")
 
-    def rest(self, now: datetime) -> Content:
+    def below_facts(self, now: datetime) -> Content:
         """The item's runs."""
         lines = run_lines(self.item, now)
         return Content("\n").join(Content.styled(text, STYLES[tone]) for text, tone in lines)

@@ -557,7 +557,7 @@ def _misfit(detail: RunDetail, send: Send) -> str:
     return f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."
 
 
-async def look(actions: Actions, action: Action) -> Action:
+async def settle_from_turns(actions: Actions, action: Action) -> Action:
     """Record the outcome of an unknown cancellation, if the run's turn shows it; return the action.
 
     Raises:
@@ -600,7 +600,7 @@ async def submitted(
     # Consoles and bots look again in the background; another process may have recorded the outcome first.
     with suppress(TimeoutError, ActionRefusedError, LedgerRefusedError):
         async with asyncio.timeout(patience_s):
-            return await look(actions, action)
+            return await settle_from_turns(actions, action)
     return await actions.ledger.action(action.action_id) or action
 
 
@@ -622,5 +622,5 @@ class Cancellations:
                 age = now - action.created_at
                 self._next[action.action_id] = now + min(max(age, timedelta(seconds=LOOK_S)), LONGEST_PAUSE)
                 with suppress(ActionRefusedError, LedgerRefusedError):  # Another process recorded the outcome first.
-                    await look(self.actions, action)
+                    await settle_from_turns(self.actions, action)
         return LOOK_S if unresolved else REST_S

@@ -141,20 +141,20 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
     """
     room, failures = asyncio.Semaphore(AT_ONCE), list[ApiError]()
 
-    async def tell(run_id: str) -> RunTurns | Unavailable:
+    async def turns_of(run_id: str) -> RunTurns | Unavailable:
         async with room:
             if failures:
                 raise failures[0]
             return await engine.extension.turns(run_id)
 
-    async def ask(detail: RunDetail) -> Asked | Unavailable:
+    async def asked_of(detail: RunDetail) -> Asked | Unavailable:
         try:
-            return await what_began(engine.ledger, tell, detail)
+            return await what_began(engine.ledger, turns_of, detail)
         except ApiError as error:
             failures.append(error)
             return Unavailable(f"The service could not be asked: {failures[0].message}")
 
-    answers = await asyncio.gather(*map(ask, details))
+    answers = await asyncio.gather(*map(asked_of, details))
     return {detail.run.run_id: answer for detail, answer in zip(details, answers, strict=True)}
 
 
@@ -226,7 +226,7 @@ class RunBatch(Struct, frozen=True):
         return tuple(run_id for run_id, sent in self.sent.items() if sent.is_done)
 
     @property
-    def rest(self) -> tuple[Run, ...]:
+    def left_to_send(self) -> tuple[Run, ...]:
         """The runs without a request so far, and those that can be tried again."""
         sent = self.sent
         return tuple(run for run in self.task.runs if run.run_id not in sent or sent[run.run_id].may_be_sent_again)
@@ -244,7 +244,7 @@ class RunBatch(Struct, frozen=True):
             result = self.sent.get(run.run_id)
             run_id, opens = run.run_id, None
             if result is None:
-                badge, about = WAITING, str(where(run))
+                badge, about = WAITING, str(place_of(run))
             elif result.action is None or result.outcome == "blocked":
                 badge, about = REFUSED, result.problem
             elif not result.is_done or not result.result_id:
@@ -254,7 +254,7 @@ class RunBatch(Struct, frozen=True):
                 run_id = opens = result.result_id
                 detail = details.get(run_id)
                 known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
-                badge, about = known or action_badge(result.action.state), str(where(detail.run if detail else run))
+                badge, about = known or action_badge(result.action.state), str(place_of(detail.run if detail else run))
             lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))
         return BatchView(
             key=self.batch_id,
@@ -273,7 +273,7 @@ def _left_out(*counts: tuple[int, str]) -> str:
     return ", ".join(f"{plural(count, 'run')} {why}" for count, why in counts if count)
 
 
-def where(run: Run) -> SafeText:
+def place_of(run: Run) -> SafeText:
     """The run's repository and branch."""
     return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)
 
@@ -325,7 +325,7 @@ class ManyForm(ActionForm):
     def build(self, values: Values) -> RequestOrProblems:
         """The first of the requests, or the problems."""
         words = values["instructions"]
-        first, _ = self._many.request((self._batch.rest or self._many.runs)[0], words)
+        first, _ = self._many.request((self._batch.left_to_send or self._many.runs)[0], words)
         if (problem := self._many.problem(words)) is not None:
             return (problem, *problems(first))
         return first
@@ -351,7 +351,7 @@ class ManyForm(ActionForm):
         if action == "back" and self.phase == "sending":
             return not self._is_stopped
         if action == "forward" and self.phase in {"refused", "outcome"}:
-            return bool(self._batch.rest) and self._open is None
+            return bool(self._batch.left_to_send) and self._open is None
         return action != "copy_id" and super().is_possible(action)
 
     def action_forward(self) -> None:
@@ -376,7 +376,7 @@ class ManyForm(ActionForm):
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
-        if phase in {"refused", "outcome"} and self._batch.rest and self._open is None:
+        if phase in {"refused", "outcome"} and self._batch.left_to_send and self._open is None:
             self.query_one("#verb-next").focus()
 
     @property
@@ -399,7 +399,7 @@ class ManyForm(ActionForm):
             run_id = safe_text(run.run_id, limit=60)
             room = self.dialog.content_size.width - _PADDING - cell_len(run_id)
             parts = (f"{number:>4}  ", STYLES["quiet"]), (run_id, "bold")
-            place = shorten(where(run), max(0, room), "middle")
+            place = shorten(place_of(run), max(0, room), "middle")
             if self._many.text is RETRY:
                 asked = self._many.asked[run.run_id]
                 said = asked.words.strip().partition("\n")[0]
@@ -416,7 +416,7 @@ class ManyForm(ActionForm):
     async def _send(self, request: WriteRequest) -> None:
         del request
         await self.form_draft.sending()
-        rest = self._batch.rest[: self._cap]
+        rest = self._batch.left_to_send[: self._cap]
         words = self.values["instructions"]
         actions = self.engine.actions
         sender = BatchSender(lambda request, key: actions.submit(request, key=key))
@@ -466,7 +466,7 @@ class ManyForm(ActionForm):
 
 def outcome(batch: RunBatch, cap: int, problem: str) -> OutcomeText:
     """Describe the outcomes so far."""
-    view, rest = batch.view({}), len(batch.rest)
+    view, rest = batch.view({}), len(batch.left_to_send)
     facts = tuple(
         (line.badge.text, safe_text(f"{line.run_id}: {line.about}", limit=LISTED))
         for run, line in zip(batch.task.runs, view.lines, strict=True)

@@ -146,8 +146,8 @@ class Bot:
         await self._runner.begin()
         problem = await self.engine.refresh()
         await self.engine.follow_ups.work()
-        await self._runner.look()
-        await self._dispatcher.look(at_once=True)
+        await self._runner.decide_and_act()
+        await self._dispatcher.make_messages(at_once=True)
         await self._dispatcher.deliver()
         return None if problem is None else problem.message
 
@@ -177,7 +177,7 @@ class Bot:
         await self._runner.trigger(rule, await self._manual_occurrence(rule, run_id))
         if isinstance(rule.do, DoNotify):
             # If no bot is running, nothing else would deliver the message.
-            await self._dispatcher.look()
+            await self._dispatcher.make_messages()
             await self._dispatcher.deliver()
 
     async def _manual_occurrence(self, rule: Rule, run_id: str | None) -> Occurrence:
@@ -256,7 +256,7 @@ class Bot:
                     self.say("working" if holds else "standing_by", profile=self.profile.name)
                 if holds:
                     await self._store_rules()
-                    await runner.look(waits=False)
+                    await runner.decide_and_act(waits=False)
                     if engine.clock() - forgot_at > FORGET_EVERY:
                         forgot_at = engine.clock()
                         await self.state.forget(forgot_at)
@@ -264,7 +264,7 @@ class Bot:
                     wait_s = (await runner.next_look() - engine.clock()).total_seconds()
             # Even if the rules fail: this reports it.
             with self._reporting("notifications"):
-                if self._is_working and await dispatcher.look():
+                if self._is_working and await dispatcher.make_messages():
                     self._has_messages.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.05, wait_s)):

@@ -100,10 +100,10 @@ async def replay(
                 playback = Playback(history, rule, facts)
                 journal = tallies[rule.name].add
                 runners.append(Runner((rule,), state, engine.cache, NoEffects(), playback, journal, clock))
-                await runners[-1].look()
+                await runners[-1].decide_and_act()
             for at, number in merge(*(zip(history.moments(rule), repeat(n)) for n, rule in enumerate(rules))):
                 reached_at = at
-                await runners[number].look()
+                await runners[number].decide_and_act()
                 reached(at)
     # If the results of some runs are missing, it is unknown since when the history is complete.
     is_unknown = any(not each.turns for each in results.values())

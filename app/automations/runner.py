@@ -138,7 +138,7 @@ class Runner:
     _has_retired: bool = False
     """Whether removed rules are marked as such in the state."""
 
-    async def look(self, *, waits: bool = True) -> None:
+    async def decide_and_act(self, *, waits: bool = True) -> None:
         """Finish decisions of earlier processes, then decide on everything that happened, and act.
 
         If it `waits`, it also waits for programs of rules; otherwise they continue in the background.

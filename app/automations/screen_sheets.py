@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final, Literal, cast
 
 from msgspec.structs import replace
 from textual import on
@@ -34,6 +34,7 @@ from widgets.kit.line_text import LinePane
 
 JOURNAL: Final = 100
 """The newest decisions of a rule that are shown."""
+Word = Literal["approved", "rejected"]
 
 
 class ApprovalsSheet(Sheet[None]):
@@ -41,8 +42,10 @@ class ApprovalsSheet(Sheet[None]):
 
     LEAVE = "leave"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "answer(True)", "approve", tooltip="Let the bot send it as shown", id="approvals.approve"),
-        Binding("ctrl+k", "answer(False)", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
+        Binding(
+            "ctrl+s", "answer('approved')", "approve", tooltip="Let the bot send it as shown", id="approvals.approve"
+        ),
+        Binding("ctrl+k", "answer('rejected')", "reject", tooltip="Reject it: it is never sent", id="approvals.reject"),
         Binding("space", "mark", "mark", tooltip="Mark several to answer at once", id="approvals.mark"),
         hidden("asterisk", "mark_all", "mark all", id="approvals.mark_all"),
         Binding("enter", "request", "request", tooltip="Show the exact request, or the list", id="approvals.request"),
@@ -60,8 +63,8 @@ class ApprovalsSheet(Sheet[None]):
         self._waiting: tuple[Approval, ...] = ()
         self._marked: set[str] = set()
         """The keys of the marked ones."""
-        self._answer: tuple[tuple[Approval, ...], bool] | None = None
-        """The requests being answered, and whether they are approved."""
+        self._answer: tuple[tuple[Approval, ...], Word] | None = None
+        """The requests being answered, and the answer."""
         self._answered: SafeText | None = None
         """The result of the last answer, shown above the list: a toast would cover the remaining requests."""
         self._is_swapped = False
@@ -91,15 +94,15 @@ class ApprovalsSheet(Sheet[None]):
         here = {"" if self._list.row is None else self._list.row.key}
         return tuple(each for each in self._waiting if each.key in (self._marked or here))
 
-    def action_answer(self, is_approved: bool) -> None:
+    def action_answer(self, word: Word) -> None:
         """Approve or reject once the list has been on screen for a moment."""
         is_meant = self._second_press.press() and not self._is_swapped
         self._is_swapped = False
         if not is_meant:
-            again = "^s again to approve" if is_approved else "^k again to reject"
+            again = "^s again to approve" if word == "approved" else "^k again to reject"
             self.query_one(Vertical).border_subtitle = f"Check it, then press {again}"
         elif self._chosen:
-            self._answer = self._chosen, is_approved
+            self._answer = self._chosen, word
             self._reading.ask()
 
     def action_mark(self) -> None:
@@ -130,7 +133,7 @@ class ApprovalsSheet(Sheet[None]):
         else:
             self.dismiss(None)
 
-    async def _record(self, approvals: Sequence[Approval], is_approved: bool) -> SafeText:
+    async def _record(self, approvals: Sequence[Approval], word: Word) -> SafeText:
         engine = await self._session.opened()
         state, author = engine.usable_state(), author_of("console")
         done, late = list[Approval](), list[Approval]()
@@ -140,12 +143,12 @@ class ApprovalsSheet(Sheet[None]):
 
         for each in approvals:
             number = each.decision.decision_id
-            is_in_time = await state.answer(number, "approved" if is_approved else "rejected", author)
+            is_in_time = await state.answer(number, word, author)
             (done if is_in_time else late).append(each)
         sentences = [f"No longer waiting: {named(late)}; see the journal."] if late else []
         if done:
-            sentences.append(f"{'Approved' if is_approved else 'Rejected'}: {named(done)}.")
-        if done and is_approved:
+            sentences.append(f"{word.capitalize()}: {named(done)}.")
+        if done and word == "approved":
             bot = process_of(await state.lease_owner(LEASE, engine.clock()))
             start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
             sentences.append(start if bot is None else "The bot sends it.")
@@ -161,8 +164,8 @@ class ApprovalsSheet(Sheet[None]):
         engine = await self._session.opened()
         chosen, answered = self._chosen, tuple[Approval, ...]()
         if self._answer is not None:
-            (answered, is_approved), self._answer = self._answer, None
-            self._answered = await self._session.guard(self._record, answered, is_approved)
+            (answered, word), self._answer = self._answer, None
+            self._answered = await self._session.guard(self._record, answered, word)
         waiting = await self._session.guard(read_approvals, engine, self._file.settings)
         if waiting is None or waiting == self._waiting:
             return
@@ -193,8 +196,8 @@ class ApprovalsSheet(Sheet[None]):
         number = f" {several}" if several else ""
         self.query_one(".keys", Static).update(
             key_words(
-                ("^s", f"approve{number}", "screen.answer(True)"),
-                ("^k", f"reject{number}", "screen.answer(False)"),
+                ("^s", f"approve{number}", "screen.answer('approved')"),
+                ("^k", f"reject{number}", "screen.answer('rejected')"),
                 ("space", "mark", "screen.mark"),
                 ("enter", "request", "screen.request"),
                 ("esc", "close", "screen.leave"),

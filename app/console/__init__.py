@@ -49,7 +49,7 @@ def run_console(
             # Modules imported by now are never freed: checking them at every collection would only delay keys.
             gc.freeze()
             gc.enable()
-            return await profile_engines.at_work(profile.name)
+            return await profile_engines.open_polling(profile.name)
 
         app = RunwardenApp(settings, profile, opening, first, lambda: datetime.now(UTC), profile_engines)
         app.terminal.modes_before = modes_before

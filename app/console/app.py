@@ -390,12 +390,12 @@ class RunwardenApp(BaseApp[None]):
             left.vitals.changed.unsubscribe(self)  # A reading under way is about the profile that is left.
             left.leave()
             try:
-                await engines.let_go(left.profile.name)
+                await engines.close_engine(left.profile.name)
             except StorageError as error:
                 # A toast outlives the screens; the banner would blame the other profile's files.
                 left.notify(f"{left.profile.name} was not closed properly: {error}", severity="error")
             first = await asyncio.to_thread(first_picture, self.settings, profile, self.clock())
-            self._begin_with(profile, first, lambda: engines.at_work(name))
+            self._begin_with(profile, first, lambda: engines.open_polling(name))
             self._open_soon()
             self.terminal.show_vitals(self.session.vitals.now)
             await self.switch_mode(self.DEFAULT_MODE)

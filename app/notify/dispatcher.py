@@ -71,7 +71,7 @@ class Dispatcher:
     _unrouted: set[str] = field(default_factory=set)
     """Keys of alerts without a route, each of which is logged once."""
 
-    async def look(self, *, at_once: bool = False) -> bool:
+    async def make_messages(self, *, at_once: bool = False) -> bool:
         """Make the messages that are due and return whether there are any; `at_once`: do not wait to combine alerts."""
         now = self.clock()
         notifies = bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent

@@ -62,7 +62,7 @@ class ProfileEngines:
         self._engines.setdefault(engine.profile.name, opened)
 
     async def engine(self, name: str) -> "Engine":
-        """Open a profile's engine; it polls only after `at_work`.
+        """Open a profile's engine; it polls only after `open_polling`.
 
         Raises:
             StorageError: Its files cannot be used; the message names the fix.
@@ -77,7 +77,7 @@ class ProfileEngines:
             self._engines.pop(name, None)
             raise
 
-    async def at_work(self, name: str) -> "Engine":
+    async def open_polling(self, name: str) -> "Engine":
         """Open a profile's engine and let it poll.
 
         Raises:
@@ -87,7 +87,7 @@ class ProfileEngines:
         engine.start_polling()
         return engine
 
-    async def let_go(self, name: str) -> None:
+    async def close_engine(self, name: str) -> None:
         """Close one profile's engine, if it is open."""
         task = self._engines.pop(name, None)
         if task is not None:

@@ -281,7 +281,7 @@ class ChangesPart(SearchedPart):
         else:
             self._settle()
 
-    def rest(self) -> None:
+    def left(self) -> None:
         """Show the change the next time, if a file outside it was shown."""
         if self._is_beside:
             self._clear()

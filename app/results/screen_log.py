@@ -101,7 +101,7 @@ class LogPart(SearchedPart):
             self._start_over()
             self.start(self._follow, exclusive=True, group="log")
 
-    def rest(self) -> None:
+    def left(self) -> None:
         """Stop following."""
         self.screen.workers.cancel_group(self.screen, "log")
 

@@ -357,7 +357,7 @@ class RunScreen(RunActions):
 
     def action_part(self, name: str) -> None:
         """Show a part; again, from its beginning."""
-        self._part.rest()
+        self._part.left()
         self._part.display = False
         self._current = name
         self._is_from_finding = False

@@ -99,7 +99,7 @@ class RunSubject:
 
 
 class RunPart(Container):
-    """One tab of the screen; it reads only while it is shown. The hooks `rest` and `tick` do nothing here."""
+    """One tab of the screen; it reads only while it is shown. The hooks `left` and `tick` do nothing here."""
 
     body: Widget
     """The widget to focus."""
@@ -117,7 +117,7 @@ class RunPart(Container):
         """Update: the tab was entered, or the run changed."""
         raise NotImplementedError
 
-    def rest(self) -> None:
+    def left(self) -> None:
         """Hook: stop reading, because another tab is shown."""
 
     def tick(self, now: "datetime") -> None:

@@ -107,7 +107,7 @@ class Window:
     def __post_init__(self) -> None:
         self.left = self.end
 
-    def rest(self) -> "Window":
+    def remaining(self) -> "Window":
         """A missing part, to be requested with its dates."""
         return Window(self.start, self.left)
 
@@ -194,7 +194,7 @@ class WindowFill:
             # Runs may have been deleted since then: the rest is requested again, if a part of it was in order.
             is_new_try = window.left < window.end
             self.is_odd = self.is_odd or not is_new_try
-            self._windows[:0] = [window.rest()] if is_new_try else []
+            self._windows[:0] = [window.remaining()] if is_new_try else []
             self.effort.moved(stored, None)
             return
         coverage = None
@@ -207,7 +207,7 @@ class WindowFill:
         if coverage is not None and floor is not None:
             span, window.left = window.left - floor, floor - TICK
             self._spacing = min(WIDEST, max(TICK, span / max(1, len(page.runs))))
-            window = window if span < DENSE or self._is_short(window, self._spacing) else window.rest()
+            window = window if span < DENSE or self._is_short(window, self._spacing) else window.remaining()
         self._windows.insert(0, window)
 
     def _end(self, task: asyncio.Task[None], window: Window) -> None:

@@ -10,7 +10,16 @@ from typing import Any, Final
 import click
 
 from service.agents.check import missing as missing_parts
-from service.cli.output import INLINE, AdminContext, admin_command, elsewhere_option, fields, missing, owner_of, there
+from service.cli.output import (
+    INLINE,
+    AdminContext,
+    admin_command,
+    elsewhere_option,
+    fields,
+    missing,
+    owner_of,
+    required,
+)
 from service.clock import now_micros
 from service.execution.rehearsal import Rehearsal, scratch_repository
 from service.execution.sandbox import find
@@ -103,7 +112,7 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
     """Run an agent once on a scratch repository and report missing parts; this asks its model for one answer."""
     with admin.read() as connection:
         known = agents.by_name(connection, owner_of(connection, slug) or "", name)
-    found = there(known, "agent", name, "service agent list")
+    found = required(known, "agent", name, "service agent list")
     settings = admin.folder.settings().execution
     sandbox = find(settings)
     faults = list(missing_parts(found.argv, found.options, found.environment, admin.folder.root))

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, fields, line, organization_option, owner_of, there
+from service.cli.output import AdminContext, admin_command, fields, line, organization_option, owner_of, required
 from service.clock import now_micros, rfc3339
 from service.store import events as stored
 from service.store.events import STATES, TYPES, WAITING, Endpoint, EndpointError, Event
@@ -21,11 +21,11 @@ def events() -> None:
 
 
 def _event(connection: Connection, event_id: str) -> Event:
-    return there(stored.by_id(connection, event_id), "event", event_id, "service events list")
+    return required(stored.by_id(connection, event_id), "event", event_id, "service events list")
 
 
 def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
-    return there(stored.endpoint(connection, endpoint_id), "endpoint", endpoint_id, "service events endpoints list")
+    return required(stored.endpoint(connection, endpoint_id), "endpoint", endpoint_id, "service events endpoints list")
 
 
 def _show(admin: AdminContext, found: list[Event]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import click
 from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, there
+from service.cli.output import AdminContext, admin_command, fields, line, missing, organization_option, required
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
@@ -197,7 +197,7 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool, price: str 
 def retire(admin: AdminContext, code: str) -> None:
     """Retire an offer: still accepted at signup, but with the standard trial."""
     with admin.change("offer.retire") as change:
-        found = there(trials.offer_by_code(change.connection, code), "offer", code, "service offer list")
+        found = required(trials.offer_by_code(change.connection, code), "offer", code, "service offer list")
         retired = replace(found, retired=True)
         trials.put_offer(change.connection, retired)
         change.target = found.code

@@ -182,7 +182,7 @@ def missing(kind: str, name: object, where: str) -> SetupError:
     return SetupError(f"there is no {kind} {name!r}; list them with: runwarden {where}")
 
 
-def there(found: Found | None, kind: str, name: object, where: str) -> Found:
+def required(found: Found | None, kind: str, name: object, where: str) -> Found:
     """Return what was looked up.
 
     Raises:

@@ -5,7 +5,7 @@ from typing import Final, Literal
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, fields, line, operator, owner_of, there
+from service.cli.output import AdminContext, admin_command, fields, line, operator, owner_of, required
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
 from service.store import deletions, dispatch, organizations, postings, repositories, runs, turn_files, turns
@@ -101,7 +101,7 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
 
 
 def _found(connection: Connection, run_id: str) -> Run:
-    return there(runs.by_id(connection, run_id), "run", run_id, "runs list")
+    return required(runs.by_id(connection, run_id), "run", run_id, "runs list")
 
 
 @run.command("show")

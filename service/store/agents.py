@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.agents.options import AgentOptions
-from service.store.database import one_at_a_time
+from service.store.database import lock_subject
 from service.store.runs import Run
 from service.store.schema import agents, first, found, replace_rows
 
@@ -55,7 +55,7 @@ REVIEWER: Final = Agent(DEFAULT_NAME, ("{python}", "-P", "-m", "service.reviewer
 
 def put(connection: sa.Connection, agent: Agent, now: int) -> None:
     """Add an agent, or replace the one with the same name and owner."""
-    one_at_a_time(connection, "agent", agent.organization_id or "", agent.name)
+    lock_subject(connection, "agent", agent.organization_id or "", agent.name)
     put_all(connection, [agent], now)
 
 

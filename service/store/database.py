@@ -38,7 +38,7 @@ _LOCKS: Final = 0x52754E
 _MIGRATION: Final = 0
 """The second number of a migration's lock."""
 _CHANGE: Final = -1
-"""The second number of the lock that `one_at_a_time` takes shared, and `alone` exclusively."""
+"""The second number of the lock that `lock_subject` takes shared, and `lock_all` exclusively."""
 
 
 class Database:
@@ -211,7 +211,7 @@ def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, 
     return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount > 0
 
 
-def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
+def lock_subject(connection: sa.Connection, *subject: str) -> None:
     """Wait for other transactions on the same subject, so that a look-up stays valid until the insert.
 
     SQLite's write lock has that effect already.
@@ -223,8 +223,8 @@ def one_at_a_time(connection: sa.Connection, *subject: str) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(sa.func.hashtextextended(name, _LOCKS))))
 
 
-def alone(connection: sa.Connection) -> None:
-    """Wait for all `one_at_a_time` transactions and changes to organizations, and block new ones until the end.
+def lock_all(connection: sa.Connection) -> None:
+    """Wait for all `lock_subject` transactions and changes to organizations, and block new ones until the end.
 
     SQLite's write lock has that effect already.
     """

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
-from service.store.database import one_at_a_time
+from service.store.database import lock_subject
 from service.store.schema import Network, event_endpoints, events, first, found
 from service.text import storable
 
@@ -87,7 +87,7 @@ def add_endpoint(
     types = tuple(kind for kind in TYPES if kind in wanted)
     if not types:
         raise EndpointError(f"choose at least one type of event: {', '.join(TYPES)}")
-    one_at_a_time(connection, "endpoint", owner)
+    lock_subject(connection, "endpoint", owner)
     if len(endpoints(connection, owner)) >= MOST_ENDPOINTS:
         raise EndpointError(f"an organization can have at most {MOST_ENDPOINTS} endpoints: remove one first")
     made = Endpoint(f"ep_{ids.ulid(now)}", owner, url, types, _new_secret(), None, allowed, now, None, None)

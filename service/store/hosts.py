@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from service import ids
 from service.reference import location
 from service.store import events
-from service.store.database import one_at_a_time
+from service.store.database import lock_subject
 from service.store.schema import GitHubApp, by_owner, found, hosts, replace_rows
 
 PROBES: Final = ("api", "git")
@@ -61,7 +61,7 @@ class Host:
 
 def connect(connection: sa.Connection, organization_id: str, host: Host, now: int) -> None:
     """Connect a host, replacing the organization's host on that platform, if any."""
-    one_at_a_time(connection, "host", organization_id, host.platform)
+    lock_subject(connection, "host", organization_id, host.platform)
     put_all(connection, [(organization_id, host)], now)
 
 

@@ -9,7 +9,7 @@ from service import ids
 from service.clock import DAY_MICROS, SECOND_MICROS
 from service.settings import Role
 from service.store import audit, events
-from service.store.database import one_at_a_time
+from service.store.database import lock_subject
 from service.store.schema import invitations, mails, organizations
 from service.text import storable
 
@@ -52,7 +52,7 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
     It replaces the organization's open ones of this address. If the caller dies, a worker sends the mail after ten
     minutes.
     """
-    one_at_a_time(connection, "members", organization_id)
+    lock_subject(connection, "members", organization_id)
     withdraw_all(connection, organization_id, email, now)
     invitation_id = f"inv_{ids.ulid(now)}"
     code = ids.new_token()
@@ -107,7 +107,7 @@ def accept(connection: sa.Connection, code: str, now: int) -> str | None:
     """Accept an invitation and return its organization's id; None if the code is unknown, used or expired."""
     if (known := by_code(connection, code)) is None:
         return None
-    one_at_a_time(connection, "members", known.organization_id)
+    lock_subject(connection, "members", known.organization_id)
     unused = (invitations.c.accepted_at.is_(None), invitations.c.expires_at > now)
     taken = sa.update(invitations).where(invitations.c.id == known.id, *unused).values(accepted_at=now)
     if not connection.execute(taken).rowcount:

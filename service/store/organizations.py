@@ -7,7 +7,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
-from service.store.database import one_at_a_time
+from service.store.database import lock_subject
 from service.store.schema import batches, first, found, organizations, runs
 
 ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
@@ -44,7 +44,7 @@ def create(
     """Add an organization; the slug defaults to one made from the name, and gets a suffix if it is taken."""
     new_id = ids.organization_id(now)
     wanted = slug or slug_of(name)
-    one_at_a_time(connection, "organization", wanted)
+    lock_subject(connection, "organization", wanted)
     taken = connection.execute(sa.select(organizations.c.id).where(organizations.c.slug == wanted)).first()
     made = Organization(
         id=new_id,

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.agents.options import RepositorySetup
-from service.store.database import insert_new, one_at_a_time
+from service.store.database import insert_new, lock_subject
 from service.store.runs import InactiveOrganizationError
 from service.store.schema import (
     by_owner,
@@ -70,7 +70,7 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
 
 def begin_change(connection: sa.Connection, organization_id: str) -> None:
     """Wait for other changes to the organization's repositories, and block new ones until this transaction ends."""
-    one_at_a_time(connection, "repositories", organization_id)
+    lock_subject(connection, "repositories", organization_id)
 
 
 def put(connection: sa.Connection, organization_id: str, repository: Repository, now: int) -> bool:

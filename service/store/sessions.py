@@ -12,7 +12,7 @@ from service.clock import DAY_MICROS, SECOND_MICROS
 from service.errors import ServiceError
 from service.settings import Role
 from service.store import invitations
-from service.store.database import insert_new, one_at_a_time
+from service.store.database import insert_new, lock_subject
 from service.store.schema import first, found, members, sessions
 from service.store.tokens import SCOPES, Scope
 
@@ -129,7 +129,7 @@ def add_member(connection: sa.Connection, organization_id: str, email: str, now:
 
 def put_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role) -> Member:
     """Add a member with a role, or give the one with this address that role, as `set_role` does."""
-    one_at_a_time(connection, "members", organization_id)
+    lock_subject(connection, "members", organization_id)
     kept = add_member(connection, organization_id, email, now, role)
     set_role(connection, organization_id, kept.id, role, now)
     return replace(kept, role=role)
@@ -154,7 +154,7 @@ def remove_member(connection: sa.Connection, organization_id: str, member_id: st
 
 
 def _change(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: int) -> bool:
-    one_at_a_time(connection, "members", organization_id)
+    lock_subject(connection, "members", organization_id)
     others = {one.id: one for one in members_of(connection, organization_id)}
     changed = others.pop(member_id, None)
     if changed is None:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import sqlalchemy as sa
 from pydantic import ConfigDict, Field
 
-from service.store.database import one_at_a_time
+from service.store.database import lock_subject
 from service.store.schema import by_owner, first, found, offers, replace_rows, trials
 
 KINDS: Final = ("partner", "public")
@@ -29,7 +29,7 @@ class Offer:
 
 def put_offer(connection: sa.Connection, offer: Offer) -> None:
     """Add an offer or replace the one with its code."""
-    one_at_a_time(connection, "offer", offer.code)
+    lock_subject(connection, "offer", offer.code)
     replace_rows(connection, offers, [asdict(offer)], [offers.c.code])
 
 

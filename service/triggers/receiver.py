@@ -13,7 +13,7 @@ from service.errors import ServiceError
 from service.reference import PLATFORMS, branch_fault
 from service.settings import Settings
 from service.store import agents, audit, deliveries, organizations, postings, repositories, runs, turns
-from service.store.database import Database, one_at_a_time
+from service.store.database import Database, lock_subject
 from service.store.deliveries import STARTED, SUPERSEDED, WAITING, DeliveryEntry, SubjectKey
 from service.store.repositories import Repository
 from service.store.runs import InactiveOrganizationError, Run, TurnRequest
@@ -122,7 +122,7 @@ class Receiver:
         self, connection: sa.Connection, organization_id: str, repository: Repository, delivery: WebhookDelivery
     ) -> list[DeliveryDecision]:
         # One delivery at a time, so that the numbers and rows read here stay true until the commit.
-        one_at_a_time(connection, "deliveries", organization_id)
+        lock_subject(connection, "deliveries", organization_id)
         if deliveries.is_known(connection, organization_id, delivery.platform, delivery.id):
             return [DeliveryDecision("duplicate")]
         event = delivery.events.get(organization_id, delivery.event)

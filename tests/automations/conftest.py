@@ -73,7 +73,7 @@ class Place(World):
         """A process with these automations, which has looked once: what comes now is news."""
         await self.answered()
         runner = self.runner(text)
-        await runner.look()
+        await runner.decide_and_act()
         return runner
 
     async def answered(self) -> None:
@@ -85,7 +85,7 @@ class Place(World):
         """A minute later a run fails, and the process looks."""
         self.pass_(minutes=1)
         await self.run(run_id, "failed")
-        await runner.look()
+        await runner.decide_and_act()
 
     async def stuck(self, run_id: str) -> None:
         """A run works for longer than any."""

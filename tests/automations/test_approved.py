@@ -32,7 +32,7 @@ async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place)
     approved_at = place.now
     assert not await place.state.answer(number, "rejected", Author("bob", "laptop"))
     place.pass_(minutes=1)
-    await runner.look()
+    await runner.decide_and_act()
     await place.fails(runner, "run_2")
     (other,) = await place.state.open_decisions()
     assert await place.state.answer(other.decision_id, "rejected", Author("bob", "laptop"))
@@ -69,12 +69,12 @@ async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: st
     runner = await place.begun(text)
     for _ in range(3):
         place.pass_(minutes=10)
-        await runner.look()
+        await runner.decide_and_act()
     for each in await place.state.open_decisions():
         await place.state.take(each.decision_id, "waiting", "approved", "approved by ann")
     await place.run("run_9", "working")
     place.acts.results = [ActingResult("done", result_id="run_9")] * 3
-    await place.runner(text).look()
+    await place.runner(text).decide_and_act()
 
     outcomes = [each.outcome for each in await place.state.journal()][::-1]
     assert outcomes[:2] == ["done", outcome]
@@ -110,7 +110,7 @@ async def test_rules_tell_what_needs_a_person(place: Place) -> None:
     for _ in range(4):
         place.pass_(minutes=1)
         await place.run("run_1", "failed")
-        await runner.look()
+        await runner.decide_and_act()
         await place.run("run_1", "working")
     told = await rule_alerts(place.state, place.now - timedelta(days=1), "runwarden --config 'my c.toml'")
     titles = await place.after(dispatcher, 12, minutes=1)
@@ -132,9 +132,9 @@ async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_
     by_hand = place.runner(text)
     await by_hand.trigger(by_hand.rules[0], manual_occurrence(place.now, None))
     await place.owned_by(replace(this_process(), pid=1, started="?"))
-    await place.runner(text).look()
+    await place.runner(text).decide_and_act()
 
     assert [each.outcome for each in await place.state.open_decisions()] == ["acting"]
     await place.owned_by(Owner(2**22 + 1, "1", "?", "?"))
-    await place.runner(text).look()
+    await place.runner(text).decide_and_act()
     assert place.outcomes[-1][0] == "interrupted"

@@ -112,8 +112,8 @@ async def simulate(place: Place, hours: int) -> None:
             for outage in down.values():
                 outage.is_seen = True
             await place.health(**{host: "down" if host in down else "ok" for host in happened})
-        await runner.look()
-        await dispatcher.look()
+        await runner.decide_and_act()
+        await dispatcher.make_messages()
         for each in reversed(await place.state.recent_deliveries(5)):
             if each.delivery_id > reported:
                 reported = each.delivery_id

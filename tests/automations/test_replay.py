@@ -51,7 +51,7 @@ async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> 
     flags = rule(on='{ run = "stuck" }')
     quiet_one = rule(name='"quiet"', on='{ run = "stuck" }', quiet=quiet(START + timedelta(minutes=20), hours=5))
     runner = place.runner(flags)
-    await runner.look()
+    await runner.decide_and_act()
     for run_id in (f"slow_{number}" for number in range(5)):
         await place.run(run_id, "working")
     place.pass_(hours=1)
@@ -61,7 +61,7 @@ async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> 
     for _ in range(25):
         place.pass_(minutes=5)
         await place.run("run_2", "working")
-        await runner.look()
+        await runner.decide_and_act()
     await place.run("run_2", "completed")
     place.pass_(hours=5)
     for number in range(200):
@@ -146,9 +146,9 @@ async def test_a_replay_equals_what_was_done(place: Place, seed: int) -> None:
             await place.run(run_id, statuses[run_id], repository="acme/web" if run_id == "run_3" else "acme/api")
         if minute and rng.random() < 0.05:
             await place.unknown_write(key=f"k{minute}")
-        await runner.look()
+        await runner.decide_and_act()
         place.pass_(minutes=1)
-    await runner.look()
+    await runner.decide_and_act()
 
     found = await replayed(place, *texts)
 

@@ -55,7 +55,7 @@ async def test_the_reason_of_a_failure_is_what_the_service_says(
     """In whichever of the usual fields; where it says nothing, the sentence is one all the same."""
     runner = await place.begun(rule(do=SAYS))
     await shown(place, "run_1", **extra)
-    await runner.look()
+    await runner.decide_and_act()
 
     assert place.journal[-1].occurrence.facts["run.reason"] == reason
 
@@ -71,7 +71,7 @@ async def test_a_rule_may_ask_for_labels(place: Place, *, is_shown: bool) -> Non
             await started(place, run_id, run_id, **given)
         await shown(place, run_id, **({"metadata": given} if is_shown else {}))
     await shown(place, "run_4")
-    await runner.look()
+    await runner.decide_and_act()
 
     assert [identity.split(":")[1] for _, identity in place.acts.done] == ["run_1"]
     assert {each.occurrence.facts["run.id"] for each in place.journal} == {"run_1"}
@@ -84,12 +84,12 @@ async def test_a_run_found_later_belongs_to_the_rule_that_made_it(place: Place) 
     action_id = await started(place, "")
     place.acts.results = [ActingResult("unknown", "no answer", action_id)]
     await shown(place, "run_1")
-    await runner.look()
+    await runner.decide_and_act()
     await place.ledger.resolve_created(action_id, "run_2")
     await shown(place, "run_2")
 
     for each in (runner, place.runner(text)):
-        await each.look()
+        await each.decide_and_act()
 
     assert len(place.acts.done) == 1
     found = [(each.outcome, each.result_id) for each in await place.state.journal("r")]
@@ -105,7 +105,7 @@ async def test_an_edit_is_the_cure_of_a_rule_that_paused_itself(place: Place) ->
     place.pass_(minutes=10)
 
     text = "\n".join(rule(name=f'"{name}"', pause_after="2") for name in "abd")
-    await place.runner(text).look()
+    await place.runner(text).decide_and_act()
 
     states = await place.state.rule_states()
     paused = {name: state.paused for name, state in states.items()}
@@ -123,13 +123,13 @@ async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) 
 
     runner = place.runner(rule(do=SAYS, limit="{ per_hour = 100 }"))
     runner.observer.run_facts.ask_reason = tell
-    await runner.look()
+    await runner.decide_and_act()
     place.pass_(minutes=1)
     cache = place.cache
     await place.storm(MOST_QUESTIONS + 5, "acme/api")
     # As a refresh does after failures: none of them asks anything.
     await cache.store_failure_facts(FailureFacts(), await cache.questions_due())
-    await runner.look()
+    await runner.decide_and_act()
 
     reasons = {each.occurrence.facts["run.reason"] for each in place.journal}
     assert len(asked) == MOST_QUESTIONS

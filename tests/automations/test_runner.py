@@ -50,9 +50,9 @@ async def play(place: Place, texts: list[str], steps: str) -> None:
                 place.pass_(**{UNITS[found[2]]: int(found[1])})
             case ["look"]:
                 await place.answered()
-                await runner.look()
+                await runner.decide_and_act()
             case ["glance"]:
-                await runner.look()
+                await runner.decide_and_act()
             case ["next" | "rules", *number]:
                 which = int(number[0]) if number else which
                 runner = await place.begun(texts[which])
@@ -294,7 +294,7 @@ async def test_a_rule_whose_files_fail_holds_up_no_other(place: Place) -> None:
 
     place.acts.raises = {}
     place.pass_(seconds=31)
-    await runner.look()
+    await runner.decide_and_act()
     assert [name for name, _ in place.acts.done] == ["r", "s", "r"]
 
 
@@ -313,9 +313,9 @@ async def test_a_disk_that_fills_up_after_the_deed_repeats_nothing(
         full.setattr(place.state, "settle", settle)
         for _ in range(3):
             with pytest.raises(DiskFullError):
-                await runner.look()
+                await runner.decide_and_act()
             place.pass_(minutes=1)
-    await runner.look()
+    await runner.decide_and_act()
 
     assert len(place.acts.done) == 1
     assert [each.outcome for each in await place.state.journal()] == ["done"]
@@ -331,7 +331,7 @@ async def test_a_file_that_is_moved_away_is_not_used_any_longer(place: Place, fi
     path.rename(path.with_name("aside"))
 
     with pytest.raises(StorageError, match=f"moved or deleted.*{error}"):
-        await (runner.look() if file == "state" else place.unknown_write())
+        await (runner.decide_and_act() if file == "state" else place.unknown_write())
     assert place.acts.done == []
 
 
@@ -345,7 +345,7 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
         await place.run(f"run_{number}", "failed")
 
         async def is_done(number: int = number) -> bool:
-            await runner.look(waits=False)
+            await runner.decide_and_act(waits=False)
             return len(place.acts.done) == number
 
         await until(is_done, f"the quick rule's program number {number} is done", saw=lambda: place.acts.done)
@@ -356,10 +356,10 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     other = place.runner(slow)
     other.work = runner.work
     place.pass_(minutes=2)
-    await other.look(waits=False)
+    await other.decide_and_act(waits=False)
     place.acts.results.append(ActingResult("failed", "no"))
     place.acts.held["slow"].set()
-    await other.look()
+    await other.decide_and_act()
     assert [name for name, _ in place.acts.done] == ["quick", "quick", "slow"]
     paused = "the rule is paused: 1 failure in a row, the last one: no"
     assert place.outcomes[-2:] == [("failed", "no"), ("skipped", paused)]
@@ -372,9 +372,9 @@ async def test_queued_programs_keep_to_the_limits(place: Place) -> None:
     for number in range(30):
         place.pass_(seconds=1)
         await place.run(f"run_{number}", "failed")
-        await runner.look(waits=False)
+        await runner.decide_and_act(waits=False)
     place.acts.held["r"].set()
-    await runner.look()
+    await runner.decide_and_act()
 
     assert len(place.acts.done) == 3
     assert Counter(outcome for outcome, _ in place.outcomes) == {"acting": 1, "queued": 29, "done": 3, "limited": 27}
@@ -385,7 +385,7 @@ async def test_a_program_that_has_finished_keeps_nothing_waiting(place: Place, m
     runner = await place.begun(rule(do=COMMAND))
     place.acts.held["r"] = asyncio.Event()
     await place.run("run_1", "failed")
-    await runner.look(waits=False)
+    await runner.decide_and_act(waits=False)
     decide = State.decide
 
     async def late(self: State, *arguments: Any, **options: Any) -> Decision | None:
@@ -395,7 +395,7 @@ async def test_a_program_that_has_finished_keeps_nothing_waiting(place: Place, m
 
     monkeypatch.setattr(State, "decide", late)
     await place.run("run_2", "failed")
-    await runner.look(waits=False)
+    await runner.decide_and_act(waits=False)
 
     assert [outcome for outcome, _ in place.outcomes] == ["acting", "done", "acting"]
     await runner.stop()
@@ -417,15 +417,15 @@ async def test_rules_at_rest_ask_nothing(place: Place, monkeypatch: pytest.Monke
     runner = await place.begun(f"{timed}\n{lasting}")
     for _ in range(5):
         place.pass_(seconds=10)
-        await runner.look()
+        await runner.decide_and_act()
     assert asked == {"last_due": 1, "unclaimed": 1}
 
     place.pass_(hours=1)
-    await runner.look()
+    await runner.decide_and_act()
     assert asked["last_due"] == 2
     assert place.outcomes[-1][0] == "done"
     place.pass_(hours=-9)
-    await runner.look()
+    await runner.decide_and_act()
     assert asked == {"last_due": 3, "unclaimed": 1}
 
 
@@ -458,13 +458,13 @@ async def test_a_loop_ends_at_its_limit_and_says_so_once(place: Place, texts: li
     statuses = ("failed", "completed") if "completed" in text else ("failed",)
     place.acts.results = [ActingResult("done", result_id=f"run_{1 if is_one_run else n}") for n in range(2, 60)]
     runner, made, turns = place.runner(text), 1, 0
-    await runner.look()
+    await runner.decide_and_act()
     await place.run("run_1", "working")
     for _ in range(20):
         place.pass_(minutes=1)
         where = ("acme/api", "acme/web")[made % 2 - 1]
         await place.run(f"run_{made}", statuses[turns % len(statuses)], repository=where)
-        await runner.look()
+        await runner.decide_and_act()
         if len(place.acts.done) > turns:
             turns = len(place.acts.done)
             made = 1 if is_one_run else turns + 1

@@ -74,7 +74,7 @@ async def test_a_bot_that_cannot_work_says_so_and_is_not_well(
         state = bot.state.writer.path
         with monkeypatch.context() as broken:
             if fault == "job":
-                broken.setattr("app.automations.runner.Runner.look", lambda *_, **__: 1 // 0)
+                broken.setattr("app.automations.runner.Runner.decide_and_act", lambda *_, **__: 1 // 0)
             else:
                 state.rename(state.with_name("aside"))
             bot.reload(settings)

@@ -86,7 +86,7 @@ class World:
     async def began(self, text: str = TO_ALL) -> Dispatcher:
         """One that has looked once, a minute ago."""
         dispatcher = self.dispatcher(text)
-        await dispatcher.look()
+        await dispatcher.make_messages()
         self.pass_(minutes=1)
         return dispatcher
 
@@ -104,7 +104,7 @@ class World:
         """Lets time pass before each look; the titles of what was made then."""
         for _ in range(looks):
             self.pass_(**by)
-            await dispatcher.look()
+            await dispatcher.make_messages()
         return await self.titles()
 
     async def deliver(self, dispatcher: Dispatcher) -> list[str]:

@@ -23,7 +23,7 @@ class FactItem(LineItem, Protocol):
     def facts(self, now: datetime) -> Iterable[tuple[str, TonedText]]:
         """Everything known about it; our names, possibly foreign values."""
 
-    def rest(self, now: datetime) -> Content:
+    def below_facts(self, now: datetime) -> Content:
         """What follows the facts."""
 
 
@@ -56,9 +56,9 @@ class FactPane(VerticalScroll, Generic[T]):
         yield FactList()
         yield SteadyText()
 
-    def rest(self, item: T, now: datetime) -> Content:
+    def below_facts(self, item: T, now: datetime) -> Content:
         """Hook: what follows the facts."""
-        return item.rest(now)
+        return item.below_facts(now)
 
     def show(self, item: T | None, now: datetime) -> None:
         """Show an item's facts; None: there is none."""
@@ -71,10 +71,10 @@ class FactPane(VerticalScroll, Generic[T]):
         """Repaint what changed."""
         facts = self._item.facts(now) if self._item is not None else ()
         self.query_one(FactList).show(tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts))
-        rest = self.rest(self._item, now) if self._item is not None else Content()
-        below = self.query_children(SteadyText).first()
-        below.update(rest)
-        below.display = bool(rest.plain)
+        below = self.below_facts(self._item, now) if self._item is not None else Content()
+        text = self.query_children(SteadyText).first()
+        text.update(below)
+        text.display = bool(below.plain)
 
 
 class TableAndFacts(Container, Generic[T]):

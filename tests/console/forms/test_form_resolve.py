@@ -191,7 +191,7 @@ async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
 ) -> None:
     """It says at once that the outcome is unknown; the background finds it out."""
     server.otherwise = lambda _: Drop()
-    monkeypatch.setattr("app.actions.reconciliation.look", lambda *_: asyncio.Event().wait())
+    monkeypatch.setattr("app.actions.reconciliation.settle_from_turns", lambda *_: asyncio.Event().wait())
     monkeypatch.setattr("app.actions.screen_cancel.LOOK_S", 0.0)
     app = stage(lambda engine: cancel_sheet(engine, [a_run(1, "main", "working")]))
     async with opened(app, "", "ctrl+s"):
@@ -222,7 +222,7 @@ async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
         return action
 
     server.otherwise = answer
-    monkeypatch.setattr("app.actions.reconciliation.look", look_too_late)
+    monkeypatch.setattr("app.actions.reconciliation.settle_from_turns", look_too_late)
     app = stage(lambda engine: cancel_sheet(engine, [a_run(number, "main", "working") for number in (1, 2, 3)]))
     async with opened(app, "", "ctrl+s"):
         pass

@@ -111,12 +111,12 @@ async def test_between_two_profiles_nothing_is_cut_off(
     The rooms are gone while the old profile closes; a reading that ends then finds no widget, and ends nothing. A
     profile that cannot be closed properly is left all the same, and that is said.
     """
-    gate, let_go = asyncio.Event(), ProfileEngines.let_go
+    gate, close_engine = asyncio.Event(), ProfileEngines.close_engine
     busy = AsyncMock(side_effect=DatabaseBusyError("The lease is held up.", path=Path("cache.sqlite3")))
 
     async def slow(self: ProfileEngines, name: str) -> None:
         await gate.wait()
-        await let_go(self, name)
+        await close_engine(self, name)
 
     async with fleet_staged() as scene:
         screen, outcome = scene.app.screen, asyncio.Event()
@@ -135,7 +135,7 @@ async def test_between_two_profiles_nothing_is_cut_off(
         screen.run_worker(late)
         scene.engine.polling.is_poller = True
         monkeypatch.setattr(State, "release_lease", busy)
-        monkeypatch.setattr(ProfileEngines, "let_go", slow)
+        monkeypatch.setattr(ProfileEngines, "close_engine", slow)
         scene.app.post_message(SwitchProfile("acme-staging"))
         await scene.pilot.pause()
         for key in ("1", "2", "0"):
@@ -314,7 +314,7 @@ async def test_tokens_leave_the_environment_and_are_read_once(several: Settings,
         try:
             for name in names:
                 problems.append((await engines.engine(name)).token_problem)
-                await engines.let_go(name)
+                await engines.close_engine(name)
         finally:
             await engines.close()
         assert env == {"PATH": "/bin"} or token is foreign

@@ -59,7 +59,7 @@ async def log_on_show(results: ScriptedResults) -> AsyncIterator[Shown]:
         shown.part.show()
         shown.part.body.focus()
         yield shown
-        shown.part.rest()
+        shown.part.left()
 
 
 async def test_what_is_searched_for_is_found_and_no_error_is_guessed() -> None:

@@ -40,10 +40,10 @@ async def test_a_storm_of_failures_is_one_message_with_its_recovery(world: World
     """Whether one repository fails or many do; further ones wait for the interval."""
     dispatcher, names = await world.began(), [f"acme/r{number}" for number in range(repositories)]
     await world.storm(500, *names)
-    await dispatcher.look()
+    await dispatcher.make_messages()
     assert await world.titles() == []
     world.pass_(seconds=30)
-    await dispatcher.look()
+    await dispatcher.make_messages()
     (message,) = await world.made()
     assert re.fullmatch(r"Run failed: acme/r\d+ \(and 499 more\)", message.title)
     assert f"{names[0]} {500 // repositories}" in message.body
@@ -51,7 +51,7 @@ async def test_a_storm_of_failures_is_one_message_with_its_recovery(world: World
 
     for name in names:
         await world.run(name, "completed", repository=name)
-    await dispatcher.look()
+    await dispatcher.make_messages()
     (over,) = await world.made()
     assert over.title.startswith("Runs complete again: acme/r")
     assert "500 in all" in over.body
@@ -110,7 +110,7 @@ async def test_history_is_not_told(world: World) -> None:
     await world.run("run_1", "failed")
     world.pass_(seconds=10)
     dispatcher = world.dispatcher()
-    await dispatcher.look()
+    await dispatcher.make_messages()
     assert await world.after(dispatcher, minutes=10) == []
     await world.run("run_2", "failed")
 
@@ -251,20 +251,20 @@ async def test_a_host_is_reported_at_once_though_another_one_was_just_reported(w
     await samples(world, 4, github="ok", gitlab="down")
     began = world.now - timedelta(seconds=20)
     await enter_rule(world, dispatcher, "gitlab")
-    await dispatcher.look()
+    await dispatcher.make_messages()
     (first,) = await world.made()
     assert (first.title, f"since {began.astimezone():%H:%M:%S}" in first.body) == ("outage: gitlab down", True)
 
     await samples(world, 4, github="down", gitlab="down")
     await enter_rule(world, dispatcher, "github")
-    await dispatcher.look()
+    await dispatcher.make_messages()
     assert await world.titles() == ["outage: github down"]
 
     await samples(world, 14, github="ok", gitlab="down")
-    await dispatcher.look()
+    await dispatcher.make_messages()
     assert await world.titles() == ["outage: Code host github has recovered"]
     await samples(world, 4, github="ok")
-    await dispatcher.look()
+    await dispatcher.make_messages()
     assert await world.titles() == ["outage: Code host gitlab is no longer connected: its state is unknown"]
 
 
@@ -274,11 +274,11 @@ async def test_hosts_that_fail_and_recover_together_each_say_their_own_times(wor
     await samples(world, 6, github="down", gitlab="ok")
     await samples(world, 6, github="down", gitlab="down")
     await enter_rule(world, dispatcher, "github", "gitlab")
-    await dispatcher.look()
+    await dispatcher.make_messages()
     assert sorted(await world.titles()) == ["outage: github down", "outage: gitlab down"]
 
     await samples(world, 20, github="ok", gitlab="ok")
-    await dispatcher.look()
+    await dispatcher.make_messages()
     over = {(message.title.split()[-3], message.body.partition(",")[0]) for message in await world.made()}
     assert over == {("github", "after 1m00s"), ("gitlab", "after 30s")}
 
@@ -289,7 +289,7 @@ async def test_an_outage_that_ended_before_it_could_be_reported_is_reported_once
     await samples(world, 13, github="down")
     await enter_rule(world, dispatcher, "github")
     await samples(world, 20, github="ok")
-    await dispatcher.look()
+    await dispatcher.make_messages()
     (message,) = await world.made()
     assert (message.title, message.phase) == ("outage: Code host github was down for 1m05s", "over")
     assert re.match(r"from \d\d:\d\d:\d\d to \d\d:\d\d:\d\d", message.body)
@@ -323,10 +323,10 @@ async def test_health_that_nobody_can_read_is_an_alert_with_an_end(
     for _ in range(16):
         await world.cache.record_poll(PollOutcome("health", world.now, "server_error", "503"))
         await world.link()
-        await dispatcher.look()
+        await dispatcher.make_messages()
         world.pass_(minutes=1)
     await samples(world, 1, github="ok")
-    await dispatcher.look()
+    await dispatcher.make_messages()
 
     assert [(message.route, message.title) for message in await world.made()] == is_reported * [
         ("oncall", f"Code hosts unobserved since {since.astimezone():%H:%M:%S}"),
@@ -508,7 +508,7 @@ async def test_a_state_that_fails_during_a_delivery_is_one_failure(
     """As everywhere else: a command and a console show it with its cure, without a group around it."""
     dispatcher = await world.began()
     await world.run("run_1", "failed")
-    await dispatcher.look(at_once=True)
+    await dispatcher.make_messages(at_once=True)
 
     async def settle(*_: object, **__: object) -> None:
         raise DiskFullError("No space left.", path=Path("state.sqlite3"))
