@@ -94,6 +94,8 @@ def test_what_libraries_and_dying_threads_say_is_in_the_log(root: logging.Logger
     monkeypatch.setenv("SOME_API_KEY", "the-k3y")
     stream = StringIO()
     monkeypatch.setenv("MODEL", "another-k3y")
+    # DBOS keeps its records to itself where an earlier test used it without a log.
+    monkeypatch.setattr(logging.getLogger("dbos"), "propagate", True)
     start_log("json", stream).add(["MODEL", "NOT_SET", None])
     for name in ("uvicorn.error", "dbos"):
         logging.getLogger(name).error("from %s with the-k3y and another-k3y", name)
