@@ -4,222 +4,36 @@ Once the user has moved in it, the cursor and the visible rows stay on their run
 the table stays at its top.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.cells import cell_len
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
-from textual.widget import Widget
 
-from app.engine.text import SafeText, safe_text
+from app.engine.text import SafeText
 from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping, RunGroup
-from widgets.frame import Notice, notice_line
 from widgets.kit import hidden
-from widgets.kit.badges import STYLES, Tone
-from widgets.kit.cells import AIR, fit, shorten
 from widgets.kit.cursor_view import HEADER, CursorView
 from widgets.runs.columns import (
     RESTS,
     ColumnArrangement,
     ColumnChoice,
-    PlacedRunColumn,
     RowFacts,
     RowTimes,
-    RunLayout,
     rests,
     row_times,
 )
-
-PARTS: Final = (*STYLES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
-
-SEARCHED: Final = frozenset({"repository", "branch", "run", "asked", "result", "agent"})
-"""The columns in which words are searched."""
-SHORTEST: Final = 4
-"""The fewest cells shown of a column that the right edge cuts."""
-HEAD_NUMBERS: Final = 55
-"""Cells of the numbers of a group."""
-TAIL_MARGIN: Final = 6
-"""Cells that are neither rule nor text: the cursor's mark, a gap on both sides of the text, and the right margin."""
-
-
-def found_in(shown: str, words: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    """The ranges of a cell's text in which it has these words, which are case-folded."""
-    folded = shown.casefold()
-    if len(folded) != len(shown):
-        return  # The columns would not fit.
-    for word in words:
-        start = folded.find(word)
-        while start >= 0:
-            yield start, start + len(word)
-            start = folded.find(word, start + len(word))
-
-
-class RowState(Struct, frozen=True):
-    """The states that change a row's look."""
-
-    at_cursor: bool
-    marked: bool
-    focused: bool
-    """Whether the table has the focus."""
-
-
-class TableRenderer(Struct, frozen=True):
-    """Draws the table's lines; its styles are looked up once per theme."""
-
-    base: Style
-    styles: dict[str, Style]
-    """The styles by the part of a line, or by tone."""
-
-    @classmethod
-    def of(cls, widget: Widget) -> Self:
-        """Look up the widget's current styles."""
-        styles = {part: widget.get_component_rich_style(f"run-table--{part}") for part in PARTS}
-        # Without their backgrounds: the cursor line's must show.
-        for part in (*STYLES, "mark", "found"):
-            style = styles[part]
-            styles[part] = Style(color=style.color, bold=style.bold, underline=style.underline)
-        return cls(widget.rich_style, styles)
-
-    def header(self, layout: RunLayout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
-        """The titles, the sort arrow, and how many new runs are above the view."""
-        segments: list[Segment] = []
-        x = 0
-        for placed in layout.placed:
-            column = placed.column
-            is_sorted = column.title == sort.column
-            title = f"{column.title} {'↓' if sort.descending else '↑'}" if is_sorted else column.title
-            cells = _visible(placed, width, scroll_x)
-            segments.append(Segment(" " * (placed.x - x), self.styles["header"]))
-            segments.append(Segment(fit(title, cells), self.styles["sorted"] if is_sorted else self.styles["header"]))
-            x = placed.x + cells
-        strip = _scrolled(segments, layout, width, scroll_x, self.styles["header"])
-        more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
-        note = unseen_note(unseen) + more
-        if not note:
-            return strip
-        tail = Segment(note, self.styles["unseen"] if unseen else self.styles["header"])
-        return Strip.join([strip.crop(0, width - len(note)), Strip([tail], len(note))])
-
-    def row(
-        self, facts: RowFacts, words: tuple[str, ...], layout: RunLayout, width: int, scroll_x: int, state: RowState
-    ) -> Strip:
-        """A run's line of `width` cells, from the cell `scroll_x`."""
-        background = self._background(state)
-        segments = [
-            Segment("▌" if state.at_cursor else " ", background + self.styles["mark"]),
-            Segment("■" if state.marked else " ", background + self.styles["mark"]),
-        ]
-        x = 2
-        for placed in layout.placed:
-            segments.append(Segment(" " * (placed.x - x), background))
-            column, cells = placed.column, _visible(placed, width, scroll_x)
-            text, tone = column.cell(facts)
-            shown, done = fit(text, cells, column.cut), 0
-            style = background + self.styles[tone]
-            if state.at_cursor and column.title == "repository":
-                style += Style(bold=True)
-            found = sorted(found_in(shown, words)) if column.title in SEARCHED else ()
-            for start, end in found:
-                if start >= done:
-                    segments += [
-                        Segment(shown[done:start], style),
-                        Segment(shown[start:end], style + self.styles["found"]),
-                    ]
-                    done = end
-            segments.append(Segment(shown[done:], style))
-            x = placed.x + cells
-        return _scrolled(segments, layout, width, scroll_x, background)
-
-    def missing(self, texts: tuple[SafeText, ...], width: int, state: RowState) -> Strip:
-        """A line for missing runs: the first of the texts that fits, between two rules."""
-        background = self._background(state)
-        text = shorten(next((text for text in texts if cell_len(text) + TAIL_MARGIN <= width), texts[-1]), width)
-        rules = max(0, width - cell_len(text) - TAIL_MARGIN)
-        segments = [
-            Segment("▌ " if state.at_cursor else "  ", background + self.styles["mark"]),
-            Segment("─" * (rules // 2) + " ", background + self.styles["quiet"]),
-            Segment(text, background + self.styles["plain" if state.at_cursor else "quiet"]),
-            Segment(" " + "─" * (rules - rules // 2), background + self.styles["quiet"]),
-        ]
-        return Strip(segments).crop_extend(0, width, background)
-
-    def head(self, group: RunGroup, width: int, state: RowState) -> Strip:
-        """The line that heads a group: whether it is folded, its name, and how many of its runs need a look."""
-        background = self._background(state)
-        segments = [Segment("▌ " if state.at_cursor else "  ", background + self.styles["mark"])]
-        for text, tone in head_parts(group, width - 2):
-            style = background + self.styles[tone]
-            segments.append(Segment(text, style + Style(bold=True) if tone == "plain" else style))
-        return Strip(segments).extend_cell_length(width, background).crop(0, width)
-
-    def placeholder(self, layout: RunLayout, width: int, *, at_cursor: bool) -> Strip:
-        """A line whose run is still being read."""
-        background = self.styles["cursor"] if at_cursor else self.base
-        text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
-        return Strip([Segment(fit(text, width), background + self.styles["quiet"])], width)
-
-    def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
-        """One line of the notice that takes the place of the rows."""
-        text, tone, is_title = notice_line(notice, y, width, height)
-        return Strip([Segment(text, self.base + self.styles[tone] + Style(bold=is_title or None))], width)
-
-    def _background(self, state: RowState) -> Style:
-        cursor = self.styles["cursor" if state.focused else "cursor-resting"]
-        return cursor if state.at_cursor else self.base
-
-
-def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
-    """The parts of a group's line; each number has a column, the worst first."""
-    name = f"{group.others:,} more groups" if group.others else safe_text(group.name, limit=200) or "(no branch)"
-    glyph = " " if group.others else "▸" if group.is_folded else "▾"
-    room = max(12, min(44, width - 2 - HEAD_NUMBERS))
-    yield f"{glyph} {fit(name, room, 'middle')}", "plain"
-    if group.others:
-        yield f"  {group.runs:>7,} runs  narrow the query to see them", "quiet"
-        return
-    yield f"  {group.runs:>7,} {'run ' if group.runs == 1 else 'runs'}", "quiet"
-    numbers: tuple[tuple[int, str, int, Tone], ...] = (
-        (group.failed, f"✗ {group.failed:,} failed", 15, "bad"),
-        (group.stuck, f"! {group.stuck:,} stuck", 12, "warn"),
-        (group.active, f"● {group.active:,} active", 14, "busy"),
-    )
-    for number, text, cells, tone in numbers:
-        yield f"{text if number else '':>{cells}}", tone
-
-
-def unseen_note(unseen: int) -> str:
-    """How many new runs are above the view; empty: none."""
-    return f" {unseen:,} new ↑ " if unseen else ""
-
-
-def _visible(placed: PlacedRunColumn, width: int, scroll_x: int) -> int:
-    """The cells of a column up to the right edge of the view; a remainder too short to read is left out."""
-    cells = min(placed.width, scroll_x + width - AIR - placed.x)
-    return cells if cells == placed.width or cells >= SHORTEST else 0
-
-
-def _scrolled(segments: list[Segment], layout: RunLayout, width: int, scroll_x: int, background: Style) -> Strip:
-    strip = Strip(segments).extend_cell_length(max(width, layout.width), background)
-    if not scroll_x:
-        return strip.crop(0, width)
-    frozen = layout.frozen_width
-    return Strip.join([strip.crop(0, frozen), strip.crop(frozen + scroll_x, scroll_x + width)]).crop_extend(
-        0, width, background
-    )
-
+from widgets.runs.lines import PARTS, RowState, TableRenderer, unseen_note
 
 NOT_COUNTED: Final = (SafeText("…"),)
 """The line of a gap of which nothing else is known yet."""
