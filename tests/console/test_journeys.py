@@ -325,6 +325,7 @@ async def test_what_was_rejected_is_edited_and_sent_again(staged: Staged, servic
         for sent in REQUESTS:
             await scene.engine.actions.submit(sent)
             scene.clock.move(seconds=5)
+        await scene.shows("forge:{")
         await scene.press("home")
         for sent in reversed(REQUESTS):
             refusals = sum("No form can show" in toast for toast in scene.toasts)
