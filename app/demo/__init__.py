@@ -28,7 +28,8 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None, agent: str =
     """Set up the demo, show it until the user quits, and remove it; return the process's exit code.
 
     Without `show`, the service executes a few runs and then waits for SIGINT or SIGTERM. Without a folder, the demo
-    uses a new temporary one; a kept folder is resumed, with the runs that it has. `agent` is a program of the user's that becomes an agent.
+    uses a new temporary one; a kept folder is resumed, with the runs that it has. `agent` is a program of the user's
+    that becomes an agent.
 
     Raises:
         DemoError: The demo could not be set up; the message says what to do.

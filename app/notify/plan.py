@@ -83,6 +83,8 @@ class Situation(Struct, frozen=True):
     told: tuple[ReportedProblem, ...] = ()
     last_made: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     """When the last message was made, by route and batch."""
+    undelivered: frozenset[tuple[str, str]] = frozenset()
+    """The route and batch of each message that did not arrive yet."""
     marks: Mapping[str, Mark] = field(default_factory=dict)
     """Marks on the inbox's items, by group."""
 
@@ -159,7 +161,9 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         is_due = route_of.repeat is not None and at.now >= problem.last_at + route_of.repeat
         is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or notify.is_quiet(problem.route, at.now)
         is_there = at.present.has(problem.group, problem.newest_at) is True
-        if is_due and is_there and not is_put_off and at.now - problem.first_at <= route_of.give_up:
+        # A reminder that cannot be delivered is tried again, and must not arrive after a newer one.
+        is_waiting = (problem.route, problem.batch) in at.undelivered
+        if is_due and is_there and not (is_put_off or is_waiting) and at.now - problem.first_at <= route_of.give_up:
             again.append(problem)
     reported |= {problem.key: replace(problem, last_at=at.now) for problem in again}
     return Plan(

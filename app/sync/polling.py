@@ -67,8 +67,9 @@ log = logging.getLogger(__name__)
 class Cadence:
     """When the next poll of one subject is due. Times are seconds of a monotonic clock.
 
-    A failure doubles the interval, and a success halves it: after an outage a page should not come late. A refusal multiplies it by four, and a
-    success shortens it by a tenth: so many consoles of one organization find their share of its limit.
+    A failure doubles the interval, and a success halves it: after an outage a page should not come late. A refusal
+    multiplies it by four, and a success shortens it by a tenth: so many consoles of one organization find their share
+    of its limit.
     """
 
     base_s: float
