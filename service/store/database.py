@@ -180,9 +180,7 @@ class Database:
             encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
         if encoding != "UTF8":
             fix = f"create one with: createdb --encoding=UTF8 --template=template0 {self.url.database}"
-            raise DatabaseError(
-                f"the database {self.shown} has the encoding {encoding}, which cannot hold names; {fix}"
-            )
+            raise DatabaseError(f"the database {self.shown} has the encoding {encoding}, not UTF8; {fix}")
 
     def _check_sessions(self) -> None:
         """Refuse a connection pooler that changes sessions between transactions: settings and LISTEN need a fixed one.

@@ -94,7 +94,7 @@ def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: P
     assert "agent a: the fallback 'b' is not configured; list agents with: runwarden service agent list" in missing
     assert "the fallbacks of agents lead in a circle: a → a; remove one" in itself
     assert re.search("circle: (a → b → c → a|b → c → a → b|c → a → b → c); remove one", circle)
-    assert "agents.a.fallback_after: 'soon' is not a valid duration; write a number and a unit" in late
+    assert "agents.a.fallback_after: 'soon' is not a valid duration; write a number above 0" in late
     assert "agents.a: fallback: an agent is there twice: remove it once" in twice
     assert "agents.a: fallback_after: there is no fallback: add one, such as fallback = [" in none
     assert [one["name"] for one in command(data, "agent", "list")["agents"]] == ["reviewer"]
@@ -240,6 +240,20 @@ def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Make) -> None:
     assert (agent.status_code, agent.json()["error_code"]) == (404, "agent_not_found")
     assert repository.status_code == 201, "gitlab is still connected, and may have it"
     assert set(api.get("/external/installation/health").json()["code_hosting"]) == {"gitlab"}
+
+
+def test_a_budget_is_shown_without_options_and_changed_by_those_that_are_given(data: Path) -> None:
+    """A limit goes only on request."""
+    for options, day_usd, day_tokens in (
+        (("--day-usd", "2.5", "--day-tokens", "1000"), 2.5, 1000),
+        ((), 2.5, 1000),
+        (("--day-tokens", "500"), 2.5, 500),
+        (("--no-limit", "--day-usd", "7"), 7.0, None),
+        (("--no-limit",), None, None),
+    ):
+        budget = command(data, "org", "budget", "acme", *options)["budget"]
+        assert budget == {"day_usd": day_usd, "day_tokens": day_tokens}, options
+    assert "a day: no limit" in attempt(data, "org", "budget", "acme").stdout
 
 
 def test_a_deactivation_says_how_many_open_turns_it_cancels(data: Path) -> None:

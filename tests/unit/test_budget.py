@@ -206,7 +206,7 @@ def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -
         waits.append(cadence.wait_s(0.0))
     cadence.hasten()
 
-    assert waits[:9] == [0.0, 20.0, 40.0, 80.0, 60.0, 40.0, 20.0, 10.0, 10.0]
+    assert waits[:9] == [0.0, 20.0, 40.0, 80.0, 40.0, 20.0, 10.0, 10.0, 10.0]
     assert (waits[-1], cadence.wait_s(0.0)) == (10.0 * CEILING, 0.0)
 
     cadence = Cadence(10.0, draw=lambda: 0.5)
