@@ -13,8 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from service.cli import main
-from service.execution import cgroup
+from service.execution import cgroup, disk
 from service.execution.cgroup import DelegatedGroup, limits_of
+from service.execution.disk import SharedDisk, Usage
 from service.execution.processes import Launcher
 from service.settings import AgentLimits
 from tests.service.conftest import NEEDS_SANDBOX, UNBOXED, Api
@@ -363,3 +364,29 @@ def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: P
         assert "(disk_reserve_files)" in failures[1]
     finally:
         service.kill()
+
+
+def test_only_the_turn_that_took_more_than_its_share_is_to_blame(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A checkout does not count, and only the turn that took most is to blame; if others filled the disk, none is."""
+    free = [Usage(1000, 1000)]
+    monkeypatch.setattr(disk, "left", lambda _: free[-1])
+    shared = SharedDisk(AgentLimits(disk_reserve_bytes=200, disk_reserve_files=0), slots=2)
+    honest, hungry = shared.join(tmp_path), shared.join(tmp_path)
+    for turn in (honest, hungry):
+        turn.note(Usage(700))
+    honest.note(Usage(710))
+    assert (honest.share, honest.fault(), hungry.fault()) == (Usage(400, 500), None, None)
+
+    free.append(Usage(150, 1000))
+    assert (honest.fault(), hungry.fault()) == (None, None)
+    hungry.note(Usage(1101))
+    late = shared.join(tmp_path)
+    late.note(Usage(0))
+    late.note(Usage(90))
+
+    assert (honest.fault(), late.fault()) == (None, None)
+    assert str(hungry.fault()).startswith("disk: it added 0 MiB, and 0 MiB are left")
+    shared.leave(hungry)
+    assert str(late.fault()).startswith("disk: it added")
