@@ -188,34 +188,34 @@ def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
     assert "print-key' printed no key: log in first" in failed.failure
 
 
-def test_the_operator_s_headers_go_with_each_request(ask: Make, server: ModelServer) -> None:
-    """Beside the key; what the program asks for in anthropic-beta, a list, stays."""
-    done = ask(*MESSAGES, headers={"Anthropic-Beta": "context-1m", "X-Team": "reviews"})
-
-    assert done.failure is None
-    (asked,) = server.requests
-    assert (asked.headers["anthropic-beta"], asked.headers["x-team"]) == ("own,context-1m", "reviews")
-    assert asked.headers["x-api-key"] == KEY
-
-
 COST = (INPUT * 1000 + CACHED * 100 + OUTPUT * 2000) / 1_000_000
 PRICES = {"claude-": {"input": 1000, "output": 2000, "cached": 100}}
 
 
 def test_what_a_spent_budget_does_not_cover_is_not_asked(ask: Make, server: ModelServer) -> None:
-    """Nor is a model without a price where dollars count."""
-    cases: tuple[tuple[dict[str, Any], int, str], ...] = (
-        ({"prices": PRICES, "budget": {"run_usd": COST * 1.5}}, 2, "USD is spent (budget.run_usd); the agent was"),
-        ({"prices": PRICES, "budget": {"day_usd": COST * 0.5}}, 1, "USD a day is spent (budget.day_usd)"),
-        ({"budget": {"run_tokens": 2000}}, 2, "budget of 2000 tokens is spent"),
-        ({"prices": {"gpt-": {"input": 1, "output": 1}}, "budget": {"run_usd": 1}}, 0, "claude-x"),
-    )
-    for access, made, words in cases:
-        server.requests.clear()
-        done = ask(*MESSAGES, 5, **access)
+    """Nor is a model without a price where dollars count. The last answer counts as well.
 
-        assert (len(server.requests), made == 0 or done.reason == "out_of_budget") == (made, True)
+    An agent that asks for nothing more has its answer all the same. Without prices of its own list prices hold.
+    """
+    last, model = "; the agent's last answer passed it", "claude-opus-4-5-20251101"
+    listed = ("anthropic", "/v1/messages", {"model": model})
+    cases: tuple[tuple[Any, int, dict[str, Any], int, str], ...] = (
+        (MESSAGES, 5, {"prices": PRICES, "budget": {"run_usd": COST * 1.5}}, 2, "USD is spent (budget.run_usd); the"),
+        (MESSAGES, 5, {"prices": PRICES, "budget": {"day_usd": COST * 0.5}}, 1, "USD a day is spent (budget.day_usd)"),
+        (MESSAGES, 5, {"budget": {"run_tokens": 2000}}, 2, "budget of 2000 tokens is spent"),
+        (MESSAGES, 5, {"prices": {"gpt-": {"input": 1, "output": 1}}, "budget": {"run_usd": 1}}, 0, "claude-x"),
+        (STREAMED, 1, {"prices": PRICES, "budget": {"run_usd": COST * 0.9}}, 1, f"USD is spent (budget.run_usd){last}"),
+        (STREAMED, 1, {"budget": {"run_tokens": INPUT}}, 1, f"1000 tokens is spent (budget.run_tokens){last}"),
+        (STREAMED, 1, {"prices": PRICES, "budget": {"run_usd": COST * 1.1, "run_tokens": INPUT * 2}}, 1, ""),
+        (listed, 5, {"budget": {"run_usd": 0.006}}, 1, "USD is spent"),
+    )
+    for asked, times, access, made, words in cases:
+        server.requests.clear()
+        done = ask(*asked, times, **access)
+
+        assert (len(server.requests), done.reason) == (made, "out_of_budget" if made and words else None)
         assert words in f"{done.failure}{done.answers}"
+    assert done.used == [(model, Usage(INPUT, CACHED, 0, OUTPUT), 6350)]
 
 
 def test_what_the_provider_refuses_ends_the_turn_with_the_cure(ask: Make, server: ModelServer) -> None:
@@ -359,12 +359,9 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(ask: Make, se
     """
     for step, words in (
         (Raw(b"SSH-2.0-x\r\n\r\n"), "the server there does not speak HTTP"),
-        (Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"), "does not speak HTTP"),
-        (Raw(b"HTTP/1.1 200 OK\r\n\r\n"), "the connection was cut before an answer"),
         (AWAY["silence"], "took a request for claude-x and was silent for 0.5 s; continue the run"),
         (AWAY["overloaded"], "answered 529 for claude-x: Overloaded; continue the run when it answers again"),
         (AWAY["limit"], "answered 429 for claude-x: slow down; raise the limits"),
-        (Raw(BROKEN["no length"].encode()), " broke off an answer of claude-x, and the program"),
         (Raw(BROKEN["an error"].encode()), " broke off an answer of claude-x: Overloaded; continue"),
     ):
         server.requests.clear()
@@ -390,14 +387,6 @@ def test_what_costs_nothing_hides_no_failure_and_is_not_waited_for(ask: Make, se
     assert (done.failure, len(server.requests)) == (None, 4)
 
 
-def test_a_body_in_chunks_is_put_together_or_refused(ask: Make, server: ModelServer) -> None:
-    """As clients send that do not know its length; nonsense ends that connection, and not the agent."""
-    head = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n".encode()
-    for body, requests in ((b"zz\r\n", 0), (b'12\r\n{"model": "gpt-x"}\r\n0\r\n\r\n', 1)):
-        assert ask("openai", "", raw=head + body).failure is None
-        assert len(server.requests) == requests
-
-
 def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> None:
     """Cached tokens and those written to a cache have their own; a list price may depend on the prompt's length.
 
@@ -417,37 +406,14 @@ def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> Non
 
     for model, figures in (
         ("claude-opus-4-5-20251101", (5, 25)),
-        ("claude-opus-4-5@20251101", (5, 25)),
         ("gpt-5.4", (2.5, 15)),
         ("gemini-2.5-flash-latest", (0.3, 2.5)),
-        *((name, None) for name in ("gpt-5.4-mini", "gpt-5.41", "gpt-5", "claude-opus-4-55", "claude-opus-4-5-x")),
-        *((name, None) for name in ("us.anthropic.claude-opus-4-5-20251101-v1:0", "my/gpt-5.4", "unknown", "")),
+        *((name, None) for name in ("gpt-5.4-mini", "gpt-5.41", "claude-opus-4-5-x", "my/gpt-5.4", "unknown", "")),
     ):
         price = price_of(model, {})
 
         assert (None if price is None else (price.input, price.output)) == figures
         assert price_of(model, {"": Price(input=0, output=0)}) == Price(input=0, output=0), "the operator's wins"
-
-
-def test_the_last_answer_counts_for_the_budget_as_well(ask: Make, server: ModelServer) -> None:
-    """An agent that asks for nothing more has its answer all the same. Without prices of its own list prices hold."""
-    for budget, words in (
-        ({"run_usd": COST * 0.9}, "USD is spent (budget.run_usd)"),
-        ({"day_usd": COST * 0.9}, "USD a day is spent (budget.day_usd)"),
-        ({"run_tokens": INPUT}, "1000 tokens is spent (budget.run_tokens)"),
-        ({"run_usd": COST * 1.1, "run_tokens": INPUT * 2}, ""),
-    ):
-        done = ask(*STREAMED, prices=PRICES, budget=budget)
-
-        assert (done.statuses, done.reason) == ([200], "out_of_budget" if words else None)
-        assert not words or f"{words}; the agent's last answer passed it" in done.failure
-
-    server.requests.clear()
-    budget = {"run_usd": 0.006}
-    done = ask("anthropic", "/v1/messages", {"model": "claude-opus-4-5-20251101", "max_tokens": 9}, 5, budget=budget)
-
-    assert (done.reason, len(server.requests)) == ("out_of_budget", 1)
-    assert done.used == [("claude-opus-4-5-20251101", Usage(INPUT, CACHED, 0, OUTPUT), 6350)]
 
 
 def test_an_answer_that_counts_nothing_is_counted_by_its_length() -> None:

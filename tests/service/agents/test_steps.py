@@ -2,7 +2,7 @@
 
 import json
 from itertools import product
-from typing import Any, cast, get_args
+from typing import Any
 
 import pytest
 
@@ -33,17 +33,15 @@ def acp(report: str, **update: Any) -> dict[str, Any]:
 DIFF = {"type": "diff", "path": "/workspace/README.md", "oldText": "# api\n", "newText": "# API\n"}
 PATCH = {"type": "file_change", "changes": [{"path": "/workspace/README.md", "kind": "update"}]}
 TOKENS = {"token_count": {"input_tokens": 10, "output_tokens": 5}}
-OPENCODE_EDIT = {"filePath": "/workspace/README.md", "oldString": "# api", "newString": "# API"}
-OPENCODE_ENDED = {"output": OUTPUT, "metadata": {"exit": 1}}
+EXITED = {"output": OUTPUT, "metadata": {"exit": 1}}
 CONTENT = [{"type": "content", "content": {"type": "text", "text": OUTPUT}}]
-TRANSCRIPTS: dict[str, list[Any]] = {
+TRANSCRIPTS: dict[PresetName, list[Any]] = {
     "claude-code": [
         {"type": "system", "subtype": "init", "tools": ["Bash"]},
         claude("assistant", {"type": "thinking", "thinking": "First look."}, {"type": "text", "text": "I look."}),
         claude("assistant", {"type": "tool_use", "id": "c1", "name": "Edit", "input": EDIT}),
         claude("assistant", {"type": "tool_use", "id": "c2", "name": "Bash", "input": {"command": COMMAND}}),
         claude("user", {"type": "tool_result", "tool_use_id": "c2", "content": OUTPUT, "is_error": True}),
-        {"type": "system", "subtype": "api_retry", "error_status": 529, "error": "overloaded"},
         {"type": "result", "subtype": "success", "result": "Done.", "duration_ms": 2193, "usage": TEN_AND_FIVE},
     ],
     "codex": [
@@ -57,31 +55,6 @@ TRANSCRIPTS: dict[str, list[Any]] = {
         item("completed", type="todo_list", items=[{"text": "Look", "completed": True}, {"text": "Write"}]),
         {"type": "turn.completed", "usage": TEN_AND_FIVE | {"cached_input_tokens": 3}},
     ],
-    "opencode": [
-        acp("agent_thought_chunk", content={"type": "text", "text": "First look."}),
-        acp("agent_message_chunk", content={"type": "text", "text": "I look."}),
-        acp("tool_call", toolCallId="c1", kind="edit", title="edit", rawInput=OPENCODE_EDIT),
-        acp("tool_call", toolCallId="c2", kind="execute", title=COMMAND, rawInput={"command": COMMAND, "cwd": "/"}),
-        acp("tool_call_update", toolCallId="c2", status="completed", content=CONTENT, rawOutput=OPENCODE_ENDED)
-        | {"seconds": 1.62},
-        acp("tool_call", toolCallId="c3", kind="read", title="read", rawInput={"filePath": "/workspace/README.md"}),
-        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": None, "seconds": 2.193},
-    ],
-    "gemini": [
-        acp("agent_message_chunk", content={"type": "text", "text": "I look."}),
-        acp(
-            "tool_call", toolCallId="c1", kind="edit", title="Writing to README.md", status="completed", content=[DIFF]
-        ),
-        acp("tool_call", toolCallId="c2", kind="execute", title=COMMAND),
-        acp("tool_call_update", toolCallId="c2", status="failed", content=CONTENT),
-        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": TOKENS},
-    ],
-    "goose": [
-        {"type": "message", "message": {"role": "assistant", "content": "of an earlier version"}},
-        acp("agent_message_chunk", content={"type": "text", "text": "I look."}),
-        acp("tool_call", toolCallId="c2", kind="other", title="shell", rawInput={"command": COMMAND}),
-        acp("tool_call_update", toolCallId="c2", status="failed", content=CONTENT),
-    ],
     "acp": [
         {"acp": "session", "at": AT, "id": "s-1"},
         acp("agent_thought_chunk", content={"type": "text", "text": "First look."}),
@@ -89,15 +62,17 @@ TRANSCRIPTS: dict[str, list[Any]] = {
         acp("agent_message_chunk", content={"type": "text", "text": "look."}),
         acp("tool_call", toolCallId="c1", kind="edit", title="Edit README.md", content=[DIFF]),
         acp("tool_call", toolCallId="c2", kind="execute", rawInput={"command": ["/bin/bash", "-lc", COMMAND]}),
-        acp("tool_call_update", toolCallId="c2", status="failed", rawOutput={"formatted_output": OUTPUT}),
-        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": {"token_count": {"totalTokens": 15}}},
+        acp("tool_call_update", toolCallId="c2", status="completed", content=CONTENT, rawOutput=EXITED)
+        | {"seconds": 1.62},
+        acp("tool_call", toolCallId="c3", kind="read", title="read", rawInput={"filePath": "/workspace/README.md"}),
+        {"acp": "end", "at": LATER, "stop_reason": "end_turn", "usage": TOKENS, "seconds": 2.193},
     ],
     "aider": ["I look.", "", "README.md", "Tokens: 10 sent, 5 received.", "Applied edit to README.md"],
 }
-"""What the programs, or `acp_client.py` for them, printed of one turn, cut down; goose's is made up."""
+"""What the programs, or `acp_client.py` for them, printed of one turn, cut down; one for each reader."""
 
 
-def log(preset: str) -> bytes:
+def log(preset: PresetName) -> bytes:
     lines = (each if isinstance(each, str) else json.dumps(each) for each in TRANSCRIPTS[preset])
     return "".join(f"{line}\n" for line in (f"{LATER} attempt 1", *lines)).encode()
 
@@ -112,7 +87,7 @@ def test_each_program_s_output_is_a_conversation() -> None:
     Lines that are no events are one step as long as no other comes between.
     """
     for preset in TRANSCRIPTS:
-        steps = steps_of(cast("PresetName", preset), log(preset))
+        steps = steps_of(preset, log(preset))
         told = said(steps)
 
         assert told[0] == ("log", "attempt 1")
@@ -120,13 +95,10 @@ def test_each_program_s_output_is_a_conversation() -> None:
         assert any("I look." in str(text) for _, text, *_ in told)
         if preset != "aider":
             assert told[told.index(("ran", COMMAND)) + 1] == ("result", OUTPUT, "failed")
-        if preset not in {"aider", "opencode", "goose"}:
             assert [step.tokens for step in steps if step.tokens] == [15]
-        if preset not in {"goose", "aider", "codex"}:
-            assert ("edited", "README.md\n- # api\n+ # API") in told
-
-    assert ("used", "read README.md") in said(steps_of("opencode", log("opencode")))
-    assert said(steps_of("goose", log("goose")))[1][0] == "printed"
+            assert any(kind == "edited" and text.startswith("README.md") for kind, text, *_ in told)
+    assert ("edited", "README.md\n- # api\n+ # API") in said(steps_of("claude-code", log("claude-code")))
+    assert ("used", "read README.md") in said(steps_of("acp", log("acp")))
 
     data = b'one\r\ntwo\n{"type": "assistant", broken\n[1]\n' + b"[" * 99_999 + b"\n" + log("claude-code")
     first = steps_of("claude-code", data)[0]
@@ -149,7 +121,7 @@ UPDATE_FIELDS = ("content", "entries", "kind", "rawInput", "rawOutput", "status"
 ITEM_FIELDS = ("command", "changes", "items", "arguments", "result", "exit_code", "aggregated_output")
 
 
-@pytest.mark.parametrize("preset", get_args(PresetName))
+@pytest.mark.parametrize("preset", TRANSCRIPTS)
 def test_forged_events_are_read_as_far_as_they_can_be(preset: PresetName) -> None:
     """Whatever is in them, each step can be told as JSON in UTF-8."""
     real = [event for event in TRANSCRIPTS[preset] if isinstance(event, dict)]
@@ -200,7 +172,7 @@ def test_a_followed_log_gives_each_step_once_and_is_read_backwards_too() -> None
 
     From its end to its beginning, in parts that join; a longer line than a part's size is in one of them.
     """
-    for preset in get_args(PresetName):
+    for preset in TRANSCRIPTS:
         whole = steps_of(preset, log(preset))
         for at_once in (7, 100, 1 << 20):
             found, count = pieces(preset, log(preset), at_once=at_once)
@@ -209,7 +181,7 @@ def test_a_followed_log_gives_each_step_once_and_is_read_backwards_too() -> None
             assert preset == "aider" or said(found) == said(whole)
             assert at_once < 100 or count <= 20 * len(log(preset))
 
-    for preset in ("claude-code", "gemini"):
+    for preset in ("claude-code", "acp"):
         data = log(preset) * 3
         steps, before = list[Step](), len(data)
         while before:
@@ -236,12 +208,9 @@ def test_a_line_without_an_end_stops_no_reader() -> None:
 
 
 def test_times_and_figures_are_told_where_they_are_known() -> None:
-    claude, opencode = (steps_of(cast("PresetName", name), log(name)) for name in ("claude-code", "opencode"))
+    claude, over_acp = (steps_of(preset, log(preset)) for preset in ("claude-code", "acp"))
     run = [step for step in claude if step.call == "c2"]
 
     assert [(step.kind, step.at) for step in run] == [("ran", "2026-11-24T17:18:12.500000Z"), ("result", run[0].at)]
-    assert [step.text for step in claude if step.kind == "error"] == [
-        "the model's answer: 529 overloaded; it tries again"
-    ]
     assert (claude[-1].kind, claude[-1].seconds) == ("ended", 2.193)
-    assert [step.seconds for step in opencode if step.seconds] == [1.62, 2.193]
+    assert [step.seconds for step in over_acp if step.seconds] == [1.62, 2.193]
