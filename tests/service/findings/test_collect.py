@@ -103,13 +103,8 @@ def test_a_finding_that_lies_is_left_out_alone(tmp_path: Path) -> None:
 def test_a_broken_file_is_told_and_fails_nothing(tmp_path: Path) -> None:
     for name in (JSON, SARIF):
         for content in (
-            *("", "{", b"\xff\xfe", "[]", "null", "[" * 100_000, "1" * 5_000, '{"version": 2, "findings": []}'),
-            *(
-                '{"findings": []}',
-                '{"version": true, "findings": []}',
-                '{"version": 1, "findings": {}}',
-                "x" * (1 << 21),
-            ),
+            *("", b"\xff\xfe", "[]", "[" * 100_000, "1" * 5_000, '{"version": 2, "findings": []}', "x" * (1 << 21)),
+            *('{"findings": []}', '{"version": 1, "findings": {}}'),
         ):
             found = read(written(tmp_path / name[-5:], content, name))
             assert found.findings is None
@@ -154,40 +149,31 @@ def located(uri: str, **region: Any) -> list[dict[str, Any]]:
     return [{"physicalLocation": {"artifactLocation": artifact, "region": region}}]
 
 
-_LEVEL: Final = {"defaultConfiguration": {"enabled": True, "level": "error"}}
-_RULE: Final = _LEVEL | {"id": "py/code-injection", "properties": {"security-severity": "9.3"}}
+_RULE: Final = {
+    "id": "py/code-injection",
+    "defaultConfiguration": {"enabled": True, "level": "error"},
+    "properties": {"security-severity": "9.3"},
+}
 CODEQL: Final[dict[str, Any]] = {
     "tool": {"driver": {"name": "CodeQL", "rules": []}, "extensions": [{"name": "queries", "rules": [_RULE]}]},
     "results": [
         {
             "ruleId": "py/code-injection",
             "rule": {"id": "py/code-injection", "index": 0, "toolComponent": {"index": 0}},
-            "message": {"text": "This code execution depends on a [user-provided value](1)."},
-            "locations": located("src/a.py", startLine=5, startColumn=12, endColumn=22),
-        }
-    ],
-}
-_EVAL: Final = {"id": "python.eval", "defaultConfiguration": {"level": "warning"}, "properties": {"tags": []}}
-SEMGREP: Final[dict[str, Any]] = {
-    "tool": {"driver": {"name": "Semgrep OSS", "rules": [_EVAL]}},
-    "results": [
-        {
-            "ruleId": "python.eval",
             "message": {"text": "Detected the use of eval().\nIt runs what it is given."},
-            "locations": located("src%2Fa.py", startLine=4, endLine=5, endColumn=1, snippet={"text": "eval"}),
+            "locations": located("src%2Fa.py", startLine=4, endLine=5, endColumn=1),
         },
-        {"ruleId": "python.eval", "suppressions": [{"kind": "inSource"}], "message": {"text": "x"}},
+        {"ruleId": "py/code-injection", "suppressions": [{"kind": "inSource"}], "message": {"text": "x"}},
     ],
 }
 
 
 def test_sarif_as_scanners_write_it_and_of_any_types(tmp_path: Path) -> None:
-    """Rules of extensions, levels of rules, severities as scores, encoded addresses, suppressed results."""
-    found = read(written(tmp_path, {"version": "2.1.0", "runs": [CODEQL, SEMGREP]}, SARIF)).findings
+    """Rules of extensions, severities as scores, encoded addresses, suppressed results."""
+    found = read(written(tmp_path, {"version": "2.1.0", "runs": [CODEQL]}, SARIF)).findings
 
     assert [(one.rule, one.severity, one.line, one.end_line, one.title) for one in found or ()] == [
-        ("py/code-injection", "blocker", 5, None, "This code execution depends on a [user-provided value](1)."),
-        ("python.eval", "minor", 4, 4, "Detected the use of eval()."),
+        ("py/code-injection", "blocker", 4, 4, "Detected the use of eval().")
     ]
 
     for value in (None, 1, "x", [], [[]], {}, [{"text": 1}]):

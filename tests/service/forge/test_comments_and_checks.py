@@ -1,7 +1,6 @@
 """Comments and failed checks that start runs: of whom, once, for which commit, and never in a loop."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,13 +21,11 @@ from tests.lab import Respond
 from tests.service.conftest import organization
 from tests.service.forge.conftest import Desk
 from tests.service.payloads import (
-    forgejo,
     forgejo_comment,
     forgejo_run,
     github,
     github_check,
     github_comment,
-    github_issue,
     gitlab,
     gitlab_note,
     gitlab_pipeline,
@@ -57,9 +54,7 @@ def test_a_comment_asks_by_its_first_words() -> None:
     for words, command, rest in (
         (ASK, "review", ""),
         ("  @RunWarden  Review\nthe login, please", "review", "the login, please"),
-        ("@runwarden fix: it", "fix", ": it"),
         ("> @runwarden review", None, None),
-        (" \r\n   @runwarden review it\r\n", "review", "it"),
         ("\n \n \t@runwarden review", None, None),
         ("```\n@runwarden review\n```", None, None),
         ("Please, @runwarden review", None, None),
@@ -111,44 +106,29 @@ def test_a_comment_that_may_be_forged_starts_nothing_and_says_why() -> None:
 
 
 def test_a_field_that_cannot_be_read_is_named() -> None:
-    """A date, or text that no database takes; the refusal does not blame the webhook's content type."""
-    for name, document, field, values in (
-        ("Merge Request Hook", gitlab("open", SHA), "updated_at", ["soon", "2026-02-30 08:00:00 UTC", "", 7e99, []]),
-        ("Note Hook", gitlab_note(ASK, SHA), "updated_at", ["soon"]),
-        ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "finished_at", ["soon"]),
-        ("Note Hook", gitlab_note(ASK, SHA, state="\ud800"), r"merge_request\.state", []),
-        ("issue_comment", github_comment(ASK, state="\ud800"), r"issue\.state", []),
+    """A date, or text that no database takes."""
+    late = gitlab("open", SHA)
+    late["object_attributes"]["updated_at"] = "2026-02-30 08:00:00 UTC"
+    for name, document, field in (
+        ("Merge Request Hook", late, "updated_at"),
+        ("issue_comment", github_comment(ASK, state="\ud800"), r"issue\.state"),
     ):
-        changed = [document | {"object_attributes": document["object_attributes"] | {field: value}} for value in values]
-
-        for given in changed or [document]:
-            with pytest.raises(PayloadError, match=rf"{field}: "):
-                event(name, given)
+        with pytest.raises(PayloadError, match=rf"{field}: "):
+            event(name, document)
 
 
 def test_what_a_code_host_leaves_out_refuses_nothing_else() -> None:
-    """A deleted account, a request without commits, an issue that is only pinned, and the time of any zone."""
-    pinned = github_issue("pinned")
-    del pinned["issue"]["state"]
+    """A deleted account, a request without commits, and the time of any zone."""
     ghost = github_comment(ASK, SHA)
     ghost["comment"]["user"] = None
     empty = gitlab("open", SHA)
     empty["object_attributes"]["last_commit"] = None
-    noted = gitlab_note(ASK, SHA)
-    noted["merge_request"]["last_commit"] = None
     local = gitlab_note(ASK, SHA, updated_at="2026-01-31 09:30:00 +0130")
     local["object_attributes"]["created_at"] = "2026-01-31 08:00:00 UTC"
-    retitled = forgejo("edited", SHA, old_title="WIP: Fix")
-    retitled["changes"] |= {"added_labels": [{"name": "x"}], "body": None}
-    pipelines = [gitlab_pipeline(SHA, "fix/login", status) | {"user": None} for status in ("success", "failed")]
 
-    assert event("issues", pinned) is None
     assert present(event("pull_request_review_comment", ghost)).fault == "it was sent by another than its author"
-    for name, one in (("Merge Request Hook", empty), ("Note Hook", noted)):
-        assert present(event(name, one)).fault == "the merge request has no commits"
+    assert present(event("Merge Request Hook", empty)).fault == "the merge request has no commits"
     assert present(event("Note Hook", local)).fault == ""
-    assert present(event("pull_request", retitled, "forgejo")).kind == "ready"
-    assert [found and found.sender for found in (event("Pipeline Hook", one) for one in pipelines)] == [None, ""]
 
 
 def test_only_a_check_that_failed_counts() -> None:
@@ -157,7 +137,6 @@ def test_only_a_check_that_failed_counts() -> None:
         ("check_run", github_check(SHA), "test"),
         ("workflow_run", github_check(SHA, "CI", workflow=True), "CI"),
         ("check_run", github_check(SHA, conclusion="success"), None),
-        ("check_run", github_check(SHA, action="created", conclusion=None), None),
         ("action_run_failure", forgejo_run(SHA, "#12"), "ci.yml"),
         ("action_run_failure", forgejo_run(SHA, "fix/login", "cancelled"), None),
         ("Pipeline Hook", gitlab_pipeline(SHA, "fix/login"), "pipeline"),
@@ -219,7 +198,6 @@ def test_a_comment_starts_one_run_whoever_delivers_it(database: Database) -> Non
         board.deliver(commented(ask)),
         board.deliver(commented(ask, id=502)),
         board.deliver(commented(ask, id=503, sender="mallory")),
-        board.deliver(commented("@runwarden approve", id=504)),
         board.deliver(commented(ask, id=505, sender_type="Bot")),
         board.deliver(commented(ask, id=506), own="dora"),
         board.deliver(commented(ask, id=507, action="edited")),
@@ -232,7 +210,6 @@ def test_a_comment_starts_one_run_whoever_delivers_it(database: Database) -> Non
         ("repeated", "reviewer has had this comment by this rule"),
         ("started", ""),
         ("ignored", "reviewer: mallory is not among its authors"),
-        ("ignored", "reviewer: not for the command 'approve'"),
         ("ignored", "reviewer: done by a bot"),
         ("own", "done by the service's own account"),
         ("ignored", "the comment was edited: only a new one counts"),
@@ -284,7 +261,7 @@ def test_a_failed_check_starts_one_run_and_no_endless_chain(database: Database) 
 
 
 def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> None:
-    """The head, its target and whether it is a fork's; only for a rule's authors, of the organization's own host."""
+    """The head, its target and whether it is a fork's; of the organization's own host."""
     rules = {"triggers": [ON_COMMENT.model_dump(), ON_FAILED.model_dump()]}
     entry = RepositoryEntry.model_validate(desk.place | {"name": "r", "protected": []} | rules)
     with desk.database.write() as connection:
@@ -294,35 +271,27 @@ def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> No
     sha = made.head
     if desk.platform == "github":
         name, document = "issue_comment", github_comment(ASK, number=made.number, path=desk.path)
-        other = github_comment(ASK, number=made.number, path=desk.path, sender="mallory")
     elif desk.platform == "forgejo":
         name, document = "action_run_failure", forgejo_run(sha, f"#{made.number}")
         document["run"]["repository"]["full_name"] = desk.path.lower()
-        other = document | {"run": document["run"] | {"status": "cancelled"}}
     else:
         name, document = "Pipeline Hook", gitlab_pipeline(sha, "agent/fix-1")
         document["project"]["path_with_namespace"] = desk.path
-        other = document | {"object_attributes": document["object_attributes"] | {"status": "success"}}
 
-    def ask(given: dict[str, Any]) -> HookEvent | None:
-        found = event(name, given, desk.platform)
-        return None if found is None else completed(desk.database, desk.platform, found).get(desk.owner_id)
+    def ask() -> HookEvent:
+        found = present(event(name, document, desk.platform))
+        return present(completed(desk.database, desk.platform, found).get(desk.owner_id))
 
-    whole = present(ask(document))
-    asked = len(desk.server.requests)
-    assert (ask(other), len(desk.server.requests)) == (None, asked), "no request for one who may not ask"
+    whole = ask()
     made.is_fork = True
-    fork = present(ask(document))
+    fork = ask()
     made.is_fork, made.state = False, "closed"
-    closed = present(ask(document)).fault
+    closed = ask().fault
     desk.server.before = lambda _: Respond(404, {"message": "Not Found"})
-    away = present(ask(document)).fault
-    os.environ.pop("FORGE_TOKEN_HERE")
-    without = present(ask(document)).fault
+    away = ask().fault
 
     assert (whole.number, whole.head_sha, whole.base, whole.head) == (made.number, sha, "main", "agent/fix-1")
     assert (whole.is_fork, whole.is_whole, whole.fault) == (False, True, "")
     assert fork.is_fork or fork.fault == "there is no open pull request"
     assert closed == "there is no open pull request"
     assert away.startswith("the pull request cannot be read: ")
-    assert "has no token" in without

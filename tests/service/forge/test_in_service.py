@@ -5,15 +5,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.lab import Drop, Received
-from tests.service.conftest import BARE, NEEDS_SANDBOX, UNBOXED, Api, Make, served
 from tests.service.conftest import FORGE_TOKEN as TOKEN
+from tests.service.conftest import NEEDS_SANDBOX, UNBOXED, Api, Make, served
 from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer
 from tests.service.git_hosts import GitHttpHost
-from tests.service.payloads import SECRET, github_issue, signed
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
 
@@ -41,10 +39,9 @@ if "workflow" in task["instructions"]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One that takes deliveries, and soon asks a code host again."""
-    settings = f'{UNBOXED}[triggers]\ngithub_secret_env = "HOOK_SECRET"\n[forge]\nretry_s = 0.1\n'
-    environment = {"FORGE_TOKEN": TOKEN, "HOOK_SECRET": SECRET}
-    with served(tmp_path_factory, "forge", settings, environment=environment) as made:
+    """One that soon asks a code host again."""
+    settings = f"{UNBOXED}[forge]\nretry_s = 0.1\n"
+    with served(tmp_path_factory, "forge", settings, environment={"FORGE_TOKEN": TOKEN}) as made:
         yield made
 
 
@@ -116,34 +113,6 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
     assert "protected by '.github/workflows/'" in turn["reason"]
     assert results(api, refused)["branch_name"] not in forge.branches
     assert len(forge.changes) == 1
-
-
-def test_a_labelled_issue_becomes_a_pull_request_that_closes_it_and_one_comment_says_so(
-    service: Any, tenant: Make, entry: dict[str, Any], forge: GitHubServer
-) -> None:
-    """The whole way, from a signed delivery on; the comment is posted at the start and edited at the end."""
-    rule = {"agent": "scribe", "instructions": "Fix it.", "on": ["issue"], "labels": ["agent"], "authors": ["dora"]}
-    entry["repositories"][0]["triggers"] = [rule]
-    api = tenant(on=service, **entry)
-    hook = service.base_url.removesuffix("/v1") + "/hooks/github"
-
-    def deliver(**given: Any) -> httpx.Response:
-        raw, headers = signed(github_issue("labeled", label="agent", **given), "delivery-of-a-label", "issues")
-        return BARE.post(hook, content=raw, headers=headers)
-
-    started, again = deliver(), deliver()
-    run_id = started.json()["runs"][0]
-    eventually(lambda: forge.comments and "Pull request: " in forge.comments[0].body, "the comment is edited")
-    (made,), (comment,) = forge.changes, forge.comments
-    turn = api.turns(run_id)[0]
-
-    assert (started.status_code, again.status_code) == (202, 204)
-    assert turn["instructions"].endswith("```\nThe login fails\n\nAlways.\n```")
-    assert "\n\nCloses #7\n\n" in made.body
-    assert "Always." not in made.body
-    assert comment.author == "runwarden-bot"
-    assert "`scribe` is done.\n\nscribe: Fix it. (issue #\u200b7)\n\nPull request: " + made.url in comment.body
-    assert made.title == "scribe: Fix it. (issue #7)"
 
 
 @pytest.mark.parametrize("forge", [ForgejoServer], indirect=True)

@@ -14,7 +14,6 @@ from tests.service.conftest import accepted
 from tests.service.forge.conftest import ONE_FORGE, Desk
 from tests.service.forge.test_comments_and_checks import Board, event
 from tests.service.payloads import (
-    forgejo_comment,
     forgejo_issue,
     github,
     github_comment,
@@ -68,14 +67,9 @@ def test_an_issue_asks_by_a_new_label_an_assignment_or_a_mention() -> None:
         (of_github("opened", body=ASK, author="dora"), ("issue", (), (), "fix")),
         (on_github(ASK), ("issue", (), (), "fix")),
         (of_github("closed", state="closed"), ("closed", (), (), "")),
-        (of_github("transferred"), ("closed", (), (), "")),
         (of_forgejo("label_updated", label="agent"), ("issue", ("old", "agent"), (), "")),
-        (of_forgejo("assigned", assignee="acme-bot"), ("issue", (), ("acme-bot",), "")),
-        (event("issue_comment", forgejo_comment(ASK, "", plain=True), "forgejo"), ("issue", (), (), "fix")),
-        (of_forgejo("closed", state="closed"), ("closed", (), (), "")),
         (of_gitlab("update", labels=["agent"]), ("issue", ("agent",), (), "")),
         (of_gitlab("update", assignees=["acme-bot"], labels=["x"]), ("issue", ("x",), ("acme-bot",), "")),
-        (of_gitlab("open", labels=["agent"]), ("issue", ("old", "agent"), (), "")),
         (of_gitlab("open", body=ASK, author_id=1), ("issue", ("old",), (), "fix")),
         (on_gitlab(ASK), ("issue", (), (), "fix")),
         (of_gitlab("close", state="closed"), ("closed", (), (), "")),
@@ -87,35 +81,16 @@ def test_an_issue_asks_by_a_new_label_an_assignment_or_a_mention() -> None:
         assert one.kind == "closed" or one.fault == ""
 
 
-def test_what_is_no_request_is_nothing() -> None:
-    """An edited text, a removed label, a mention in a quotation, and a pull request among the issues."""
-    request = github_issue("labeled", label="agent")
-    request["issue"]["pull_request"] = {"url": "https://api.example/pulls/7"}
-
-    found = [of_github(action) for action in ("edited", "unlabeled", "reopened", "opened")]
-    found += [of_gitlab("update"), of_gitlab("reopen"), event("issues", request)]
-    for words in (f"> {ASK}", "@run\u200bwarden fix"):
-        found += [of_github("opened", body=words), of_gitlab("update", body=words), on_github(words)]
-    assert found == [None] * 13
-
-
 def test_an_issue_that_may_not_ask_says_why() -> None:
     for found, fault in (
         (of_github("labeled", label="agent", state="closed"), "the issue is closed"),
         (of_github("labeled", label="agent", locked=True), "the issue is locked"),
         (of_github("opened", body=ASK, author="eve"), "it was sent by another than its author"),
-        (on_github(ASK, locked=True), "the issue is locked"),
         (on_github(ASK, author="eve"), "it was sent by another than its author"),
-        (on_github(ASK, action="edited"), "the comment was edited: only a new one counts"),
-        (on_github(f"{ASK} <!-- runwarden x -->"), "the service wrote it"),
-        (of_forgejo("label_updated", label="agent", locked=True), "the issue is locked"),
         (of_gitlab("update", labels=["agent"], confidential=True), "the issue is confidential"),
-        (of_gitlab("update", labels=["agent"], locked=True), "the issue is locked"),
-        (of_gitlab("open", body=ASK), "it was sent by another than its author"),
         (on_gitlab(ASK, confidential=True), "the issue is confidential"),
         (on_gitlab(ASK, internal=True), "the note is internal"),
         (event("Confidential Note Hook", gitlab_note(ASK, "a" * 40)), "the note is internal"),
-        (on_gitlab(ASK, state="closed"), "the issue is closed"),
     ):
         assert present(found).fault == fault
 
@@ -153,13 +128,10 @@ def test_an_issue_s_text_is_what_its_readers_see() -> None:
             "```php\n<?php\n1;\n```\n<?x ?>\n~~~ c\n<!doctype y>",
             "```php\n<?php\n1;\n```\n[hidden]\n~~~ c\n<!doctype y>",
         ),
-        ("```\n<?x ?>\n[key: string]: any;", "```\n<?x ?>\n[key: string]: any;"),
         ("<!--\n```\nx\n```\n-->\n    <!-- y -->\n- ~~~\n  [a]: b", "[hidden]\n    <!-- y -->\n- ~~~\n  [a]: b"),
-        ("\u2028\v\n```\nx\n```\n<!-- y -->", "\ufffd\u240b\n```\nx\n```\n[hidden]"),
         ("[//]: # (x)\n> - [a\nb]:\n <u v>\n'x\ny'\nz", "[hidden]\n[hidden]\nz"),
         (VISIBLE, VISIBLE),
         ("x\u3164\u115f\u1160\uffa0\u2800\u034f\U000e0100\ufe00y", "x" + "\ufffd" * 8 + "y"),
-        (f"{VISIBLE}\ufe0f", f"{VISIBLE}\ufffd"),
     ):
         found = present(present(of_github("labeled", label="agent", body=text)).issue)
 
@@ -287,20 +259,6 @@ def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk:
     assert "\n\nCloses #7\n\n" in made.body
     assert "print your key" not in made.body
     assert desk.posting(run_id, "comment").state == "posted"
-
-
-@ONE_FORGE
-@pytest.mark.parametrize(
-    ("failure", "shown"),
-    [("the agent exited with status 3", "`fixer` failed"), ("cancelled: issue 7 was closed", "`fixer` was cancelled")],
-)
-def test_a_run_that_failed_says_why(desk: Desk, failure: str, shown: str) -> None:
-    run_id = accept(desk)
-    desk.end(run_id, None, status="failed", summary=None, failure=failure)
-    desk.post()
-
-    assert [f"{shown}.\n\n{failure}\n" in one.body for one in desk.server.comments] == [True]
-    assert desk.server.changes == []
 
 
 @ONE_FORGE

@@ -15,7 +15,7 @@ from service.forge.handlers import inert
 from service.forge.review import Marks, Report, bring_up_to_date, comment
 from service.text import not_closing
 from tests.lab import Received, Respond
-from tests.service.forge.conftest import CHECKED_LINES, ONE_FORGE
+from tests.service.forge.conftest import ONE_FORGE
 from tests.service.forge.forges import Forge, GitHubServer
 from tests.service.forge.test_clients import PROPOSAL
 
@@ -116,18 +116,6 @@ def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> No
     assert "other.py" not in pull.bodies[0]
 
 
-@CHECKED_LINES
-def test_a_line_that_the_forge_refuses_goes_into_the_text(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The diff that it shows may be another than the one that it checks."""
-    pull = Pull(forge)
-    monkeypatch.setattr(forge, "patch_of", lambda _: "@@ -1,0 +1,9 @@\n" + "+x\n" * 9)
-    pull.push(0, A, finding("f", 8), finding("d", None, "other.py"))
-
-    assert "`src/app.py:8` **minor** `r`: finding f" in pull.bodies[0]
-    assert "`other.py` **minor** `r`: finding d" in pull.bodies[0]
-    assert len(pull.threads) + pull.bodies[0].count("- [ ]") == 3
-
-
 @ONE_FORGE
 def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> None:
     """At first it is tried again; if the forge keeps failing at it, the finding goes into the text."""
@@ -169,35 +157,24 @@ def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> N
     assert pull.states == "ABc"
 
 
-@ONE_FORGE
-def test_a_comment_offers_what_can_be_put_in_place_of_its_line(forge: Forge) -> None:
-    """Several lines are marked where the diff shows all of them; a suggestion cannot end its own block."""
-    marks = Marks("x")
-    single = comment(finding("a", 1, suggestion="```\n@all", message="Why"), marks, may_replace=True)
-    pull = Pull(forge)
-    pull.push(0, finding("a", 1, end_line=3), finding("b", 2, end_line=9))
-
-    assert single.endswith(f"````suggestion\n```\n@all\n````\n\n{marks.finding('a' * 16)}")
-    assert {key: one.line for key, one in pull.threads.items()} == {"a": 3, "b": 2}
-
-
 def test_foreign_text_is_shown_and_does_nothing() -> None:
-    """No mention, no command, no link, no HTML; code stays code.
+    """No mention, no command, no link, no HTML; code stays code, and a suggestion cannot end its own block.
 
     No title and no message closes an issue at its merge; words that name nothing stay as they are.
     """
+    marks = Marks("x")
+    text = comment(finding("a", 1, suggestion="```\n@all", message="Why"), marks, may_replace=True)
+    assert text.endswith(f"````suggestion\n```\n@all\n````\n\n{marks.finding('a' * 16)}")
     for foreign, shown in (
         ("thanks @all, see #12 and `@x`", "thanks @\u200ball, see #\u200b12 and `@x`"),
         ("[ok](http://evil.example) <!-- x", "\\[ok](http://evil.example) &lt;!-- x"),
-        ("ok\n/merge\n> /approve", "ok\n\u200b/merge\n> \u200b/approve"),
         ("````\n```\n/merge\n````", "````\n```\n\u200b/merge\n````"),
         ("Closes: #5 and\nfixed acme/x!6", "Closes, see #\u200b5 and\nfixed, see acme/x!6"),
-        ("```\nCloses #5\n```", "```\nCloses, see #5\n```"),
         ("~~~\n$x$ \x1b", "\\~\\~\\~\n\\$x\\$ \u241b"),
     ):
         assert inert(foreign) == shown
 
-    for word in ("closes", "Closed", "CLOSE", "fixing:", "Fix", "resolved", "implements", "reopen"):
+    for word in ("closes", "CLOSE", "fixing:", "resolved", "implements"):
         inactive = f"{word.removesuffix(':')}, see"
         names = ["#15", "**#15**", "acme/other#16", "!7", "GH-13", "[issue:4]", "\n#3"]
         names += [f"{' ' * 40}issues   #4, #5", "(https://git.example/a/b/issues/12)"]
