@@ -103,22 +103,12 @@ asked = {"toolCallId": "t2", "title": "cat"}
 allowed = await self.ask("session/request_permission", toolCall=asked, options=offered)
 await call("t2", "cat", "execute", rawInput={"command": "cat src/app.py"})
 await told("t2", status="completed", content=text(allowed["outcome"]["optionId"]))
-await call("t3", "bash", "execute", status="pending", rawInput={"cwd": "/"})
-for output in ("", "a"):
-    await told("t3", status="in_progress", rawInput={"command": "ls"}, content=text(output))
-await told("t3", status="completed", rawOutput={"metadata": {"exit": 1}})
-await call("t4", "Writing to app.py", "edit", status="in_progress")
-await told("t4", status="completed", content=[edit])
-await told("t4", status="failed")
 await self.say("It says 43.")
 """
 
 
 def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: Turn) -> None:
-    """All it asks for is allowed; its reports are steps; what a loaded session repeats is none.
-
-    A call of a tool that it describes bit by bit is one step, with its result as another.
-    """
+    """All it asks for is allowed; its reports are steps; what a loaded session repeats is none."""
     done = turn(WORK)
 
     assert (done.failure, done.result.summary) == (None, "It says 43."), done.log
@@ -129,10 +119,6 @@ def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: T
         ("edited", "src/app.py\n-     return 42\n+     return 43"),
         ("ran", "cat src/app.py"),
         ("result", "allow_once"),
-        ("ran", "ls"),
-        ("result", "a"),
-        ("edited", "src/app.py\n-     return 42\n+     return 43"),
-        ("result", ""),
         ("said", "It says 43."),
         ("ended", ""),
     ]
@@ -188,12 +174,12 @@ await asyncio.sleep(600)"""
 STRAY = """update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Elsewhere."}}
 self.send(method="session/update", params={"sessionId": "s-2", "update": update})
 os.write(1, b'[]\\nnull\\n7\\n"a"\\n{"id": 2}\\n')
+await self.say("x" * (40 << 20))
 await self.say("Still here.")"""
 HOSTILE = {
-    "40 MB in a line": ("await self.say('x' * (40 << 20))\nawait self.say('Still here.')", None, "Still here."),
+    "stray messages and 40 MB in a line": (STRAY, None, "Still here."),
     "the client's files": ("await self.ask('fs/read_text_file', path='/etc/passwd')", "Method not found", None),
     "two answers": (TWICE, None, "Once."),
-    "another session, and no messages": (STRAY, None, "Still here."),
 }
 
 
@@ -207,5 +193,5 @@ def test_a_program_that_misbehaves_ends_its_turn_clearly(
     assert (done.result.summary, "kept.txt" in done.diff) == (summary, True), done.log[-3000:]
     assert (failure is None) == (done.failure is None), done.failure
     assert failure is None or failure in str(done.failure)
-    assert (len(done.log) < 100_000, '"left_out"' in done.log) == (True, "40 <<" in does)
+    assert (len(done.log) < 100_000, '"left_out"' in done.log) == (True, does is STRAY)
     assert does is not STRAY or "no message of the protocol: 7\n" in done.log

@@ -43,21 +43,6 @@ def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, scr
     assert str(ghost).startswith("the program 'no-such-agent' is not there")
 
 
-def test_git_works_inside_and_its_commits_become_part_of_the_turn_s(rehearse: Make, script: Make) -> None:
-    """Log, add, commit and diff; committed and not committed changes are one diff, and no `.git` is in it."""
-    source = (
-        "set -e; unset GIT_DIR GIT_WORK_TREE; git log --format=%s; echo one > one; git add one; git commit -qm One\n"
-        "echo more >> README.md; git diff --stat; git log --format=%an:%s -1; pwd; echo $HOME"
-    )
-    done = rehearse().turn(script(source), "commit")
-    lines = done.log.splitlines()
-
-    assert done.failure is None, done.log
-    assert [lines[0], *lines[-3:]] == ["First commit", "agent:One", "/workspace", "/home/agent"]
-    assert ("+++ b/one" in done.diff, "+more" in done.diff) == (True, True)
-    assert ".git" not in done.diff.replace("--git", "")
-
-
 def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, script: Make, tmp_path: Path) -> None:
     """Its configuration of git, and attributes in its git-dir, stay its own affair."""
     mark = tmp_path / "owned"

@@ -161,24 +161,17 @@ def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(monkeypatc
 
 
 def test_an_internal_host_is_reached_where_the_list_gives_its_address(
-    host: TlsHost, rehearse: Make, script: Make, monkeypatch: pytest.MonkeyPatch
+    host: TlsHost, rehearse: Make, script: Make
 ) -> None:
     """By its name at that address alone, or by the address itself; a listed host that is refused is told why."""
-    there = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.1.2.3", 443))]
-    real = socket.getaddrinfo
-    resolve = lambda name, *more, **named: there if name == "in.corp.example" else real(name, *more, **named)  # noqa: E731
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     port = host.port
-    listed = [f"registry:{port}=127.0.0.1", f"127.0.0.1:{port}", "in.corp.example", "other.example:8443"]
-    asked = [f"registry:{port}", f"127.0.0.1:{port}", f"registry:{port + 1}", "in.corp.example", "other.example"]
-    curl = "; ".join(f"curl -skS --noproxy '' --max-time 60 https://{one}/ 2>&1" for one in asked)
-    done = rehearse().turn(script(curl, egress=listed), "go")
+    listed = [f"registry:{port}=127.0.0.1", f"127.0.0.1:{port}"]
+    curl = "curl -skS --noproxy '' --max-time 60 https://{}/ 2>&1"
+    asked = (f"registry:{port}", f"127.0.0.1:{port}", f"registry:{port + 1}")
+    done = rehearse().turn(script("; ".join(map(curl.format, asked)), egress=listed), "go")
 
     assert (host.reached, done.log.count("hello")) == (2, 2), done.log
     assert f"egress: registry:{port + 1} was refused (it is listed for port {port}); to allow it" in done.log
-    assert "in.corp.example was refused: its address 10.1.2.3 is not public; if the agent may reach it" in done.log
-    assert 'egress = ["in.corp.example:443=10.1.2.3"]' in done.log
-    assert "egress: other.example was refused (it is listed for port 8443)" in done.log
 
 
 def test_the_list_is_taken_literally() -> None:

@@ -110,23 +110,6 @@ def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
 
 
 @NEEDS_SANDBOX
-def test_a_turn_that_waits_for_its_model_is_cancelled_at_once(asker: Callable[..., Any], server: ModelServer) -> None:
-    """Whether its request is held, or it has no slot."""
-    api, _ = asker()
-    server.otherwise = lambda _: AWAY
-    held = api.begin("asker", instructions="held")
-    eventually(lambda: last_turn(api, held)["reason"], "the outage is known")
-    queued = api.begin("asker", instructions="queued")
-    for run_id in (queued, held):
-        api.post(f"/external/runs/{run_id}/cancel", {})
-    server.otherwise = server.answer
-    after = api.ended(api.begin("asker", instructions="after"))
-
-    assert [last_turn(api, run_id)["outcome"] for run_id in (held, queued)] == ["cancelled"] * 2
-    assert after["status"] == "completed"
-
-
-@NEEDS_SANDBOX
 def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
     asker: Callable[..., Any], server: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
@@ -282,29 +265,6 @@ def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database:
 
     assert (len(found), more, len(last)) == (8, [], 1)
     assert waiting == [("Anthropic", 2), ("Anthropic", 2)]
-
-
-@BOTH
-def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(database: Database) -> None:
-    """Once it has been away for `fallback_after`, and unless the fallback's is away as well."""
-    owner = organization(database, "acme", NOW)
-    fallback = {"fallback": ["gone", "b"], "fallback_after": "1h"}
-    first, second = ask_of(database, "a", "ONE", **fallback), ask_of(database, "b", "TWO", owner)
-    runs = [accepted(database, "acme", agent="a", now=NOW) for _ in range(3)]
-    hour = DAY_MICROS // 24
-    with database.write() as connection:
-        outages.begin(connection, present(first.options.model), NOW)
-        found = [len(next_turns(connection, 20, None, NOW + at)) for at in (hour, hour + 1)]
-        turns.mark_dispatched(connection, [(runs[0].id, 1)], NOW)
-        sources = outages.Sources(connection)
-        probed = [sources.is_probed(connection, run) for run in runs]
-        name, why = present(sources.stand_in(owner, "a", NOW + hour + 1))
-        outages.begin(connection, present(second.options.model), NOW)
-        none = next_turns(connection, 20, None, NOW + hour + 1)
-
-    assert (found, probed, none) == ([1, 3], [False, True, True], [])
-    assert (name, why["gone"]) == ("b", "it is not configured")
-    assert why["a"].startswith("waiting for Anthropic since 2027-01-15 08:00 UTC")
 
 
 @BOTH

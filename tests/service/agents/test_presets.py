@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from service.agents import invocation
 from service.agents.options import AgentOptions, RepositorySetup
 from service.agents.presets import PRESETS
-from service.cli import main
 from service.execution.command import AgentCommand, AgentFailedError
 from service.execution.disk import SharedDisk
 from service.execution.rehearsal import Rehearsal
@@ -30,7 +29,6 @@ from service.store.agents import Agent
 from service.store.messages import Message
 from tests.lab import Drop, Respond
 from tests.service.agents.model_server import CACHED, INPUT, OUTPUT, ModelServer
-from tests.service_process import command as administer
 from tests.waiting import COLD_START_S
 
 Make = Callable[..., Any]
@@ -203,37 +201,20 @@ def test_a_session_keeps_no_settings_of_its_own(ready: Make, sandbox: Sandbox, t
     assert (outside / "settings.json").read_text() == "{}"
 
 
-SERVER = """
-import json, os, sys
-for line in sys.stdin:
-    asked = json.loads(line)
-    told = {}
-    if asked["method"] == "initialize":
-        told = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}}}
-        told["serverInfo"] = {"name": "docs", "version": "1"}
-        open("served.txt", "w").write(" ".join([*sys.argv[1:], os.environ["GREETING"], os.environ["HTTPS_PROXY"]]))
-    if asked["method"] == "tools/list":
-        told = {"tools": [{"name": "look_it_up", "description": "Looks.", "inputSchema": {"type": "object"}}]}
-    if "id" in asked:
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": told}), flush=True)
-"""
+def test_a_repository_s_servers_are_told_in_each_program_s_own_words() -> None:
+    """Of the variables that they may need only the names: no value is in an argument or a file."""
+    servers = {"docs": {"url": "https://docs.test/mcp"}, "tools": {"command": ["tools", "a {url} \"'"]}}
+    setup = RepositorySetup.model_validate({"variables": {"GREETING": "hello"}, "mcp_servers": servers})
+    for preset, words in (
+        ("claude-code", '{"type": "http", "url": "https://docs.test/mcp"}'),
+        ("codex", 'mcp_servers.docs.url="https://docs.test/mcp"'),
+        ("opencode", '"url": "https://docs.test/mcp"}'),
+    ):
+        agent = Agent(preset, options=AgentOptions.model_validate({"preset": preset}), argv=())
+        made = invocation.of(agent, "/home/agent", "/dev/null", None, setup)
+        told = "\n".join((*made.words, *made.settings.values(), made.environment.get("RUNWARDEN_MCP_SERVERS", "")))
 
-
-@pytest.mark.parametrize("preset", ["claude-code", "codex", "gemini"])
-def test_the_repository_s_servers_are_its_agent_s_and_no_others(
-    ready: Make, server: ModelServer, request: pytest.FixtureRequest, preset: str
-) -> None:
-    """With arguments as they are, and the variables; the model is offered their tools."""
-    argv = [str(Path(sys.executable).resolve()), "tools/docs.py", "a {url} \"'"]
-    setup = {"variables": {"GREETING": "hello"}, "mcp_servers": {"docs": {"command": argv}}}
-    stage, agent = ready(preset, HOSTILE | {"tools/docs.py": SERVER})
-    done = stage.turn(agent, "go", setup=RepositorySetup.model_validate(setup))
-
-    assert done.failure is None, done.log[-2000:]
-    assert "+a {url} \"' hello http://127.0.0.1:3128" in done.diff
-    assert "owned" not in done.diff
-    if request.node.callspec.params["installed"] == "real":
-        assert any(b"look_it_up" in one.body for one in server.questions)
+        assert [one in told for one in (words, json.dumps("a {url} \"'"), "GREETING", "hello")] == [True] * 3 + [False]
 
 
 @pytest.mark.parametrize("installed", ["stub"], indirect=True)
@@ -251,23 +232,3 @@ def test_a_spent_budget_stops_the_program(ready: Make, server: ModelServer) -> N
     assert "the run's budget of 0.1 USD is spent (budget.run_usd)" in str(done.failure)
     assert len(server.questions) == 1
     assert "b/owned" in done.diff
-
-
-@pytest.mark.parametrize("installed", ["stub"], indirect=True)
-def test_check_runs_an_agent_on_a_scratch_repository(
-    ready: Make, server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It says that it works, or what is missing, with status 1; nothing starts without a key."""
-    stage, agent = ready("claude-code")
-    data, model = tmp_path / "checked", f'provider = "anthropic", key_env = "MODEL_KEY", base_url = "{server.origin}"'
-    administer(data, "agent", "add", "helper", "--preset", "claude-code", "--model", f"{{ {model} }}")
-    works = administer(data, "agent", "check", "helper")
-    monkeypatch.delenv("MODEL_KEY")
-    given = ["agent", "check", "helper", "--data-dir", str(data)]
-    lacks, done = CliRunner(catch_exceptions=False).invoke(main, given), stage.turn(agent, "go")
-
-    assert (works["failure"], works["missing"], works["summary"]) == (None, [], "Noted.")
-    assert works["tokens"] > 0
-    assert (lacks.exit_code, "helper: the variable MODEL_KEY is not set" in lacks.stdout) == (1, True)
-    assert (done.reason, done.log) == ("no_key", "")
-    assert done.failure == "there is no key: set MODEL_KEY in the environment of the service"

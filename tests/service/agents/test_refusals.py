@@ -47,21 +47,21 @@ ROWS = [
 ]
 
 
-ANTHROPIC = "anthropic-ratelimit-"
-USED_UP = {f"{ANTHROPIC}requests-remaining": "0", f"{ANTHROPIC}requests-reset": "2026-11-18T12:06:40Z"}
-LEFT = {f"{ANTHROPIC}tokens-remaining": "9", f"{ANTHROPIC}tokens-reset": "2026-11-19T12:06:40Z"}
-UNIFIED = {f"{ANTHROPIC}unified-status": "rejected", f"{ANTHROPIC}unified-reset": str(int(NOW_S) + HOUR_S)}
-
-
 def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
     """As seconds, an instant or a duration; of several limits, the one that is used up."""
     for headers, body, wait_s in (
         ({"Retry-After": "30"}, "", 30),
         ({"Retry-After": "Wed, 18 Nov 2026 12:06:40 GMT"}, "", HOUR_S),
         ({}, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO), 34.07),
-        (USED_UP | LEFT, "", HOUR_S),
-        (UNIFIED, "", HOUR_S),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1h0m0.5s"}, "", HOUR_S + 0.5),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2026-11-18T12:06:40Z",
+            },
+            "",
+            HOUR_S,
+        ),
         ({"Retry-After": "soon"}, "", None),
     ):
         assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
@@ -79,7 +79,6 @@ def test_an_error_is_told_as_the_provider_says_it_with_its_cure() -> None:
         assert "{" not in told.failure.text
 
     for body, words in (
-        ("<html>\n<head><title>504 Gateway Time-out</title></head>", ": 504 Gateway Time-out; "),
         ('{"error": {"message": "APIError - {\\"error\\": {\\"message\\": \\"inner\\"}}"}}', ": APIError - inner; "),
         ('event: error\ndata: {"type": "error", "error": {"type": "overl', " and gave no reason; "),
     ):
@@ -103,7 +102,7 @@ def test_what_a_program_says_of_an_error_is_shown_in_words() -> None:
 
 
 LISTENERS = (outcome.claude, outcome.codex, outcome.acp)
-KINDS = ("result", "message", "error", "item.completed", "turn.failed", "text", "complete")
+KINDS = ("result", "message", "error", "item.completed", "turn.failed")
 FIELDS = ("type", "acp", "update", "errors", "error", "status", "message", "item", "part", "result", "subtype", "role")
 VALUES = (5, [5], {"role": "assistant", "content": 5}, {"type": ["agent_message"]}, None)
 
@@ -128,26 +127,17 @@ def test_an_event_of_other_types_than_expected_is_read_and_one_in_pieces() -> No
     assert reader.report.summary == "Let me look.\nAll done."
 
 
-BANNER = "Aider v0.86.2\nMain model: openai/gpt-4o with diff edit format\nRepo-map: using 4096 tokens, auto refresh\n\n"
+EDIT = "a.txt\n```\n<<<<<<< SEARCH\n=======\nzebras\n>>>>>>> REPLACE\n```\n"
 COUNTED = "\nTokens: 1.2k sent, 50 received. Cost: $0.0035 message, $0.0035 session.\n"
-EDIT = "<<<<<<< SEARCH\n=======\nzebras\n>>>>>>> REPLACE\n"
 
 
 def test_aider_s_last_answer_is_found_among_what_it_prints() -> None:
     """Without its edits, which are in the change."""
-    for printed, summary in (
-        (f"{BANNER}I looked.\n\nWhich database?\n{COUNTED}", "I looked.\nWhich database?"),
-        (
-            f"{BANNER}I add it.\n\na.txt\n```\n{EDIT}```\n\nGo on?\n{COUNTED}a.txt\nApplied edit\n",
-            "I add it.\na.txt\nGo on?",
-        ),
-        (f"{BANNER}Half of", None),
-    ):
+    for ending, summary in ((f"Go on?\n{COUNTED}a.txt\nApplied edit\n", "I add it.\na.txt\nGo on?"), ("Half of", None)):
         reader = OutcomeReader(of_line=outcome.aider, must_end=True)
-        reader.feed(printed.encode())
+        reader.feed(f"Aider v0.86.2\nRepo-map: using 4096 tokens\n\nI add it.\n\n{EDIT}\n{ending}".encode())
 
-        assert reader.report.summary == summary
-        assert (reader.failure(0) is None) == printed.endswith("\n")
+        assert (reader.report.summary, reader.failure(0) is None) == (summary, summary is not None)
 
 
 CUT = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}

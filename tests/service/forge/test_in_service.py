@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.lab import Drop, Received
+from tests.lab import Received
 from tests.service.conftest import FORGE_TOKEN as TOKEN
-from tests.service.conftest import NEEDS_SANDBOX, UNBOXED, Api, Make, served
-from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer
+from tests.service.conftest import NEEDS_SANDBOX, Api, Make
+from tests.service.forge.forges import GitHubServer
 from tests.service.git_hosts import GitHttpHost
 from tests.service_process import git, make_repository
 from tests.waiting import eventually
@@ -37,43 +37,34 @@ if "workflow" in task["instructions"]:
 """
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One that soon asks a code host again."""
-    settings = f"{UNBOXED}[forge]\nretry_s = 0.1\n"
-    with served(tmp_path_factory, "forge", settings, environment={"FORGE_TOKEN": TOKEN}) as made:
-        yield made
-
-
 @pytest.fixture
-def forge(request: pytest.FixtureRequest) -> Iterator[Forge]:
-    with closing(getattr(request, "param", GitHubServer)()) as server:
+def forge() -> Iterator[GitHubServer]:
+    with closing(GitHubServer()) as server:
         server.accounts = {TOKEN: "runwarden-bot"}
         server.diff = {"seen.txt": {1}}
         yield server
 
 
 @pytest.fixture
-def entry(forge: Forge, tmp_path: Path) -> Iterator[dict[str, Any]]:
+def entry(forge: GitHubServer, tmp_path: Path) -> Iterator[dict[str, Any]]:
     """An organization and its agent, as `tenant` takes them; its repository is served over HTTP, by token only."""
     made = make_repository(tmp_path / "git" / "acme" / "api", {"README.md": "# api\n"})
+    script = tmp_path / "snoop.py"
+    script.write_text(SNOOP, "utf-8")
+    agent = {"name": "scribe", "argv": ["{python}", str(script)]}
+    connected = {"platform": "github", "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
+
+    def refresh(_: Received) -> None:
+        lines = git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads", cwd=made).splitlines()
+        forge.branches = dict(line.split(" ") for line in lines)
+
+    forge.before = refresh
     with closing(GitHttpHost(tmp_path / "git", TOKEN)) as host:
-        script = tmp_path / "snoop.py"
-        script.write_text(SNOOP, "utf-8")
-        agent = {"name": "scribe", "argv": ["{python}", str(script)]}
-        platform = "gitea" if forge.platform == "forgejo" else forge.platform
-        connected = {"platform": platform, "host": "127.0.0.1", "api_url": forge.url, "token_env": "FORGE_TOKEN"}
         address = f"{host.url}/{made.relative_to(tmp_path / 'git')}"
-
-        def refresh(_: Received) -> None:
-            lines = git("for-each-ref", "--format=%(refname:short) %(objectname)", "refs/heads", cwd=made).splitlines()
-            forge.branches = dict(line.split(" ") for line in lines)
-
-        forge.before = refresh
         yield {
             "agents": [agent | {"on_completion": {"pull_request": "ready", "review": True, "status": True}}],
             "hosts": [connected],
-            "repositories": [{"name": "api", "platform": platform, "path": "acme/api", "url": address}],
+            "repositories": [{"name": "api", "platform": "github", "path": "acme/api", "url": address}],
         }
 
 
@@ -113,27 +104,3 @@ def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
     assert "protected by '.github/workflows/'" in turn["reason"]
     assert results(api, refused)["branch_name"] not in forge.branches
     assert len(forge.changes) == 1
-
-
-@pytest.mark.parametrize("forge", [ForgejoServer], indirect=True)
-def test_a_worker_killed_between_push_and_answer_opens_and_reviews_one_pull_request(
-    service: Any, tenant: Make, entry: dict[str, Any], forge: Forge
-) -> None:
-    """Kill -9 before the answer to the request was heard: the next start finds it by its head."""
-    api = tenant(on=service, **entry)
-
-    def kill(received: Received) -> Drop | None:
-        if received.method == "POST" and received.path.endswith("/pulls"):
-            forge.after = lambda _: None
-            api.service.process.kill()
-            return Drop()
-        return None
-
-    forge.after = kill
-    run_id = api.start("write it down")
-    eventually(lambda: len(forge.changes) == 1, "the pull request is made", saw=lambda: forge.asked)
-    api.service.ended()
-    api.service.restart()
-    eventually(lambda: posted(api, run_id), "the results are posted")
-
-    assert (len(forge.changes), len(forge.reviews), len(forge.threads)) == (1, 1, 1)
