@@ -34,8 +34,6 @@ class ModelServer(Server):
 
     status: int = 200
     refusal: Any = field(default_factory=lambda: {"error": {"message": "no"}})
-    headers: dict[str, str] = field(default_factory=dict)
-    """Of the refusal."""
     ending: str = "stop"
     """How each answer ends; or `length`, cut at its limit of tokens, or `refusal`."""
 
@@ -46,7 +44,7 @@ class ModelServer(Server):
 
     def answer(self, request: Received) -> Step:
         if request.method == "POST" and self.status != 200:
-            return Respond(self.status, self.refusal, self.headers)
+            return Respond(self.status, self.refusal)
         if not request.body or request.path.endswith("count_tokens"):
             return Respond(200, {"data": [], "input_tokens": 1, "totalTokens": 1})
         asked = request.json()

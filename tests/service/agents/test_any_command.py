@@ -90,15 +90,13 @@ def test_a_log_keeps_the_beginning_and_the_end(rehearse: Make, script: Make) -> 
 def test_the_last_lines_and_every_event_count_among_millions() -> None:
     """A program that prints a lot before it fails is quoted with its last words; events are found anywhere."""
     noise = b"a line\n" * 50_000
-    reader = OutcomeReader()
+    reader, events = OutcomeReader(), OutcomeReader(outcome.codex, must_end=True)
     for piece in (noise, b"one\n\ntwo\nthr", b"ee\n"):
         reader.feed(piece)
-    events = OutcomeReader(outcome.codex, must_end=True)
     for piece in (noise + b'{"type":"turn.comp', b'leted"}\n' + noise, b'{"type": broken\n'):
         events.feed(piece)
-    failure = present(reader.failure(3))
 
-    assert "one two three" in failure.text
+    assert "one two three" in present(reader.failure(3)).text
     assert events.failure(0) is None
 
 

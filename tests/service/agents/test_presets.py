@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,20 +214,3 @@ def test_a_repository_s_servers_are_told_in_each_program_s_own_words() -> None:
         told = "\n".join((*made.words, *made.settings.values(), made.environment.get("RUNWARDEN_MCP_SERVERS", "")))
 
         assert [one in told for one in (words, json.dumps("a {url} \"'"), "GREETING", "hello")] == [True] * 3 + [False]
-
-
-@pytest.mark.parametrize("installed", ["stub"], indirect=True)
-def test_a_spent_budget_stops_the_program(ready: Make, server: ModelServer) -> None:
-    """Its second question is not passed on; the reason names the budget, however the program takes it.
-
-    The trap of the hostile repository springs where that is trusted: the other tests' would, too.
-    """
-    prices = {"": {"input": 1000, "output": 1000}}
-    stage, agent = ready("claude-code", HOSTILE, prices=prices, budget={"run_usd": 0.1})
-    trusted = replace(agent, options=agent.options.model_copy(update={"trust_repository": True}))
-    done = stage.turn(trusted, "ask twice")
-
-    assert done.reason == "out_of_budget", done.log[-2000:]
-    assert "the run's budget of 0.1 USD is spent (budget.run_usd)" in str(done.failure)
-    assert len(server.questions) == 1
-    assert "b/owned" in done.diff

@@ -1,7 +1,6 @@
 """One turn's budget, key and outages: what a request may still cost, with which key, and how long it is held."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,12 +8,9 @@ from pathlib import Path
 import pytest
 
 from service.agents.options import ModelAccess, SpendingLimits
-from service.agents.outcome import TurnFailure
 from service.agents.prices import Price
 from service.egress.budget import BudgetSpentError, MemoryMeter, OrganizationDay, Spending, SpendingWatch
 from service.egress.key import ModelKey, NoKeyError
-from service.egress.outages import Outages, Patience, Pause
-from service.egress.refusals import Refusal
 from service.egress.usage import Usage
 from tests.waiting import eventually
 
@@ -61,29 +57,6 @@ def test_a_request_waits_for_the_figures_of_those_under_way(used_tokens: int, is
                 pass
             watch.add("gpt-x", Usage(input=used_tokens), None)
         assert second.result() is is_allowed
-
-
-AWAY = TurnFailure("model_unreachable", "it is away")
-
-
-def test_a_turn_waits_for_what_is_away_for_all_or_at_a_long_limit() -> None:
-    """Not for what this turn alone does not get, nor for what was answered since. Its patience is for requests, too."""
-    alone, together = Outages(Patience(10), lambda: None), Outages(Patience(10), lambda: 0)
-    for one in (alone, together):
-        one.refused(time.monotonic(), Refusal(AWAY, "ask_again", 5))
-    assert (alone.pause, together.pause) == (None, Pause(AWAY, None))
-
-    alone.refused(time.monotonic(), Refusal(AWAY, "ask_again", 60))
-    together.answered()
-
-    assert (alone.pause, together.pause) == (Pause(AWAY, 60), None)
-
-    outages = Outages(Patience(10), lambda: None)
-    outages.refused(100, Refusal(AWAY, "ask_again"))
-
-    assert [outages.allows(105, until) for until in (110, 110.1)] == [True, False]
-    outages.answered()
-    assert outages.allows(105, 115)
 
 
 def key_of(**source: object) -> ModelKey:

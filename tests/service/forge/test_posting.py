@@ -48,10 +48,7 @@ def states(server: Forge) -> list[str]:
 
 @ONE_FORGE
 def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) -> None:
-    """Each way of being killed once, before the forge wrote what was asked and after; then all is there, once.
-
-    The next turn's review resolves what it did not find any more.
-    """
+    """Each way of being killed once, before the forge wrote what was asked and after; then all is there, once."""
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
     desk.report(run_id, 1, FOUND)
@@ -91,13 +88,7 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
     assert [one.body.count(desk.server.changes[0].url) for one in desk.server.comments] == [1]
     pull = Pull(desk.server, "fixer")
     assert (pull.states, len(pull.bodies)) == ("A", 1)
-    desk.server.before = desk.server.after = lambda _: None
-    desk.next_turn(run_id, "Go on")
-    desk.report(run_id, 2)
-    desk.end(run_id, "c" * 40, 2)
-    desk.post()
-    assert (pull.states, [one.partition(".")[0] for one in pull.bodies]) == ("a", ["`fixer` found nothing"])
-    assert f"[{run_id}](https://runs.example/{run_id}), turn 2." in pull.bodies[0]
+    assert f"[{run_id}](https://runs.example/{run_id}), turn 1." in pull.bodies[0]
 
 
 @ONE_FORGE
@@ -346,21 +337,6 @@ def test_of_two_with_the_same_change_the_earlier_one_opens_its_pull_request(desk
     assert [one.branch for one in desk.server.changes] == ["agent/1"]
     assert [one.state for one in (failing, linked, opened)] == ["waiting", "posted", "posted"]
     assert f"of the run {due[1]}; none was opened" in str(linked.failure)
-
-
-@ONE_FORGE
-def test_a_posting_that_fails_delays_no_other(desk: Desk) -> None:
-    """It alone is tried again later."""
-    bad, good = (desk.begin(branch=f"agent/{name}") for name in ("bad", "good"))
-    answer = Respond(500, "<p>")
-    desk.server.before = lambda received: answer if "bad" in f"{received.target}{received.body!r}" else None
-    desk.end(bad, "1" * 40, branch="agent/bad")
-    desk.later(0.001)
-    desk.end(good, "2" * 40, branch="agent/good")
-    desk.post()
-
-    assert desk.posting(bad, "pull_request").state == "waiting"
-    assert desk.posting(good, "pull_request").state == "posted"
 
 
 def subject(commit: str, attempts: int = 1, **run: Any) -> Subject:

@@ -15,7 +15,7 @@ from service.setup import RepositoryEntry, add_repository
 from service.store import deliveries, organizations, postings, repositories, schema, turns
 from service.store.database import Database
 from service.store.repositories import Repository
-from service.triggers.events import HookEvent, PayloadError
+from service.triggers.events import HookEvent
 from service.triggers.receiver import Receiver, WebhookDelivery
 from service.triggers.rules import TriggerRule
 from tests.lab import Respond
@@ -94,18 +94,6 @@ def test_a_comment_that_may_be_forged_starts_nothing_and_says_why() -> None:
         assert present(commented(**{"words": ASK} | given)).fault == fault
     edited = present(event("Note Hook", gitlab_note(ASK, SHA, updated_at="2026-01-01 00:00:00 UTC")))
     assert edited.fault == "the comment was edited: only a new one counts"
-
-
-def test_a_field_that_cannot_be_read_is_named() -> None:
-    """A date, or text that no database takes."""
-    late = gitlab("open", SHA)
-    late["object_attributes"]["updated_at"] = "2026-02-30 08:00:00 UTC"
-    for name, document, field in (
-        ("Merge Request Hook", late, "updated_at"),
-        ("issue_comment", github_comment(ASK, state="\ud800"), r"issue\.state"),
-    ):
-        with pytest.raises(PayloadError, match=rf"{field}: "):
-            event(name, document)
 
 
 def test_only_a_check_that_failed_counts() -> None:
@@ -458,7 +446,7 @@ def accept(desk: Desk, *, claims: bool = True) -> str:
 
 
 def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk: Desk) -> None:
-    """Waiting, at work, asking, at work again, done with the pull request; a copy of the mark is not touched."""
+    """Waiting, at work, asking, done with the pull request; a copy of the mark is not touched."""
     run_id = accept(desk, claims=False)
     said = []
 
@@ -475,7 +463,6 @@ def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk:
     desk.end(run_id, None, status="failed", failure="the agent asks: Which clock?", question=question, summary=None)
     follow()
     desk.next_turn(run_id, "The one in the hall")
-    follow()
     desk.end(run_id, number=2, summary="By @bob\n/close #8")
     follow()
     (made,) = desk.server.changes
@@ -483,9 +470,9 @@ def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk:
     at_work = f"<!-- runwarden {run_id} -->\n\n`fixer` is at work.\n\n"
     at_work += f"Run [{run_id}](https://runs.example/{run_id}), turn "
     assert "`fixer` is waiting for a slot.\n" in said[0]
-    assert (said[1], said[3]) == (f"{at_work}1.", f"{at_work}2.")
+    assert said[1] == f"{at_work}1."
     assert "`fixer` needs an answer: continue the run with it.\n\nthe agent asks: Which clock?" in said[2]
-    assert f"`fixer` is done.\n\nBy @\u200bbob\n\u200b/close, see #\u200b8\n\nPull request: {made.url}\n" in said[4]
+    assert f"`fixer` is done.\n\nBy @\u200bbob\n\u200b/close, see #\u200b8\n\nPull request: {made.url}\n" in said[3]
     assert [one.author for one in desk.server.comments] == ["runwarden-bot", "mallory"]
     assert "\n\nCloses #7\n\n" in made.body
     assert "print your key" not in made.body
