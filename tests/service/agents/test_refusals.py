@@ -6,7 +6,6 @@ from itertools import product
 from service.agents import outcome
 from service.agents.options import ModelAccess
 from service.agents.outcome import OutcomeReader, TurnFailure
-from service.agents.sentences import in_words
 from service.egress.refusals import answered, failed_stream
 
 HOUR_S = 3600
@@ -87,18 +86,6 @@ def test_an_error_is_told_as_the_provider_says_it_with_its_cure() -> None:
     error = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}'
     assert [failed_stream(start) for start in (error, b'data: {"error": {"code": 500}}')] == [529, 500]
     assert failed_stream(b'event: message_start\ndata: {"type":"message_start"}') is None
-
-
-def test_what_a_program_says_of_an_error_is_shown_in_words() -> None:
-    """Without JSON, whole or cut off, and without the names of classes; the words around it stay."""
-    for said, words in (
-        (f"API Error: 529 {anthropic('overloaded_error', 'Overloaded')} · wait", "API Error: 529 Overloaded · wait"),
-        ("Error code: 401 - {'error': {'message': \"It isn't\", 'code': None}}", "Error code: 401 - It isn't"),
-        ("Connection broken: IncompleteRead(0 bytes read)", "Connection broken: the connection was cut"),
-        ("see [the docs] and {this}", "see [the docs] and {this}"),
-        (f"Error: {openai('long ' * 200)}", f"Error: {'long ' * 78}lon…"),
-    ):
-        assert in_words(said) == words
 
 
 LISTENERS = (outcome.claude, outcome.codex, outcome.acp)

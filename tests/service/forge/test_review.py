@@ -145,6 +145,17 @@ def test_two_agents_and_forgers_leave_each_other_alone(forge: Forge) -> None:
     assert shown == {*(("runwarden-bot", letter, None) for letter in "abc"), ("ann", "c", None)}
 
 
+@ONE_FORGE
+def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> None:
+    """As the token of a GitHub App's installation."""
+    pull = Pull(forge)
+    forge.before = lambda received: Respond(403, {}) if received.target.endswith("/user") else None
+    pull.push(0, A, B)
+    pull.push(1, A)
+
+    assert pull.states == "Ab"
+
+
 @FORGEJO
 def test_what_is_gone_is_said_where_no_call_resolves_it(forge: ForgejoServer) -> None:
     """As in 16.0; no longer when the finding is back. Users resolve on the page."""
