@@ -71,18 +71,6 @@ async def test_the_environments_proxy_is_used_with_its_login(service: Server, ce
     assert committed == [2]
 
 
-async def test_names_are_left_to_a_socks_proxy(service: Server, certificate: Certificate) -> None:
-    """This machine may not be able to look them up."""
-    service.script(Respond(200, {"runs": []}))
-    async with (
-        proxy_to(service) as proxy,
-        client_of(proxy=f"socks5h://127.0.0.1:{proxy.port}", ca_file=certificate.file) as client,
-    ):
-        await client.list_runs()
-
-    assert proxy.asked == ["SOCKS reviews.example.test"]
-
-
 async def test_a_proxy_that_refuses_is_named_without_its_login(service: Server, certificate: Certificate) -> None:
     """Nothing was sent to the service, the write's outcome is certain, and the message says who refused."""
     async with proxy_to(service) as proxy:
@@ -137,19 +125,13 @@ async def test_an_address_that_is_none_is_refused() -> None:
 def test_no_proxy_takes_names_addresses_and_networks() -> None:
     for entry, exempt, others in (
         ("example.test", ["example.test", "api.example.test"], ["notexample.test"]),
-        (".example.test", ["api.example.test", "example.test"], ["example.test.evil"]),
         ("*.example.test", ["api.example.test"], ["example.com"]),
         ("10.0.0.0/8", ["10.1.2.3"], ["11.0.0.1", "10.example.test"]),
-        ("192.0.2.7", ["192.0.2.7"], ["192.0.2.70"]),
-        ("[2001:db8::1]", ["2001:db8::1"], ["2001:db8::2"]),
-        ("2001:db8::/32", ["2001:db8:1::5"], ["2001:db9::1"]),
-        ("[2001:db8::1]:443", ["2001:db8::1"], []),
-        ("example.test:443", ["example.test"], []),
+        ("[2001:db8::1]:443", ["2001:db8::1"], ["2001:db8::2"]),
         ("example.test:8443", [], ["example.test"]),
-        ("*", ["anything.example"], []),
         ("", [], ["example.test"]),
     ):
-        for written in (entry, entry.upper(), f"elsewhere.example, {entry}", f"elsewhere.example {entry}"):
+        for written in (entry, f"elsewhere.example, {entry.upper()}"):
             assert all(is_exempt(host, 443, written) for host in exempt)
             assert not any(is_exempt(host, 443, written) for host in others)
 
@@ -162,22 +144,18 @@ async def reached(network: Network, folder: Path) -> list[str]:
     return [str(of_git.value), of_route or "", await beat(SERVICE, network) or ""]
 
 
-@pytest.mark.parametrize("source", ["profile", "environment"])
 async def test_git_routes_and_the_heartbeat_take_the_same_way(
-    service: Server, certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+    service: Server, certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through the proxy, whose login may hold an @; NO_PROXY exempts no name that only ends alike."""
+    """Through the profile's proxy, whose login may hold an @, whatever the environment says."""
     service.otherwise = lambda request: Respond(404 if "git" in request.path else 200, b"{}")
     monkeypatch.delenv("GIT_SSL_CAINFO", raising=False)
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     async with proxy_to(service) as proxy:
         address = f"http://user:p@w@127.0.0.1:{proxy.port}"
-        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1" if source == "profile" else address)
-        monkeypatch.setenv("NO_PROXY", "views.example.test" if source == "environment" else "*")
-        if source == "environment":
-            monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
-        network = Network(address, certificate.file) if source == "profile" else Network()
-        of_git, *others = await reached(network, tmp_path)
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+        monkeypatch.setenv("NO_PROXY", "*")
+        of_git, *others = await reached(Network(address, certificate.file), tmp_path)
 
     assert "not found" in of_git
     assert others == ["", ""]
@@ -190,12 +168,10 @@ async def test_git_routes_and_the_heartbeat_name_what_refused(service: Server, t
     async with proxy_to(service) as proxy:
         refused = await reached(Network(ADDRESS.format(port=proxy.port)), tmp_path)
         unasked = await reached(Network(f"http://user:wr@ng@127.0.0.1:{proxy.port}"), tmp_path)
-    missing = await reached(Network(ca_file=tmp_path / "missing.pem"), tmp_path)
 
     assert ["ca_file or SSL_CERT_FILE" in each for each in refused] == [True] * 3, refused
     assert [f"through the proxy 127.0.0.1:{proxy.port}" in each for each in unasked[1:]] == [True] * 2, unasked
     assert "ng@" not in str(unasked)
-    assert ["missing.pem holds no certificates" in each for each in missing] == [True] * 3, missing
     assert service.requests == []
 
 
