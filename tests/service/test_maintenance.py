@@ -1,8 +1,7 @@
-"""Maintenance, drained machines, and what a supervisor of processes may rely on: ready means ready, SIGTERM drains."""
+"""Maintenance, drained machines, and that a process which says it is ready is."""
 
 import contextlib
 import os
-import select
 import socket
 import sqlite3
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ import pytest
 
 from tests.program import Program
 from tests.service.conftest import UNBOXED, Api, served
-from tests.service.deployment import deployment
 from tests.service_process import PROGRAM, refused_start
 from tests.service_process import command as administer
 from tests.waiting import eventually, present
@@ -87,21 +85,6 @@ def status(api: Api) -> dict[str, Any]:
 
 def reason(api: Api, run_id: str) -> str:
     return str(api.turns(run_id)[-1]["reason"])
-
-
-def test_systemd_is_told_when_a_process_is_ready(tmp_path: Path) -> None:
-    """Once, when what is accepted is executed as well; then SIGTERM ends the process in order."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, deployment(tmp_path / "service") as deployed:
-        systemd.bind(str(tmp_path / "notify"))
-        deployed.environment["NOTIFY_SOCKET"] = str(tmp_path / "notify")
-        for command in (("serve", "--port", "0"), ("worker",)):
-            node = deployed.begin(*command)
-
-            assert systemd.recv(100) == b"READY=1"
-            assert deployed.admin("status")["workers"] != []
-            assert node.stop() == 0
-            assert "drained" in node.log
-            assert select.select([systemd], [], [], 0)[0] == []
 
 
 def test_a_process_that_cannot_execute_is_never_ready(tmp_path: Path) -> None:

@@ -4,14 +4,12 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from service import ids
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror
-from tests.lab import Received, Respond, Step
 from tests.service.conftest import OBEYS, Api, Make, placed
 from tests.service.git_hosts import GitHttpHost, push
 from tests.service.test_large_files import worked
@@ -49,48 +47,6 @@ def test_a_mirror_keeps_two_names_however_many_were_fetched(mirror: RepositoryMi
     assert third.branches == {"main": moved, "next/newer": moved}
     assert fourth.branches == {"main": moved}
     assert listed == ["refs/fetched/branch", "refs/fetched/default"]
-
-
-def test_a_few_large_files_come_with_progress_and_packs_stay_few(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Git would unpack few objects without a word; every branch stays readable when small packs become one."""
-    monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 3)
-    said: list[str] = []
-    (tmp_path / "mirrors").mkdir()
-    mirror = RepositoryMirror(tmp_path / "mirrors", str(repository), GitRunner(tmp_path, 300, progress=said.append))
-    mirror.fetch("next")
-    for number in range(8):
-        push(repository, "next", {"a": str(number)})
-        last = mirror.fetch("next")
-
-    assert any(line.startswith("Receiving objects: 100%") for line in said), said
-    assert len(list((mirror.git_dir / "objects/pack").glob("*.pack"))) <= 4
-    assert git("cat-file", "-t", last.branches["next"], cwd=mirror.git_dir) == "commit"
-    assert git("cat-file", "-t", last.branches["main"], cwd=mirror.git_dir) == "commit"
-
-
-def test_what_has_not_moved_is_not_fetched_again(tmp_path: Path, repository: Path) -> None:
-    """Not even where the mirror's refs are packed, or the branch is a new one: the listing shows it."""
-    commands: list[str] = []
-
-    class Noted(GitRunner):
-        def __call__(self, *arguments: str, **places: Any) -> str:
-            commands.append(next(each for each in arguments if each in {"init", "ls-remote", "fetch", "rev-parse"}))
-            return super().__call__(*arguments, **places)
-
-    (tmp_path / "mirrors").mkdir()
-    mirror = RepositoryMirror(tmp_path / "mirrors", str(repository), Noted(tmp_path, 300))
-    first = mirror.fetch("next")
-    commands.clear()
-    again, unborn = mirror.fetch("next"), mirror.fetch("agent/new")
-    assert commands == ["ls-remote"] * 2
-
-    git("pack-refs", "--all", cwd=mirror.git_dir)
-    moved = move(repository, "next", "main")
-    assert (first, unborn.branches) == (again, {"main": first.branches["main"]})
-    assert mirror.fetch("next").branches["next"] == moved
-    assert commands[2:] == ["ls-remote", "fetch", "rev-parse"]
 
 
 def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
@@ -338,41 +294,6 @@ def test_an_agent_gets_some_folders_and_changes_those(
     assert changed == "D\tapi/b/c.txt\nA\tapi/new.txt"
     assert "outside of the repository's sparse paths are not committed: out.txt, web/w.txt" in turn["log"]
     assert "become one" not in turn["log"]
-
-
-def test_contents_come_in_batches_and_none_twice(
-    mirrors: Path, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A host that breaks off in the middle costs one batch; many small packs become one that is still a part."""
-    monkeypatch.setattr("service.execution.mirror._FIRST_BATCH", 1)
-    monkeypatch.setattr("service.execution.mirror._LARGEST_BATCH", 1)
-    monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 3)
-    said: list[str] = []
-    mirror = RepositoryMirror(mirrors, hosted.url, GitRunner(mirrors, 300, progress=said.append), ())
-    snapshot = mirror.fetch("main")
-    fetched: list[int] = []
-
-    def third(request: Received) -> Step | None:
-        is_fetch = request.method == "POST" and b"command=fetch" in request.body
-        fetched.append(is_fetch)
-        return Respond(503) if is_fetch and sum(fetched) == 3 else None
-
-    hosted.host.fault = third
-    with pytest.raises(GitCommandError) as error:
-        mirror.fill(snapshot, "main")
-    kept = contents(mirror.git_dir)
-    mirror.fill(snapshot, "main")
-
-    assert error.value.is_passing
-    assert len(kept) == 2
-    assert sum(fetched) == 3 + 3
-    assert {text.strip() for text in FILES.values()} - {"first"} | {"second"} == contents(mirror.git_dir)
-    assert "100% of the contents of 3 files" in said
-    assert len(list((mirror.git_dir / "objects/pack").glob("*.pack"))) == 1
-    push(hosted.bare, "main", {"old.txt": "third\n"})
-    again = mirror.fetch("main")
-    mirror.fill(again, "main")
-    assert "third" in contents(mirror.git_dir)
 
 
 def test_a_merge_with_what_others_pushed_has_what_it_reads(mirrors: Path, hosted: Hosted) -> None:

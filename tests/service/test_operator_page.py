@@ -1,4 +1,4 @@
-"""The operator's page: runs of all organizations, cancelling many, usage, and names instead of ids."""
+"""The operator's page: runs of all organizations, cancelling many, and usage."""
 
 import html
 import re
@@ -34,21 +34,16 @@ def test_the_operator_lists_the_runs_of_all(
 ) -> None:
     """By organization and status, newest first, page by page, with names; hostile ones stay text."""
     mine, other = (tenant(on=idle.service, name=f"{name} {SCRIPT}") for name in ("Mine", "Other"))
-    address = f"/operator/runs?org={mine.organization['slug']}"
     ids = accepted(database_of_idle, mine.organization["id"], 27, branch=f"a{SCRIPT}")
     accepted(database_of_idle, other.organization["id"], 1)
-    newest, first = operator.get("/operator/runs"), operator.get(f"{address}&status=queued")
+    newest = operator.get("/operator/runs")
+    first = operator.get(f"/operator/runs?org={mine.organization['slug']}&status=queued")
     older = present(re.search(r'rel="next" href="([^"]+)"', first.text))[1]
     second = operator.get(html.unescape(older))
 
     assert f"Other {SCRIPT}" in text_of(newest).split("Mine")[0]
-    assert "27 runs, newest first" in text_of(first)
     assert re.findall(r"run_\w+", text_of(first) + text_of(second)) == ids[::-1]
-    assert f"Mine {SCRIPT}" in text_of(second)
     assert not [answer for answer in (newest, first, second) if SCRIPT in answer.text]
-    assert "0 runs" in text_of(operator.get(f"{address}&status=failed"))
-    assert operator.get("/operator/runs?org=nobody").status_code == 404
-    assert operator.get(f"{address}&page_token={older[-20:]}").status_code == 400
 
 
 def test_an_operator_cancels_what_was_shown(
@@ -64,7 +59,6 @@ def test_an_operator_cancels_what_was_shown(
     preview = html.unescape(present(re.search(r'href="(/operator/runs/cancel[^"]+)"', listed.text))[1])
     shown = operator.get(preview)
     assert "Cancel 130 runs?" in text_of(shown)
-    assert "And 105 older runs" in text_of(shown)
     fields = dict(re.findall(r'type="hidden" name="(org|status|shown)" value="([^"]*)"', shown.text))
     with database_of_idle.write() as connection:
         # An old run, and one of the preview, have another turn by now.
@@ -74,10 +68,7 @@ def test_an_operator_cancels_what_was_shown(
     later = [*ids[:2], *accepted(database_of_idle, owner, 1)]
     assert operator.post("/operator/runs/cancel", csrf="0" * 64, **fields).status_code == 403
     assert operator.post("/operator/runs/cancel", {"Sec-Fetch-Site": "cross-site"}, **fields).status_code == 403
-    for wrong in ("", "x", "run_x:" + "9" * 5000):
-        assert operator.post("/operator/runs/cancel", **fields | {"shown": wrong}).status_code == 400
-    for wrong in ("", "?status=failed"):
-        assert operator.get(f"/operator/runs/cancel{wrong}").status_code == 400
+    assert operator.post("/operator/runs/cancel", **fields | {"shown": "run_x:" + "9" * 5000}).status_code == 400
 
     done = operator.get(operator.post("/operator/runs/cancel", **fields).headers["location"])
     assert "129 runs cancelled" in text_of(done)
@@ -85,13 +76,10 @@ def test_an_operator_cancels_what_was_shown(
     assert {one["run_id"] for one in mine.runs(status="failed")} == {*ids[2:]}
     trail = mine.service.admin("audit", "list", "--org", slug, "--action", "run.cancel")["entries"]
     assert {(one["actor"], one["target"]) for one in trail} == {("operator:page", one) for one in ids[2:]}
-    assert "⊘ cancelled" in text_of(done)
 
 
-def test_an_operator_sees_usage_and_names(
-    idle: Api, tenant: Make, operator: Browser, database_of_idle: Database
-) -> None:
-    """Of each organization in the last thirty days; the audit trail names tokens and members instead of their ids."""
+def test_an_operator_sees_usage(idle: Api, tenant: Make, operator: Browser, database_of_idle: Database) -> None:
+    """Of each organization in the last thirty days."""
     mine = tenant(on=idle.service, name=f"Dear {SCRIPT}")
     slug, (run_id,) = mine.organization["slug"], accepted(database_of_idle, mine.organization["id"], 1)
     with database_of_idle.write() as connection:
@@ -100,14 +88,7 @@ def test_an_operator_sees_usage_and_names(
             use = usage.ModelUse("a", "p", "m", Usage(tokens), 2_500_000)
             usage.add(connection, turn, use, now_micros() - days * DAY_MICROS)
     mine.service.admin("org", "budget", slug, "--day-usd", "9")
-    mine.service.admin("member", "set", "ada@acme.example", "--role", "viewer", "--org", slug)
-    browser = Browser(mine.service.base_url)
-    browser.sign_in(mine.token)
-    browser.post("/settings/tokens", alias="nightly", **{"scope-admin": "on"})
 
     shown = operator.get("/operator/usage")
     assert f"Dear {SCRIPT} 1 1 2,000 $5.00 $9.00" in text_of(shown)
     assert SCRIPT not in shown.text
-    trail = text_of(operator.get("/operator"))
-    assert "tests token token.create nightly Dear" in trail
-    assert "member.role ada@acme.example Dear" in trail

@@ -5,24 +5,20 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from email.message import EmailMessage
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from service.egress.proxy import EgressProxy, Reporter
-from service.execution.git import GitCommandError, GitRunner, environment, login
-from service.mail.sender import MailMessage, SmtpRelay
-from service.network import CLIENT_CERT_VARIABLE, Host, ProxyError, connect, proxy_of
-from service.settings import SmtpSettings
+from service.execution.git import GitCommandError, GitRunner, environment
+from service.network import Host, ProxyError, connect, proxy_of
 from service.webhooks import EndpointError, addresses_of
 from tests import proxy as proxies
 from tests.lab import Received, Respond, Step
 from tests.service.certificates import Certificate, make_certificate
 from tests.service.conftest import UNBOXED, Api, member, placed
 from tests.service.git_hosts import GitHttpHost
-from tests.service.mail_servers import MailServer
 from tests.service_process import git, make_repository
 
 NAME = "git.example.test"
@@ -134,49 +130,6 @@ def test_an_endpoint_that_only_the_proxy_can_look_up_is_reached_by_name(monkeypa
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.corp:3128")
 
     assert addresses_of(f"https://{NAME}/hook", []) == [(NAME, 443)]
-
-
-def test_mail_goes_through_the_proxy_where_it_is_set(monkeypatch: pytest.MonkeyPatch, certificate: Certificate) -> None:
-    """With TLS from the first byte and with STARTTLS."""
-    for security in ("tls", "starttls"):
-        with closing(MailServer(certificate, security)) as server, proxies.running(proxies.Proxy(server.port)) as there:
-            monkeypatch.setenv("HTTPS_PROXY", proxies.ADDRESS.format(port=there.port))
-            monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
-            settings = SmtpSettings(host="mail.example.test", security=security, proxy=True)
-            message = EmailMessage()
-            message.set_content("Welcome.")
-            addressed = ("organization", "invitation", "s@example.test", "r@example.test")
-            SmtpRelay(settings, {}).send(MailMessage(*addressed, message.as_bytes()))
-
-            assert len(server.messages) == 1
-            assert there.asked == [f"CONNECT mail.example.test:{465 if security == 'tls' else 587} HTTP/1.1"]
-
-
-def test_a_certificate_is_shown_to_servers_that_ask_for_one(
-    monkeypatch: pytest.MonkeyPatch, certificate: Certificate, host: GitHttpHost, proxy: proxies.Proxy, tmp_path: Path
-) -> None:
-    """Git shows the same one."""
-    mine = make_certificate(tmp_path / "mine")
-    both = tmp_path / "both.pem"
-    both.write_text(mine.file.read_text() + mine.key.read_text())
-    assert host.server.tls is not None
-    host.server.tls.verify_mode = ssl.CERT_REQUIRED
-    host.server.tls.load_verify_locations(mine.file)
-    monkeypatch.setenv("HTTPS_PROXY", proxies.ADDRESS.format(port=proxy.port))
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate.file))
-
-    def answered() -> bytes:
-        with suppress(OSError), connect(urlsplit(f"https://{NAME}/api/"), time.monotonic() + 30) as link:
-            link.sendall(b"GET /api/ HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-            return link.recv(12)
-        return b""
-
-    assert answered() == b""
-    monkeypatch.setenv(CLIENT_CERT_VARIABLE, str(both))
-
-    assert answered() == b"HTTP/1.1 200"
-    runner = GitRunner(tmp_path, 30, login(f"https://{NAME}/acme/api.git", "sesame"))
-    assert "refs/heads/main" in runner("ls-remote", "--", f"https://{NAME}/acme/api.git")
 
 
 def test_a_proxy_that_does_not_help_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,15 +217,3 @@ def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Own, t
         (tmp_path / "setup.json").write_text(json.dumps(document), "utf-8")
         with pytest.raises(AssertionError, match=words) if words else nullcontext():
             command(tmp_path / "data", "apply", str(tmp_path / "setup.json"), "--elsewhere")
-
-
-def test_the_command_line_sets_it_and_keeps_it(api: Api) -> None:
-    """Left out it stays as it is; an empty one is none."""
-    path = str(api.service.repositories["acme/api"])
-    add = ("repository", "add", "api", "--org", "acme", "--platform", "github", "--path", "acme/api", "--url", path)
-    given = [
-        api.service.admin(*add, *more)["setup"]
-        for more in (("--setup", '{ run = ["true"], cache = ["deps"] }'), (), ("--setup", "{}"))
-    ]
-
-    assert [one and one["run"] for one in given] == [["true"], ["true"], []]

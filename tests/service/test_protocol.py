@@ -6,14 +6,12 @@ import select
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests import service_process
 from tests.lab import Hang, Received, Respond, Server
 from tests.service.conftest import BARE, UNBOXED, Api, Make, served
 from tests.waiting import eventually
@@ -134,26 +132,6 @@ def test_a_request_that_does_not_arrive_loses_its_connection(brief: Api) -> None
         assert waiting.result(30).json()["status"] == "failed"
 
 
-def test_idle_connections_leave_files_for_turns(start: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than half of the files that a process may open: further ones get 503, and the log says it once."""
-    limited = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 512)); {service_process.PROGRAM}"
-    monkeypatch.setattr(service_process, "PROGRAM", limited)
-    api = start(settings=f"{UNBOXED}[limits]\nrequest_s = 3600\n")
-    gate = tmp_path / "gate"
-    run_id = api.start(f"wait {gate}")
-    api.reaches(run_id, "working")
-    with contextlib.ExitStack() as idle:
-        for _ in range(300):
-            idle.enter_context(connect(api))
-        further = heard(idle.enter_context(connect(api)))
-        gate.touch()
-        eventually(lambda: api.service.admin("run", run_id)["turns"][0]["status"] == "completed", "the turn ends")
-
-    assert code(further) == (503, "too_busy")
-    assert api.service.log.count("connections are open") == 1
-    assert "Too many open files" not in api.service.log
-
-
 def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(tenant: Make) -> None:
     """Fifty onboardings wait for a GitLab that does not answer: health checks and lists go on."""
     with Server() as silent, ThreadPoolExecutor(50) as pool:
@@ -169,29 +147,3 @@ def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(tenant: Make) -> 
         assert not any(one.done() for one in waiting)
         silent.close()
     assert {one.result().json()["status"] for one in waiting} == {"failed"}
-
-
-def is_reset(connection: socket.socket) -> bool:
-    """Whether the service has cut the connection, however much of its answers was never read."""
-    poll = select.poll()
-    poll.register(connection, 0)
-    return bool(poll.poll(0))
-
-
-def test_clients_that_never_read_are_dropped_and_slow_ones_served(brief: Api) -> None:
-    """Five of them ask again and again without reading; who reads, however slowly, gets everything."""
-    ask = b"GET /openapi.json HTTP/1.1\r\nHost: here\r\n\r\n"
-    silent = [connect(brief, 4096) for _ in range(5)]
-    for connection in silent:
-        connection.sendall(ask * 100)
-
-    eventually(lambda: all(map(is_reset, silent)), "all of them are dropped", saw=lambda: [*map(is_reset, silent)])
-
-    with connect(brief, 4096) as slow:
-        slow.sendall(ask + ask.replace(b"Host", b"Connection: close\r\nHost"))
-        read = 0
-        while piece := slow.recv(2048):
-            read += len(piece)
-    assert read > 2 * 50_000
-    for connection in silent:
-        connection.close()

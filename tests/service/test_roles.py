@@ -21,7 +21,7 @@ from service.store.database import Database
 from service.store.sessions import ROLES, LastAdminError
 from service.store.tokens import SCOPES
 from tests.service.conftest import BARE, BOTH, NOW, Api, Make, http_client, organization
-from tests.service.test_page import Browser, crawl, invited, text_of
+from tests.service.test_page import Browser, invited, text_of
 from tests.waiting import present
 
 OPEN: Final = None
@@ -178,37 +178,6 @@ def test_each_page_asks_for_its_scope(browser_of: Any) -> None:
 
             assert is_refused(answer, accepted or set()) is not is_allowed, (route, role)
             assert not path.startswith("/operator") or answer.status_code == 404
-
-
-def test_a_token_signs_in_with_its_scopes(idle: Api, tenant: Make) -> None:
-    """The first page is one that it may read; a token that opens no page is refused."""
-    for scope, first in (("runs:read", "/runs"), ("settings", "/settings/hosts"), ("organizations:create", "")):
-        mine = tenant(on=idle.service, tokens=[{"alias": "tests", "scopes": [scope]}])
-        browser = Browser(mine.service.base_url)
-        answer, path = browser.post("/sign-in", token=mine.token), ""
-        while answer.status_code == 303:
-            path = answer.headers["location"]
-            answer = browser.get(path)
-
-        assert (path, answer.status_code, bool(browser.cookies)) == (first, 200 if first else 403, bool(first))
-        assert first or "needs the scope runs:read" in text_of(answer)
-
-
-def test_the_page_shows_only_what_one_may_do(browser_of: Any) -> None:
-    """No link or form leads to a refusal, whatever the role is."""
-    forms = {}
-    for role in ROLES:
-        browser, mine = browser_of(role)
-        where = ("--org", mine.organization["slug"], "--platform", "github", "--path", "acme/api")
-        mine.service.admin("repository", "add", "api", *where, "--url", "/srv/none.git")
-        mine.start("something")
-        paths, found = crawl(browser)
-        assert {path: status for path, status in paths.items() if status not in {200, 303}} == {}, role
-        forms[role] = {re.sub(r"(run|tok|mem)_\w+", "ID", one) for one in found}
-
-    assert forms["viewer"] == {"/sign-out"}
-    assert forms["developer"] - forms["viewer"] == {"/runs/new", "/runs/ID/cancel", "/runs/ID/message"}
-    assert forms["admin"] - forms["developer"] >= {"/settings/members", "/settings/tokens", "/settings/members/ID/role"}
 
 
 def test_an_admin_and_the_operator_give_and_change_roles(browser_of: Any) -> None:

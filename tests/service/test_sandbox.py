@@ -33,19 +33,6 @@ def reached(address):
     return True
 print("reached:", [reached(address) for address in json.load(sys.stdin)["inputs"]["addresses"]])
 """
-LISTENER = """
-import socket
-for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
-    try:
-        server = socket.create_server((address, 0), family=family)
-    except OSError:
-        continue
-    port = server.getsockname()[1]
-    names = {entry[4][0] for entry in socket.getaddrinfo("localhost", port)}
-    socket.create_connection((address, port), 5).close()
-    print("reached", address, address in names)
-print("own name:", socket.gethostbyname(socket.gethostname()))
-"""
 
 
 def own_address() -> str | None:
@@ -77,16 +64,6 @@ def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(equ
         assert f"reached: {reached}" in turn["log"]
     opened, view = find(ExecutionSettings(agent_network="host")), SandboxView(tmp_path, network=True)
     assert "--share-net" in opened.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, view)
-
-
-@NEEDS_SANDBOX
-def test_localhost_is_a_name_inside(equipped: Any, tmp_path: Path) -> None:
-    """As on a developer's machine: test suites start servers there and call them by that name."""
-    api = Api(equipped)
-    api.add_agent(tmp_path, "listener", LISTENER)
-    log = api.worked(api.begin("listener"))["log"]
-
-    assert ("reached 127.0.0.1 True" in log, "False" in log, "own name: 127.0.0.1" in log) == (True, False, True), log
 
 
 @NEEDS_SANDBOX

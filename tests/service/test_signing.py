@@ -222,13 +222,3 @@ def test_trouble_of_the_api_loses_no_work(setting: Setting) -> None:
     assert "GitHub did not sign the commit (unsigned): remove sign from the App" in turn["reason"]
     assert setting.database.asked[-1] == "POST commits"
     assert git("branch", "--list", turn["branch"], cwd=setting.bare) == ""
-
-
-@pytest.mark.parametrize("setting", [False], indirect=True)
-def test_without_it_the_rule_refuses_the_push(setting: Setting) -> None:
-    """The reason is GitHub's own."""
-    turn = setting.run("one")
-
-    assert turn["outcome"] == "failed"
-    assert "Commits must have verified signatures" in turn["reason"]
-    assert setting.database.asked == []

@@ -1,7 +1,6 @@
 """The database, of either kind: whatever two processes do at once, each of them succeeds or is told why."""
 
 import contextlib
-import secrets
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +11,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from service.clock import now_micros
 from service.egress.usage import Usage
@@ -42,7 +39,7 @@ from service.store.database import Database
 from service.store.hosts import Host
 from service.store.rate_limits import RateLimiter
 from service.store.repositories import Repository
-from service.store.runs import Filters, RunCounter
+from service.store.runs import Filters
 from service.store.trials import Offer
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
@@ -128,25 +125,6 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
         assert sorted(pool.map(follow, range(6))) == [False] * 5 + [True]
 
 
-def test_large_counts_are_kept_for_a_moment_and_small_not(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a limit on they are counted once in a while, in proportion to their number; below it, each time."""
-    monkeypatch.setattr(runs, "EXACT_BELOW", 400)
-    now, found = [0.0], list[tuple[int, int]]()
-    counts, owner = RunCounter(lambda: now[0]), organization(database)
-    history.make(database, history.HistoryRequest(organization="acme", runs=400, span="1d", repositories=2), NOW)
-    every, failed = Filters(owner), Filters(owner, status="failed")
-    with asked_of(database) as asked, database.read() as connection:
-        connection.execute(sa.select(1))
-        asked.clear()
-        for at, filters in ((0.0, every), (0.0, every), (0.0, failed), (0.0, failed), (0.0021, every)):
-            now[0] = at
-            found.append((counts.count(connection, filters), len(asked)))
-
-    few = found[2][0]
-    assert 0 < few < 400
-    assert found == [(400, 1), (400, 1), (few, 2), (few, 3), (400, 4)]
-
-
 @contextlib.contextmanager
 def asked_of(database: Database) -> Iterator[list[tuple[str, Any]]]:
     """The statements that a database is asked, with their parameters."""
@@ -191,20 +169,6 @@ def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Databa
         assert clock.limiter(database, 1).wait_s(owner) is None
         clock.pass_s(seconds)
         assert clock.limiter(database, 1).wait_s(owner) == 60
-
-
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 5)), max_size=80))
-def test_no_order_of_requests_gets_more_than_the_bucket(database: Database, requests: list[tuple[int, float]]) -> None:
-    """Three processes, any order, any pauses: at most a minute's worth and what flowed in since."""
-    clock, owner = Clock(), secrets.token_hex(8)
-    processes = [clock.limiter(database, 30) for _ in range(3)]
-    passed = 0
-    for number, pause_s in requests:
-        clock.pass_s(pause_s)
-        passed += processes[number].wait_s(owner) is None
-
-    assert passed <= 30 + (clock.micros - NOW) / 1_000_000 * 30 / 60
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -199,25 +197,6 @@ def test_what_the_account_of_a_token_does_is_the_service_s_own(
     assert asked == [("/user", "Bearer t1"), ("/user", "Bearer t2")]
     assert own.of("github", "acme/other") == {}
     assert deliver("d1", sender="Acme-Bot", own=found[0]) == ["own"]
-
-
-def test_a_hanging_token_command_delays_deliveries_once(database: Database, tmp_path: Path) -> None:
-    """And only those of its platform; whoever comes later does not wait."""
-    tenants(database, "acme")
-    own, runs_of_it = OwnAccounts(database), tmp_path / "runs"
-    command = ("sh", "-c", f"echo >> {runs_of_it}; exec sleep 30")
-    given: dict[str, Any] = {"token_env": None, "token_command": command}
-    connect(database, "acme", "http://127.0.0.1:9", "forgejo", **given)
-    assert own.of("github", "acme/api") == {}
-    assert not runs_of_it.exists()
-    owner = connect(database, "acme", "http://127.0.0.1:9", **given)
-    found = [own.of("github", "acme/api")]
-    began = time.monotonic()
-    found += [own.of("github", "acme/api") for _ in range(20)]
-
-    assert found == [{owner: frozenset()}] * 21
-    assert time.monotonic() - began < 20
-    assert runs_of_it.read_text() == "\n"
 
 
 def test_no_organization_can_claim_a_person_as_its_own_account_for_another(

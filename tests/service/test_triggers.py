@@ -17,7 +17,7 @@ from service.settings import DataFolder
 from service.store import turns
 from tests import service_process
 from tests.service.conftest import BARE, Api
-from tests.service.payloads import SECRET, forgejo, github, gitlab, signed, with_token
+from tests.service.payloads import SECRET, github, gitlab, signed, with_token
 from tests.service_process import demo_setup, git
 from tests.waiting import eventually
 
@@ -296,31 +296,3 @@ def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, num
     assert host.service.admin("trigger", "list", "--org", "acme")["triggers"][-1]["agent"] == "scribe"
     with pytest.raises(AssertionError, match="a trigger names the agent 'nobody-here'"):
         host.rules(rule(agent="nobody-here"))
-
-
-def test_forgejo_starts_runs_at_either_of_its_names(host: Host, number: int) -> None:
-    """By its own secret; the case of a repository's name means nothing; the API shows owner, repository and host."""
-    api, admin, branch = host.api, host.service.admin, f"forgejo-{number}"
-    sha = host.branch(branch)
-    gitea = ("--org", "acme", "--platform", "gitea")
-    admin("host", "connect", *gitea, "--api-url", "http://127.0.0.1:9/git/api/v1")
-    rule = '{ agent = "scribe", instructions = "note this" }'
-    where = ("--path", "Acme/Forge", "--url", str(host.repository), "--trigger", rule)
-    admin("repository", "add", "forge", *gitea, *where)
-    document = forgejo("synchronized", sha, number=number, head=branch, path="acme/forge")
-    secrets = (("forgejo", SECRET), ("gitea", "of forgejo"), ("forgejo", "of forgejo"))
-    answers = [host.post(name, signed(document, f"delivery-{number}", secret=secret)) for name, secret in secrets]
-    ended = api.ended(answers[1].json()["runs"][0])
-    health = api.get("/external/installation/health").json()["code_hosting"]
-    reference = {"platform": "forgejo", "data": {"owner": "Acme", "repo": "Forge"}}
-    found = api.get("/external/runs", params={"platform": "forgejo", "data": json.dumps(reference["data"])}).json()
-    again = api.post("/external/runs", {"instructions": "x", "repository": reference, "branch_name": branch})
-    # It pushes to a repository that other tests look into.
-    api.ended(again.json()["run_id"])
-    admin("host", "disconnect", *gitea)
-
-    assert [one.status_code for one in answers] == [401, 202, 204]
-    assert (ended["status"], ended["repository"], ended["branch_name"]) == ("completed", reference, branch)
-    assert health["forgejo"] == {"status": "unreachable", "host": "127.0.0.1"}
-    assert ([run["run_id"] for run in found["runs"]], again.status_code) == ([ended["run_id"]], 201)
-    assert f"(pull request #{number}, commit {sha})" in api.turns(ended["run_id"])[0]["instructions"]
