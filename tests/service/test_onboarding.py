@@ -1,6 +1,5 @@
 """Onboarding of GitLab projects and their webhooks: POST /external/gitlab/projects (spec 4.6; the shape is ours)."""
 
-import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from service.store.hosts import Host
 from service.store.repositories import Repository
 from tests.service.conftest import WEBHOOK as HOOK
 from tests.service.conftest import Make
-from tests.service.forge.forges import PROJECT, GitLabForge
+from tests.service.forge.forges import GitLabForge
 
 BY_PATH: Final = ProjectKey(None, "acme/web")
 BY_ID: Final = ProjectKey(42, None)
@@ -59,29 +58,6 @@ class Acme:
 @pytest.fixture
 def acme(database: Database, gitlab: GitLabForge) -> Acme:
     return Acme(database, gitlab)
-
-
-def test_a_webhook_that_cannot_be_set_is_explained(
-    acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The project is connected, webhook_configured is false, and the reason names the cure; it is made up for."""
-    refused, nothing = {"webhook_url": "https://refused.example"}, dict[str, str]()
-    for token, hook, cure in (
-        ("person-token", nothing, "Maintainer"),
-        ("bot-token", refused, "Invalid url given.*gitlab.webhook_url"),
-    ):
-        monkeypatch.setenv("GITLAB_TOKEN_HERE", token)
-        outcome = acme.onboard(**hook)
-
-        assert (outcome.is_new, outcome.repository.webhook_configured, gitlab.hooks) == (
-            cure == "Maintainer",
-            False,
-            [],
-        )
-        assert re.search(cure, str(outcome.webhook_failure), re.DOTALL)
-    again = acme.onboard()
-    assert (again.is_new, again.repository.webhook_configured, again.webhook_failure) == (False, True, None)
-    assert len(gitlab.hooks) == 1
 
 
 def test_a_webhook_is_what_gitlab_says_it_is(acme: Acme, gitlab: GitLabForge) -> None:
@@ -138,19 +114,6 @@ def test_a_configured_repository_keeps_its_name_address_and_secret(
     assert outcome.is_new is False
     assert acme.repositories == [replace(known, project_id=42, webhook_configured=True)]
     assert [hook["token"] for hook in gitlab.hooks] == ["OWN"]
-
-
-def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabForge) -> None:
-    """The id is what stays: one repository, at the new path; a name that another platform has is no obstacle."""
-    other = Repository("acme/web", "github", "acme/web", "/srv/other.git")
-    acme.add(other)
-    first = acme.onboard()
-    moved = {"path_with_namespace": "acme/site", "http_url_to_repo": "http://gitlab.example/acme/site.git"}
-    gitlab.projects = [PROJECT | moved]
-    second = acme.onboard(ProjectKey(None, "acme/site"))
-
-    assert (first.is_new, first.repository.name, second.is_new) == (True, "gitlab:acme/web", False)
-    assert [(one.path, one.project_id) for one in acme.repositories if one != other] == [("acme/site", 42)]
 
 
 def ask(api: Any, **project: Any) -> Any:

@@ -29,23 +29,6 @@ def accepted(database: Database, owner: str, count: int, **fields: Any) -> list[
         return [runs.accept(connection, order(owner, **fields), now_micros()).id for _ in range(count)]
 
 
-def test_the_operator_lists_the_runs_of_all(
-    idle: Api, tenant: Make, operator: Browser, database_of_idle: Database
-) -> None:
-    """By organization and status, newest first, page by page, with names; hostile ones stay text."""
-    mine, other = (tenant(on=idle.service, name=f"{name} {SCRIPT}") for name in ("Mine", "Other"))
-    ids = accepted(database_of_idle, mine.organization["id"], 27, branch=f"a{SCRIPT}")
-    accepted(database_of_idle, other.organization["id"], 1)
-    newest = operator.get("/operator/runs")
-    first = operator.get(f"/operator/runs?org={mine.organization['slug']}&status=queued")
-    older = present(re.search(r'rel="next" href="([^"]+)"', first.text))[1]
-    second = operator.get(html.unescape(older))
-
-    assert f"Other {SCRIPT}" in text_of(newest).split("Mine")[0]
-    assert re.findall(r"run_\w+", text_of(first) + text_of(second)) == ids[::-1]
-    assert not [answer for answer in (newest, first, second) if SCRIPT in answer.text]
-
-
 def test_an_operator_cancels_what_was_shown(
     idle: Api, tenant: Make, operator: Browser, database_of_idle: Database
 ) -> None:

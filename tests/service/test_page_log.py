@@ -1,7 +1,6 @@
 """The log on the page: numbered lines that can be linked, search, steps, and what hostile output looks like."""
 
 import html
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -98,20 +97,6 @@ def test_no_output_breaks_the_log(logged: Log, data: bytes) -> None:
         body = shown.text.split("</h1>")[1]
         assert not [one for one in (SCRIPT, "\u202e", "\u2066", "\x1b", "\x07", "\0") if one in body], query
     assert "the end" in text_of(browser.get(f"{log}?find=THE+END"))
-
-
-def test_steps_have_the_numbers_of_their_lines(logged: Log) -> None:
-    """A known program's log is shown, searched and linked by the lines of the raw log."""
-    event = {"type": "assistant", "message": {"content": [{"type": "text", "text": 'Say "hello", grün'}]}}
-    lines = ["warning: one", "", "warning: two", json.dumps({"type": "system"}), json.dumps(event), "bye"]
-    browser, log = logged("\n".join(lines).encode() + b"\n", "claude-code")
-
-    assert numbered(browser.get(log)) == {1: "warning: one", 2: "", 3: "warning: two", 5: 'Say "hello", grün', 6: "bye"}
-    assert min(numbered(browser.get(f"{log}?line=5"))) == 5
-    for typed in ("%22hello%22", "gr%C3%BCn", "say"):
-        found = browser.get(f"{log}?find={typed}")
-        assert "1 line with this text" in text_of(found), typed
-        assert "line=5#L5" in html.unescape(found.text)
 
 
 def test_a_live_log_grows_by_whole_lines(logged: Log, idle: Api, database_of_idle: Database) -> None:

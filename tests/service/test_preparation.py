@@ -2,7 +2,6 @@
 
 import json
 import re
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from service.execution.workspace import Workspace
 from service.store.turns import NOTHING_CHANGED
 from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own, placed
 from tests.service.git_hosts import push
-from tests.service_process import command, git, make_repository
+from tests.service_process import git, make_repository
 
 WORKER = """
 import json, os, pathlib
@@ -76,7 +75,6 @@ def test_a_set_up_that_fails_is_the_turn_s_reason(own: Own) -> None:
     for setup, reason in (
         ({"run": ["echo first", "echo broken; exit 3", "touch never"]}, "it exited with status 3"),
         ({"run": ["sleep 1000"], "timeout_s": 0.5}, "it passed its time limit of 0.5 s"),
-        ({"run": ["no-such-program"]}, "it exited with status 127, as where a command is missing"),
     ):
         api, repository = own(setup=setup)
         told = api.work("go", "scribe")
@@ -188,7 +186,7 @@ def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path
 
 def test_a_set_up_that_cannot_be_is_refused() -> None:
     """A cached folder lies in the checkout or the home; a server is a command or an https address, nothing in clear."""
-    for name in ("/etc", "../x", "a/../b", ".git", ".runwarden/x", "~/~", "", "a b", "~/../x", "a//b"):
+    for name in ("/etc", "../x", "a/../b", ".git", ".runwarden/x", "", "~/../x"):
         with pytest.raises(ValidationError):
             RepositorySetup(cache=(name,))
     for sparse, more in (("../x", {}), ("x", {"lfs": True})):
@@ -198,22 +196,3 @@ def test_a_set_up_that_cannot_be_is_refused() -> None:
     for server in ({}, both, clear, {"command": ["x"], "env": {"A": "b"}}):
         with pytest.raises(ValidationError):
             RepositorySetup.model_validate({"mcp_servers": {"docs": server}})
-
-
-def test_servers_of_tools_are_left_out_for_a_program_that_takes_none(own: Own, tmp_path: Path) -> None:
-    """The log says so; a rule that would give it servers is refused by `apply`, which changes nothing then."""
-    api, _ = own(setup={"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
-    told = api.work("go", "scribe")
-
-    assert told["outcome"] == "completed", told["log"]
-    assert "MCP servers are left out: only agents with the preset claude-code, codex, opencode, gemini" in told["log"]
-
-    entry = placed("https://git.example/api", setup={"mcp_servers": {"docs": {"url": "https://docs.example/mcp"}}})
-    model = {"provider": "openai", "key_env": "HOME"}
-    agents = [{"name": name, "preset": name, "model": model} for name in ("aider", "codex")]
-    for name, words in (("aider", "names the agent 'aider', but only agents with the preset"), ("codex", None)):
-        entry["triggers"] = [{"agent": name, "instructions": "go"}]
-        document = {"organizations": [{"name": "Acme", "repositories": [entry]}], "agents": agents}
-        (tmp_path / "setup.json").write_text(json.dumps(document), "utf-8")
-        with pytest.raises(AssertionError, match=words) if words else nullcontext():
-            command(tmp_path / "data", "apply", str(tmp_path / "setup.json"), "--elsewhere")

@@ -76,11 +76,9 @@ def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> Non
     client.reaches(again, "working")
     listed = client.get("/external/runs").json()
     counted, untouched = house.prune(between, dry_run=True), (house.kept(old), house.entries)
-    young_only = house.deployment.admin("prune", "--older-than", "90d")
     removed, after = house.prune(between), house.prune(between)
 
     assert counted == removed == (4, 2, 2)
-    assert [young_only[key] for key in ("queue_entries", "stored_files", "files")] == [0, 0, 0]
     assert (untouched, after) == ((["turn-1.diff", "turn-1.log"], 5), (0, 0, 0))
     assert (house.kept(old), len(house.kept(young)), "turn-1.log" in house.kept(again)) == ([], 2, True)
     with house.database.read() as connection:

@@ -227,21 +227,16 @@ def test_an_invitation_has_a_role(idle: Api, tenant: Make) -> None:
         (mail,) = {*mine.service.outbox.glob("*.eml")} - known
         return present(re.search(r"rwt_[\w-]+", mail.read_text()))[0]
 
-    browser, viewers = Browser(mine.service.base_url), code("viewer")
-    assert "to view" in text_of(browser.get(f"/invitation?code={viewers}"))
-    browser.post("/invitation", code=viewers)
+    browser = Browser(mine.service.base_url)
+    browser.post("/invitation", code=code("viewer"))
     assert [browser.get(path).status_code for path in ("/runs", "/runs/new")] == [200, 403]
     token = http_client(admin("org", "accept-invitation", code("developer"))["token"], mine.service.base_url)
     assert token.get("/external/agents").status_code == 200
     assert token.post("/external/gitlab/projects").status_code == 403
     made, first = invited(idle, "june@customer.example")
     assert Browser(mine.service.base_url).post("/invitation", code=first).status_code == 200
-    members = [admin("member", "list", "--org", one)["members"] for one in (slug, made["organization_slug"])]
-    assert sorted((one["email"], one["role"]) for each in members for one in each) == [
-        ("developer@acme.example", "developer"),
-        ("june@customer.example", "admin"),
-        ("viewer@acme.example", "viewer"),
-    ]
+    members = admin("member", "list", "--org", made["organization_slug"])["members"]
+    assert [(one["email"], one["role"]) for one in members] == [("june@customer.example", "admin")]
 
     elsewhere = Browser(mine.service.base_url)
     elsewhere.post("/invitation", code=code("admin", made["organization_slug"], "viewer"))

@@ -256,23 +256,15 @@ def test_all_code_hosts_say_what_happened() -> None:
     for host, action, given, kind in (
         (GITHUB, "opened", {}, "opened"),
         (GITHUB, "synchronize", {}, "pushed"),
-        (GITHUB, "reopened", {}, "reopened"),
-        (GITHUB, "ready_for_review", {}, "ready"),
-        (GITHUB, "labeled", {}, "labeled"),
         (GITHUB, "closed", {"state": "closed"}, "closed"),
         (GITHUB, "edited", {}, None),
         (GITHUB, "synchronize", {"state": "closed"}, None),
-        (FORGEJO, "opened", {}, "opened"),
         (FORGEJO, "synchronized", {}, "pushed"),
         (FORGEJO, "label_updated", {}, "labeled"),
         (FORGEJO, "edited", {"old_title": "WIP: Fix"}, "ready"),
         (FORGEJO, "edited", {"old_title": "WIP: Fix", "draft": True}, None),
         (FORGEJO, "edited", {"old_title": "Fix"}, None),
-        (FORGEJO, "edited", {}, None),
-        (FORGEJO, "assigned", {}, None),
-        (FORGEJO, "closed", {"state": "closed"}, "closed"),
         (GITLAB, "open", {}, "opened"),
-        (GITLAB, "reopen", {}, "reopened"),
         (GITLAB, "update", {"oldrev": SHA}, "pushed"),
         (GITLAB, "update", {"changes": ready}, "ready"),
         (GITLAB, "update", {"changes": draft, "draft": True}, None),
@@ -280,7 +272,6 @@ def test_all_code_hosts_say_what_happened() -> None:
         (GITLAB, "update", {"changes": {"title": {}}}, None),
         (GITLAB, "update", {"oldrev": SHA, "state": "merged"}, None),
         (GITLAB, "merge", {"state": "merged"}, "closed"),
-        (GITLAB, "close", {"state": "closed"}, "closed"),
     ):
         found = event(host, action, **given)
         assert (found.kind if found else None) == kind, (host[0], action, given)
@@ -450,23 +441,12 @@ def test_of_the_times_that_were_missed_the_newest_starts_a_run_unless_it_is_too_
 def test_a_time_at_which_nothing_can_start_is_on_record(database: Database) -> None:
     """No agent, too many runs, or an organization that is not active; each time is decided on, and the next is due."""
     owner = scheduled(database, hourly(), hourly(agent="gone"))
-    with database.read() as connection:
-        (first,) = (one for one in repositories.due_schedules(connection, NOW + HOUR, 9) if one.endswith("/0"))
-    Receiver(database, Settings(), lambda: NOW + HOUR).start_due(first)
-    # The one that is still due comes to the place of the other.
-    scheduled(database, hourly(agent="gone"), hourly())
-    decided = [fire(database, NOW + HOUR, active_runs=1)]
-    scheduled(database, hourly(), hourly(timezone="UTC"), at=NOW + 2 * HOUR - 1)
+    decided = [fire(database, NOW + HOUR)]
     decided.append(fire(database, NOW + 2 * HOUR, active_runs=1))
-    decided.append(fire(database, NOW + 3 * HOUR, repository_runs_an_hour=1))
     with database.write() as connection:
         organizations.change(connection, owner, active=False, entitlements=())
-    decided.append(fire(database, NOW + 4 * HOUR))
-    with database.write() as connection:
-        repositories.remove(connection, owner, "api")
+    decided.append(fire(database, NOW + 3 * HOUR))
 
-    limited = ("limited", "repository_runs_an_hour: 1 run for one repository")
-    assert decided[0] == [("refused", "the agent gone is not configured")]
-    assert decided[1] == [("refused", "the organization has 1 run queued or working")] * 2
-    assert decided[2:] == [[limited, ("started", "")], [("refused", "the organization is not active")] * 2]
-    assert fire(database, NOW + 9 * HOUR) == []
+    gone, full = "the agent gone is not configured", "the organization has 1 run queued or working"
+    assert decided[:2] == [[("refused", gone), ("started", "")], [("refused", gone), ("refused", full)]]
+    assert decided[2] == [("refused", "the organization is not active")] * 2
