@@ -1,8 +1,6 @@
 """Maintenance, drained machines, and that a process which says it is ready is."""
 
 import contextlib
-import os
-import socket
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.program import Program
 from tests.service.conftest import UNBOXED, Api, served
-from tests.service_process import PROGRAM, refused_start
 from tests.service_process import command as administer
-from tests.waiting import eventually, present
+from tests.service_process import refused_start
+from tests.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -51,25 +48,6 @@ def test_in_maintenance_turns_at_work_finish_and_no_other_begins(api: Api, tmp_p
 
     assert [api.ended(one)["status"] for one in (waiting, interrupted)] == ["completed"] * 2
     assert (status(api)["maintenance"], status(api)["safe_to_stop"]) == (None, False)
-
-
-def test_a_drained_machine_begins_nothing_until_its_worker_is_started_again(api: Api, tmp_path: Path) -> None:
-    """The command returns once nothing is at work there."""
-    go_on = tmp_path / "go-on"
-    working, machine = at_work(api, go_on), socket.gethostname()
-    draining = Program(("worker", "--drain", "--data-dir", str(api.service.data_dir)), os.environ, code=PROGRAM)
-    assert present(draining.stderr).readline() == f"{machine}: 1 turn still at work\n"
-    waiting = api.start("Look at it.")
-    assert draining.poll() is None
-    go_on.touch()
-    said, _ = draining.communicate(timeout=60)
-
-    assert (draining.returncode, api.ended(working)["status"]) == (0, "completed")
-    assert said == f"{machine}: nothing is at work; its workers can be stopped\n"
-    assert reason(api, waiting) == "every worker is drained"
-    api.service.stop()
-    api.service.restart()
-    assert api.ended(waiting)["status"] == "completed"
 
 
 def at_work(api: Api, go_on: Path) -> str:

@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.version import __version__
 from service.clock import SECOND_MICROS
 from service.observability.metrics import OTHERS, ServiceMetrics
 from service.observability.requests import RequestRecord
@@ -88,24 +87,23 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
                 turns.claim(connection, run_id, 1, "w", clock[0] - 20 * SECOND_MICROS)
             turns.end(connection, run_id, 1, outcome, clock[0])
 
-    ids = [accept(database, name, age_s=90) for name in "abcde"]
+    ids = [accept(database, name, age_s=90) for name in "abcd"]
     clock[0] -= SECOND_MICROS
     end(ids[0], completed)
     clock[0] += SECOND_MICROS
     end(ids[1], completed)
     end(ids[2], TurnOutcome("failed", failure="cancelled by the operator"), started=False)
     found = [scraped(metrics)]
-    for number, pause_s in ((3, 5), (4, 3600)):
-        clock[0] += pause_s * SECOND_MICROS
-        end(ids[number], failed)
-        scraped(metrics)
-        found.append(scraped(metrics))
+    clock[0] += 3600 * SECOND_MICROS
+    end(ids[3], failed)
+    scraped(metrics)
+    found.append(scraped(metrics))
 
     counts = [
         [one["runwarden_turn_duration_seconds_count", outcome] for outcome in ("completed", "cancelled", "failed")]
         for one in found
     ]
-    assert counts == [[1, 1, 0], [1, 1, 1], [1, 1, 2]]
+    assert counts == [[1, 1, 0], [1, 1, 1]]
     assert found[0]["runwarden_turn_duration_seconds_sum", "completed"] == 20
     assert found[0]["runwarden_turn_wait_seconds_sum",] == pytest.approx(70 + 90, abs=0.001)
 
@@ -113,7 +111,7 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
 def test_without_a_database_it_says_so(
     database: Database, metrics: ServiceMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And still tells what it counted itself; with it, mails and postings owed, and what is built."""
+    """And still tells what it counted itself; with it, mails and postings owed."""
     metrics.count_request(RequestRecord("id", "GET", route="/v1/x", status=503))
     owner = organization(database)
     with database.write() as connection:
@@ -128,8 +126,6 @@ def test_without_a_database_it_says_so(
 
     assert (up["runwarden_mails_owed", "waiting"], up["runwarden_mails_owed", "refused"]) == (1, 0)
     assert (up["runwarden_postings_owed", "waiting"], up["runwarden_database_up",]) == (0, 1)
-    assert any(key[0] == "runwarden_build_info" and __version__ in key for key in up)
-    assert up["runwarden_database_round_trip_seconds",] > 0
     assert down["runwarden_database_up",] == 0
     assert down["runwarden_http_requests_total", "GET", "/v1/x", "503"] == 1
     assert not any(key[0].startswith(("runwarden_queue", "runwarden_places")) for key in down)

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from service import ids
 from service.execution.git import GitCommandError, GitRunner
 from service.execution.mirror import RepositoryMirror
 from tests.service.conftest import OBEYS, Api, Make, placed
 from tests.service.git_hosts import GitHttpHost, push
-from tests.service.test_large_files import worked
 from tests.service_process import git, make_repository
 
 
@@ -207,30 +205,6 @@ def contents(git_dir: Path) -> set[str]:
     """Return the contents that a mirror has."""
     listed = git("cat-file", "--batch-all-objects", "--batch-check", cwd=git_dir).splitlines()
     return {git("cat-file", "blob", line.split()[0], cwd=git_dir) for line in listed if " blob " in line}
-
-
-READS = """
-def said(*words): return subprocess.run(["git", *words], capture_output=True, text=True)
-assert pathlib.Path("old.txt").read_text() == "second\\n"
-assert said("status", "--short").stdout == ""
-assert len(said("log", "--oneline", "--name-only").stdout.splitlines()) == 8
-print("patch:", said("log", "-p").stderr)
-print("config:", said("config", "--list", "--show-origin").stdout)
-pathlib.Path("new.txt").write_text("new")
-subprocess.run(["git", "commit", "-qam", "mine"])
-"""
-
-
-def test_an_agent_gets_the_branch_whole_and_its_history_without_contents(tenant: Make, hosted: Hosted) -> None:
-    """What is missing is named by the agent's git, which has no way to the host; the commit is as ever."""
-    api, turn = worked(tenant, hosted.url, READS, partial=True)
-    key = ids.address_key(hosted.url)
-
-    assert turn["outcome"] == "completed", turn["log"]
-    assert "contents of earlier versions and of files outside" in turn["log"].partition("patch:")[2]
-    assert hosted.host.url not in turn["log"].partition("config:")[2]
-    assert git("diff", "--name-status", "main", turn["branch"], cwd=hosted.bare) == "A\tnew.txt"
-    assert {"first", "second"} & contents(api.service.data_dir / f"mirrors/{key}.part.git") == {"second"}
 
 
 STAYS_INSIDE = """

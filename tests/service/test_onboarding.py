@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
@@ -44,10 +43,6 @@ class Acme:
         webhook = GitLabSettings(**{"webhook_url": HOOK, **hook})
         settings = Settings(gitlab=webhook, probing=ProbingSettings(timeout_s=60))
         return Onboarding(self.database, self.id, host, settings, now_micros, "token:tok_1").onboard(key)
-
-    def add(self, repository: Repository) -> None:
-        with self.database.write() as connection:
-            repositories.put(connection, self.id, repository, now_micros())
 
     @property
     def repositories(self) -> list[Repository]:
@@ -99,21 +94,6 @@ def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: Gi
     assert sorted(one.is_new for one in outcomes) == [False, True]
     assert all(one.repository.webhook_configured for one in outcomes)
     assert len(acme.repositories) == 1
-
-
-def test_a_configured_repository_keeps_its_name_address_and_secret(
-    acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It learns its project's id and its webhook; whose deliveries are taken by the secret of its own then."""
-    for name in ("OWN", "COMMON"):
-        monkeypatch.setenv(f"{name}_SECRET_HERE", name)
-    known = Repository("site", "gitlab", "Acme/Web", "/srv/web.git", webhook_secret_env="OWN_SECRET_HERE")
-    acme.add(known)
-    outcome = acme.onboard(BY_ID, webhook_secret_env="COMMON_SECRET_HERE")
-
-    assert outcome.is_new is False
-    assert acme.repositories == [replace(known, project_id=42, webhook_configured=True)]
-    assert [hook["token"] for hook in gitlab.hooks] == ["OWN"]
 
 
 def ask(api: Any, **project: Any) -> Any:

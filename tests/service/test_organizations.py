@@ -76,37 +76,3 @@ def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> No
     assert theirs.get("/external/invitations").json() == {"invitations": [], "may_create": False}
     assert theirs.post(f"/external/invitations/{path}").status_code == 404
     assert "rwt_" not in str(listed)
-
-
-def test_the_trial_starts_at_the_first_code_host(api: Any) -> None:
-    """Once, and only then it is decided whether the offer of the signup still holds (spec 3)."""
-    terms, other, retired = ("--price", "49 EUR"), ("--price", "59 EUR"), ("--retired",)
-    cases: list[tuple[Any, Any, str]] = [
-        (None, None, "standard"),
-        # The trial runs on the terms of the signup, even when the offer is retired after it has started.
-        (terms, None, "offer"),
-        (terms, other, "standard"),
-    ]
-    for number, (given, change, state) in enumerate(cases):
-        code = None if given is None else f"TRIAL-{number}"
-        put = ("offer", "add", str(code), "--kind", "partner")
-        if given is not None:
-            api.service.admin(*put, *given)
-        organization = created(api, offer_code=code).json()["organization_id"]
-        if change is not None:
-            api.service.admin(*put, *change)
-        seen = [known(api)[organization]["trial"]]
-        for _ in range(2):
-            host = ("--platform", "github", "--clone-url", "https://x/{path}.git")
-            api.service.admin("host", "connect", "--org", organization, *host)
-            seen.append(known(api)[organization]["trial"])
-            if given is not None:
-                api.service.admin(*put, *retired)
-        before, first, second = seen
-
-        assert (before["state"], before["started_at"]) == ("waiting", None)
-        granted = code if state == "offer" else None
-        assert (first["state"], first["signup_code"], first["granted_code"]) == (state, code, granted)
-        assert first["started_at"] is not None
-        assert second == first
-    assert known(api)[api.organization["id"]]["trial"] is None, "the operator's own organization never signed up"

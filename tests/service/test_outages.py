@@ -173,15 +173,15 @@ def check_end(made: Deployment, url: str, turns: int, gate: Path) -> Counter[str
 def test_a_database_that_goes_away_for_a_while_costs_no_turn(
     tmp_path: Path, postgres: Cluster, postgres_url: str
 ) -> None:
-    """Crashed and started again under two workers: requests get 503 until then, and each turn ends once."""
+    """Crashed and started again under a worker: requests get 503 until then, and each turn ends once."""
     url = postgres_url
-    with world(tmp_path, postgres, url, 2) as (made, _):
+    with world(tmp_path, postgres, url, 1) as (made, _):
         client = made.client(made.nodes[0])
         start(made, 8)
         eventually(lambda: open_turns(url) != {}, "a worker works")
         postgres.stop("immediate")
         refused = client.get("/external/runs")
-        eventually(lambda: all("waits for the database" in node.log for node in made.nodes[1:]), "both notice")
+        eventually(lambda: "waits for the database" in made.nodes[1].log, "the worker notices")
         postgres.start()
         eventually(lambda: client.get("/external/runs").status_code == 200, "the API answers again")
         eventually(lambda: ended(url), "all turns end", pause_s=0.1)

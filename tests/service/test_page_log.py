@@ -54,32 +54,6 @@ def numbered(answer: Any) -> dict[int, str]:
     return {int(number): html.unescape(re.sub(r"<[^>]+>", "", words)) for number, words in rows}
 
 
-def walk(browser: Browser, path: str, word: str) -> dict[int, str]:
-    """Every line that a link such as `earlier` leads to, page by page."""
-    lines: dict[int, str] = {}
-    while True:
-        shown = browser.get(path)
-        more = numbered(shown)
-        assert not {*lines} & {*more}
-        lines |= more
-        link = re.search(rf'href="([^"]+)">{word}<', shown.text)
-        if link is None:
-            return lines
-        path = html.unescape(link[1])
-
-
-def test_each_line_has_a_number_and_a_link(logged: Log) -> None:
-    """From the end back to the first line and forward again; a link shows its line wherever that is."""
-    lines = [f"line {number} {'x' * (number % 300)}" for number in range(1, 501)]
-    browser, log = logged("\n".join(lines).encode())
-    expected = dict(enumerate(lines, 1))
-
-    assert max(numbered(browser.get(log))) == 500
-    assert walk(browser, log, "earlier") == expected
-    assert walk(browser, f"{log}?line=1", "later") == expected
-    assert numbered(browser.get(f"{log}?line=250"))[250] == lines[249]
-
-
 @pytest.mark.parametrize(
     "data",
     [

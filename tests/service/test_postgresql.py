@@ -11,11 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from click.testing import CliRunner
 from dbos import DBOSClient
 
 from service.agents.options import AgentOptions
-from service.cli import main
 from service.clock import now_micros
 from service.egress.budget import Spending
 from service.store import workers
@@ -226,11 +224,3 @@ def test_a_start_waits_for_a_database_that_is_away(postgres: Cluster, postgres_u
             node.stop()
 
     assert node.log.count("waits for the database") == 1
-
-
-def test_a_database_that_cannot_be_used_is_explained(postgres: Cluster, tmp_path: Path) -> None:
-    """Status 2, how to fix it, and never the password."""
-    nobody = f"postgresql://nobody:s3cret@127.0.0.1:{postgres.port}/none"
-    done = CliRunner().invoke(main, ["status", "--database", nobody, "--data-dir", str(tmp_path)])
-
-    assert (done.exit_code, "cannot be used" in done.stderr, "s3cret" in done.output) == (2, True, False), done.output

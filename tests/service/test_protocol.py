@@ -6,13 +6,12 @@ import select
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.lab import Hang, Received, Respond, Server
+from tests.lab import Hang, Server
 from tests.service.conftest import BARE, UNBOXED, Api, Make, served
 from tests.waiting import eventually
 
@@ -53,10 +52,7 @@ def head(api: Any, *lines: str) -> bytes:
 
 
 def test_a_body_that_breaks_off_leaves_no_trace_and_one_without_an_end_is_cut_off(api: Any) -> None:
-    """Nothing is started, nothing is logged as a failure of the service.
-
-    413 as soon as it is too large, whatever its head claims; at once if that claims too much already.
-    """
+    """Nothing is started, nothing is logged as a failure of the service; 413 as soon as it is too large."""
     log, runs = len(api.service.log), api.get("/external/runs").json()["total_count"]
     with connect(api) as connection:
         connection.sendall(head(api, "Content-Length: 1000") + b'{"instructions": "half')
@@ -65,12 +61,10 @@ def test_a_body_that_breaks_off_leaves_no_trace_and_one_without_an_end_is_cut_of
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             while not select.select([connection], [], [], 0)[0]:
                 connection.sendall(b"10000\r\n" + b" " * 65_536 + b"\r\n")
-        answers = [heard(connection), send(api, head(api, "Content-Length: 99999999999"))]
+        answer = heard(connection)
     api.ended(api.start("nothing, afterwards"))
 
-    for answer in answers:
-        assert answer.startswith(b"HTTP/1.1 413 ")
-        assert b"body_too_large" in answer
+    assert code(answer) == (413, "body_too_large")
     assert api.get("/external/runs").json()["total_count"] == runs + 1
     assert "Traceback" not in api.service.log[log:]
 
@@ -111,25 +105,9 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 def test_a_request_that_does_not_arrive_loses_its_connection(brief: Api) -> None:
-    """It is told so; one that takes long to answer has arrived, and is waited for."""
-    released = Event()
-
-    def answer(_: Received) -> Respond:
-        released.wait(30)
-        return Respond(404, {"message": "no"})
-
+    """It is told so."""
     for half in (b"", b"GET /livez HT", head(brief, "Content-Length: 9") + b"{"):
         assert code(send(brief, half)) == (408, "request_timeout")
-    with Server() as slow, ThreadPoolExecutor(1) as pool:
-        slow.otherwise = answer
-        host = ("--platform", "gitlab", "--api-url", f"{slow.origin}/api/v4")
-        brief.service.admin("host", "connect", "--org", brief.organization["slug"], *host)
-        waiting = pool.submit(brief.post, "/external/gitlab/projects", {"project_id": 1})
-        eventually(lambda: bool(slow.requests), "the code host is asked")
-        # Another connection is given up in the same time.
-        send(brief)
-        released.set()
-        assert waiting.result(30).json()["status"] == "failed"
 
 
 def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(tenant: Make) -> None:

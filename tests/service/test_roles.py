@@ -252,7 +252,7 @@ def test_an_invitation_has_a_role(idle: Api, tenant: Make) -> None:
 
 def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Database) -> None:
     """Of the same address and organization alone: a newer invitation, a role or a removal. An expired one stays so."""
-    for change in ("invite", "put", "role", "remove"):
+    for change in ("invite", "role", "remove"):
         owner, other = (organization(database, f"{name}-{change}") for name in ("acme", "other"))
         with database.write() as connection:
             eve = sessions.add_member(connection, owner, "Eve@acme.example", NOW, "viewer")
@@ -264,14 +264,13 @@ def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Datab
                 )
                 for org, who in ((owner, "eVe"), (owner, "bob"), (other, "eve"))
             ]
-            if change == "invite":
-                invitations.invite(connection, owner, "eve@acme.example", NOW, "viewer")
-            elif change == "put":
-                sessions.put_member(connection, owner, "eve@acme.example", NOW, "developer")
-            elif change == "role":
-                sessions.set_role(connection, owner, eve.id, "developer", NOW)
-            else:
-                sessions.remove_member(connection, owner, eve.id, NOW)
+            match change:
+                case "invite":
+                    invitations.invite(connection, owner, "eve@acme.example", NOW, "viewer")
+                case "role":
+                    sessions.set_role(connection, owner, eve.id, "developer", NOW)
+                case _:
+                    sessions.remove_member(connection, owner, eve.id, NOW)
             assert [invitations.accept(connection, code, NOW) for code in older] == [None, owner, other], change
             assert present(invitations.by_code(connection, older[0])).state(NOW) == "withdrawn"
 

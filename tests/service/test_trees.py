@@ -118,6 +118,14 @@ def test_files_that_git_cannot_store_fail_a_turn_that_keeps_the_rest(own: Own) -
     assert committed == []
 
 
+def test_what_the_agent_locked_is_committed_all_the_same(own: Own) -> None:
+    """Its files belong to the service's user, and git stores no such rights."""
+    turn, committed = left_by(own, "mkdir -p a/b; echo x > a/b/f; chmod 0 a/b/f a/b a good.txt README.md .")
+
+    assert (turn["outcome"], committed) == ("completed", ["a/b/f", "good.txt"]), turn["log"]
+    assert "README.md" not in turn["diff"]
+
+
 OURS = {
     "a link": """
         mkdir "$HOME/elsewhere"; echo '{"findings": []}' > "$HOME/elsewhere/findings.json"

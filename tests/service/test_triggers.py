@@ -158,41 +158,36 @@ def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None
     assert git("branch", "--list", gone, cwd=host.repository) == ""
 
 
-def test_a_delivery_that_arrives_twice_starts_one_run(host: Host, number: int) -> None:
-    """Also after the service was killed; for the same commit under another name, another rule starts no second one."""
+def test_what_arrives_twice_or_while_the_service_is_down_starts_one_run(host: Host, number: int) -> None:
+    """A delivery, and a time of a schedule, whose next one is stored with the run; both over two deaths of the service.
+
+    For the same commit under another name, another rule starts no second run.
+    """
     host.rules(rule())
+    passed = datetime.now(UTC) - timedelta(minutes=10)
+    daily = rule(on=["schedule"], schedule=f"{passed.minute} {passed.hour} * * *", instructions="note this")
+    host.rules(daily, name="web")
     given: dict[str, Any] = {"number": number, "head": f"twice-{number}"}
     sha, name = host.branch(given["head"]), f"twice-{number}"
     first = host.deliver("opened", sha, name, **given)
+    host.service.kill()
+    with closing(sqlite3.connect(DataFolder(host.service.data_dir).database_file)) as database, database:
+        database.execute("UPDATE schedules SET due_at = due_at - ?", [DAY_MICROS])
+    host.service.restart()
+    eventually(lambda: host.log(-1), "the time is decided on")
     host.service.kill()
     host.service.restart()
     later = [host.deliver("opened", sha, name, **given), host.deliver("reopened", sha, **given)]
     host.rules(rule(on=["reopened", "opened"]))
     later.append(host.deliver("reopened", sha, **given))
+    (decided,) = host.log(-1)
+    ended = host.api.ended(decided["run_id"])
+    host.rules(rule(), name="web")
 
     assert [one.status_code for one in (first, *later)] == [202, 204, 204, 204]
     (started,) = [one for one in host.api.runs() if one["branch_name"] == given["head"]]
     assert [one["result"] for one in host.log(number)] == ["started", "ignored", "repeated"]
     assert host.api.ended(started["run_id"])["status"] == "completed"
-
-
-def test_a_time_that_passes_while_the_service_is_down_starts_one_run(host: Host) -> None:
-    """Also if it is killed again: the next time is stored with the run."""
-    passed = datetime.now(UTC) - timedelta(minutes=10)
-    daily = rule(on=["schedule"], schedule=f"{passed.minute} {passed.hour} * * *", instructions="note this")
-    host.rules(daily, name="web")
-    host.service.kill()
-    with closing(sqlite3.connect(DataFolder(host.service.data_dir).database_file)) as database, database:
-        database.execute("UPDATE schedules SET due_at = due_at - ?", [DAY_MICROS])
-    for _ in range(2):
-        host.service.restart()
-        eventually(lambda: host.log(-1), "the time is decided on")
-        host.service.kill()
-    host.service.restart()
-    (decided,) = host.log(-1)
-    ended = host.api.ended(decided["run_id"])
-    host.rules(rule(), name="web")
-
     assert (decided["result"], ended["status"], ended["repository"]["data"]["repo"]) == ("started", "completed", "web")
     assert host.api.turns(decided["run_id"])[0]["caller"] == f"schedule {daily['schedule']}"
 

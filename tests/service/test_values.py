@@ -4,13 +4,12 @@ import re
 import subprocess
 from datetime import UTC, datetime, timedelta, timezone
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service import ids
 from service.clock import EPOCH, MICROSECOND, parse_rfc3339, rfc3339
-from service.reference import BRANCH, Location, branch_fault, checked_path, default_branch, location
+from service.reference import BRANCH, branch_fault, default_branch
 
 INSTANTS = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.just(UTC))
 OFFSETS = st.integers(min_value=-23 * 60 - 59, max_value=23 * 60 + 59)
@@ -28,7 +27,7 @@ def test_an_instant_is_read_back_in_any_offset_and_sorts_as_text(one: datetime, 
     assert (rfc3339(first) < rfc3339(second)) == (first < second)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @example("refs/heads/x")
 @example("HEAD")
 @example("a.lock")
@@ -49,6 +48,7 @@ def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
         assert done.returncode == 0, name
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=80), st.integers(1, 10**12))
 def test_a_branch_is_made_of_any_instructions(instructions: str, later: int) -> None:
     """Whatever the words are, the branch made of them is valid; nothing that people use is refused; ids sort."""
@@ -59,23 +59,3 @@ def test_a_branch_is_made_of_any_instructions(instructions: str, later: int) -> 
     assert name.startswith("agent/")
     for one in (name, "main", "fix/login-timeout", "agent/a.b_c", "release/1.0", "ünïcode", "a@b", "refs"):
         assert branch_fault(one) is None
-
-
-def test_a_full_url_is_read_in_every_form_and_a_github_path_is_owner_and_repo() -> None:
-    """https, ssh with a port, and the scp form; in the characters of code hosts."""
-    github = Location("github.com", "acme/api")
-    for url, expected in (
-        ("https://github.com/acme/api", github),
-        ("https://GitHub.com/acme/api.git/", github),
-        ("https://user:secret@github.com/acme/api", github),
-        ("git@github.com:acme/api.git", github),
-        ("ssh://git@gitlab.example:2222/group/sub/project.git", Location("gitlab.example", "group/sub/project")),
-        ("acme/api", None),
-        ("https://github.com", None),
-        ("http://[broken/acme/api", None),
-    ):
-        assert location(url) == expected, url
-
-    for path in ("acme", "a/b/c", "acme/", "/api", "a b/c", "-x/y", "../x", "a/..", "é/b", "a\n/b"):
-        with pytest.raises(ValueError, match="owner/repo"):
-            checked_path("github", path)
