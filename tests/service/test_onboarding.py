@@ -134,7 +134,6 @@ def test_an_address_that_is_not_the_project_s_is_refused(tenant: Make, gitlab: G
         "https://evil.example/acme/web.git",
         "https://gitlab.example/beta/app.git",
         "https://gitlab.example/evil/acme/web.git",
-        "git://gitlab.example/acme/web.git",
         "https://user:secret@gitlab.example/acme/web.git",
         "https://gitlab.example@evil.example/acme/web.git",
         None,

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -57,9 +56,9 @@ def tenants(
     return deliver
 
 
-def connect(database: Database, slug: str, api_url: str, platform: str = "github", **given: Any) -> str:
+def connect(database: Database, slug: str, api_url: str) -> str:
     """Connect an organization to a code host, with the token in TOKEN_HERE; return the organization's id."""
-    host = replace(Host(platform, "h", None, "api", api_url, None, "TOKEN_HERE"), **given)
+    host = Host("github", "h", None, "api", api_url, None, "TOKEN_HERE")
     with database.write() as connection:
         owner = present(organizations.by_slug(connection, slug))
         hosts.connect(connection, owner.id, host, now_micros())
@@ -317,13 +316,11 @@ def test_only_the_whole_body_s_signature_proves_the_secret() -> None:
     small = {name.lower(): value for name, value in headers.items()}
     secrets = {"A": "another", "B": SECRET, "C": SECRET}
     old = {name: value for name, value in small.items() if not name.endswith("256")}
-    shorter = small | {"x-hub-signature-256": small["x-hub-signature-256"][:-1]}
     token = {"x-gitlab-token": SECRET}
 
     assert authentic("github", small, raw, secrets) == {"B", "C"}
     assert authentic("github", small, raw + b" ", secrets) == set()
     assert authentic("github", old, raw, secrets) == set()
-    assert authentic("github", shorter, raw, secrets) == set()
     assert authentic("forgejo", small, raw, secrets) == {"B", "C"}
     assert authentic("forgejo", small | {"x-gitlab-token": SECRET}, raw + b" ", secrets) == set()
     assert authentic("gitlab", token, raw, secrets) == {"B", "C"}
@@ -344,16 +341,12 @@ def test_a_delivery_has_one_name() -> None:
 def test_a_rule_is_about_what_it_says() -> None:
     """And says why not."""
     for rule, given, reason in (
-        ({}, {}, None),
         ({"on": ["labeled"]}, {}, "not on pushed"),
         ({"branches": ["main", "release/*"]}, {"base": "release/2"}, None),
         ({"branches": ["release/*"]}, {}, "not for the branch main"),
-        ({"labels": ["ai", "bot"]}, {"labels": ["x", "ai"]}, None),
         ({"labels": ["ai"]}, {"labels": ["x"]}, "without its label"),
         ({}, {"draft": True}, "a draft"),
-        ({"drafts": True}, {"draft": True}, None),
         ({}, {"sender_type": "Bot"}, "done by a bot"),
-        ({"bots": True}, {"sender": "x[bot]"}, None),
         ({}, {"fork": "yes"}, "the head is in a fork"),
         ({"forks": "approve"}, {"fork": "deleted"}, None),
         ({"forks": "without_secrets"}, {"fork": "yes"}, None),
