@@ -442,4 +442,4 @@ def test_a_time_at_which_nothing_can_start_is_on_record(database: Database) -> N
 
     gone, full = "the agent gone is not configured", "the organization has 1 run queued or working"
     assert decided[:2] == [[("refused", gone), ("started", "")], [("refused", gone), ("refused", full)]]
-    assert decided[2] == [("refused", "the organization is not active")] * 2
+    assert decided[2] == [("refused", gone), ("refused", "the organization is not active")]
