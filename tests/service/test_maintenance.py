@@ -1,32 +1,22 @@
-"""Maintenance, drained machines, and that a process which says it is ready is."""
+"""Maintenance, and that a process which says it is ready is."""
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.service.conftest import UNBOXED, Api, served
+from tests.service.conftest import UNBOXED, Api, Make
 from tests.service_process import command as administer
 from tests.service_process import refused_start
 from tests.waiting import eventually
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A client of a service that each test leaves at work."""
-    with served(tmp_path_factory, "maintained", UNBOXED) as service:
-        yield Api(service)
-
-
-def test_in_maintenance_turns_at_work_finish_and_no_other_begins(api: Api, tmp_path: Path) -> None:
+def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Make, tmp_path: Path) -> None:
     """A run is accepted, says what it waits for, and begins when the maintenance ends, over a restart too.
 
     One that a kill interrupts meanwhile does not go on before that, and says so.
     """
-    go_on = tmp_path / "go-on"
+    api, go_on = start(settings=UNBOXED), tmp_path / "go-on"
     working, interrupted = at_work(api, go_on), at_work(api, tmp_path / "later")
     api.service.admin("maintenance", "New disks until 14:00.")
     waiting = api.start("Look at it.")

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -17,9 +17,6 @@ from service.store.repositories import Repository
 from tests.service.conftest import WEBHOOK as HOOK
 from tests.service.conftest import Make
 from tests.service.forge.forges import GitLabForge
-
-BY_PATH: Final = ProjectKey(None, "acme/web")
-BY_ID: Final = ProjectKey(42, None)
 
 
 @pytest.fixture
@@ -38,11 +35,12 @@ class Acme:
         with self.database.write() as connection:
             self.id = organizations.create(connection, name="Acme", now=now_micros()).id
 
-    def onboard(self, key: ProjectKey = BY_PATH, **hook: Any) -> Outcome:
+    def onboard(self, **hook: Any) -> Outcome:
         host = Host("gitlab", "gitlab.example", None, "api", self.gitlab.url, None, "GITLAB_TOKEN_HERE")
         webhook = GitLabSettings(**{"webhook_url": HOOK, **hook})
         settings = Settings(gitlab=webhook, probing=ProbingSettings(timeout_s=60))
-        return Onboarding(self.database, self.id, host, settings, now_micros, "token:tok_1").onboard(key)
+        made = Onboarding(self.database, self.id, host, settings, now_micros, "token:tok_1")
+        return made.onboard(ProjectKey(None, "acme/web"))
 
     @property
     def repositories(self) -> list[Repository]:

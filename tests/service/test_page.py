@@ -311,6 +311,37 @@ def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
     assert sorted(browser.post("/invitation", code=code).status_code for code in codes) == [200, 400]
 
 
+def test_an_operator_cancels_what_was_shown(idle: Api, tenant: Make, database_of_idle: Database) -> None:
+    """After a confirmation from this session; neither later turns nor those of others; each is in the audit trail."""
+    mine, operator = tenant(on=idle.service), Browser(idle.service.base_url)
+    operator.sign_in(OPERATOR)
+    owner, slug = mine.organization["id"], mine.organization["slug"]
+    with database_of_idle.write() as connection:
+        ids = [runs.accept(connection, order(owner), now_micros()).id for _ in range(41)]
+        assert turns.cancel(connection, ids[0], "done", now_micros())
+    listed = operator.get(f"/operator/runs?org={slug}")
+    preview = html.unescape(present(re.search(r'href="(/operator/runs/cancel[^"]+)"', listed.text))[1])
+    shown = operator.get(preview)
+    assert "Cancel 40 runs?" in text_of(shown)
+    fields = dict(re.findall(r'type="hidden" name="(org|status|shown)" value="([^"]*)"', shown.text))
+    with database_of_idle.write() as connection:
+        # An old run, and one of the preview, have another turn by now.
+        assert turns.cancel(connection, ids[1], "done", now_micros())
+        for one in ids[:2]:
+            assert runs.resume(connection, present(runs.by_id(connection, one)), order(owner), now_micros())
+        later = [*ids[:2], runs.accept(connection, order(owner), now_micros()).id]
+    assert operator.post("/operator/runs/cancel", csrf="0" * 64, **fields).status_code == 403
+    assert operator.post("/operator/runs/cancel", {"Sec-Fetch-Site": "cross-site"}, **fields).status_code == 403
+    assert operator.post("/operator/runs/cancel", **fields | {"shown": "run_x:" + "9" * 5000}).status_code == 400
+
+    done = operator.get(operator.post("/operator/runs/cancel", **fields).headers["location"])
+    assert "39 runs cancelled" in text_of(done)
+    assert {one["run_id"] for one in mine.runs(status="queued")} == {*later}
+    assert {one["run_id"] for one in mine.runs(status="failed")} == {*ids[2:]}
+    trail = mine.service.admin("audit", "list", "--org", slug, "--action", "run.cancel")["entries"]
+    assert {(one["actor"], one["target"]) for one in trail} == {("operator:page", one) for one in ids[2:]}
+
+
 def test_every_page_forbids_foreign_and_inline_code(ended: tuple[Api, str], browse: Any) -> None:
     """No page has a style or script of its own, sources are this site's, and no cache keeps a page, patch or log."""
     mine, run = ended

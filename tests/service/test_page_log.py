@@ -1,4 +1,4 @@
-"""The log on the page: numbered lines that can be linked, search, steps, and what hostile output looks like."""
+"""The log on the page: what hostile output looks like, and that a live one is followed line by line."""
 
 import html
 import re
@@ -23,15 +23,10 @@ Log = Callable[..., tuple[Browser, str]]
 def logged(idle: Api, tenant: Make, database_of_idle: Database) -> Log:
     """`logged(data)` is a browser and the address of a log with these bytes, of an ended turn."""
 
-    def make(data: bytes, preset: str = "", *, is_ended: bool = True) -> tuple[Browser, str]:
+    def make(data: bytes, *, is_ended: bool = True) -> tuple[Browser, str]:
         mine = tenant(on=idle.service)
-        if preset:
-            model = '{ provider = "anthropic", key_env = "KEY" }'
-            known = ("agent", "add", "known", "--preset", preset, "--model", model, "--elsewhere")
-            mine.service.admin(*known, "--org", mine.organization["slug"])
-        owner, agent = mine.organization["id"], "known" if preset else "scribe"
         with database_of_idle.write() as connection:
-            run = runs.accept(connection, order(owner, agent=agent), now_micros())
+            run = runs.accept(connection, order(mine.organization["id"]), now_micros())
             turns.claim(connection, run.id, 1, "w", now_micros())
             if is_ended:
                 turns.end(connection, run.id, 1, TurnOutcome("completed"), now_micros())

@@ -4,27 +4,18 @@ import contextlib
 import json
 import select
 import socket
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
 from tests.lab import Hang, Server
-from tests.service.conftest import BARE, UNBOXED, Api, Make, served
+from tests.service.conftest import BARE, Make
 from tests.waiting import eventually
 
 
-def connect(api: Any, buffer: int = 0) -> socket.socket:
-    """Connect; with a small buffer of received bytes if one is given."""
+def connect(api: Any) -> socket.socket:
     where = urlsplit(api.service.base_url)
-    connection = socket.socket()
-    connection.settimeout(60)
-    if buffer:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-    connection.connect((where.hostname or "", where.port or 0))
-    return connection
+    return socket.create_connection((where.hostname or "", where.port or 0), 60)
 
 
 def heard(connection: socket.socket) -> bytes:
@@ -81,11 +72,8 @@ def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
         b"nonsense\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",  # TLS
         b"GET /v1/external/runs\xff HTTP/1.1\r\nHost: here\r\n\r\n",
-        GET + b"bad header\r\n\r\n",
         GET + b"X: a\x00b\r\n\r\n",
-        GET + b"X: " + b"a" * 100_000,
         b"GET /v1/external/runs?" + b"a" * 100_000,
-        POST + b"Content-Length: ten\r\n\r\n",
         POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
         # A proxy in front could believe the other one, and take the rest of the body for a request of somebody else.
         *(POST + b"".join(order) + SMUGGLED for order in (LENGTHS, LENGTHS[::-1])),
@@ -97,15 +85,9 @@ def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
         assert (b"application/json" in answer, answer.count(b"HTTP/1.1 ")) == (True, 1)
 
 
-@pytest.fixture(scope="module")
-def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A service that waits half a second for a request to arrive."""
-    with served(tmp_path_factory, "brief", f"{UNBOXED}[limits]\nrequest_s = 0.5\n") as service:
-        yield Api(service)
-
-
-def test_a_request_that_does_not_arrive_loses_its_connection(brief: Api) -> None:
+def test_a_request_that_does_not_arrive_loses_its_connection(start: Make) -> None:
     """It is told so."""
+    brief = start(settings="[limits]\nrequest_s = 0.5\n", arguments=["--no-worker"])
     for half in (b"", b"GET /livez HT", head(brief, "Content-Length: 9") + b"{"):
         assert code(send(brief, half)) == (408, "request_timeout")
 

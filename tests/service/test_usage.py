@@ -3,7 +3,7 @@
 import os
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from service.agents.prices import price_of
 from service.clock import DAY_MICROS, now_micros
@@ -19,9 +19,6 @@ from tests.program import Program
 from tests.service.conftest import BOTH, NOW, Api, Make, accepted
 from tests.service.test_metrics import scraped
 from tests.waiting import present
-
-WRITTEN: Final = "2027-01-15"
-"""The day of NOW."""
 
 
 def used(database: Database, run_id: str, tokens: int, micro_usd: int | None, **given: Any) -> None:
@@ -182,8 +179,8 @@ def test_a_service_tells_its_usage(tenant: Make, shared_service: Any) -> None:
         for number, tokens in ((1, 1200), (2, 2400)):
             used(database, thrifty, tokens, 1, number=number, at=NOW + DAY_MICROS)
             shares.append(client.get(f"/external/runs/{thrifty}").json()["budget_used"])
-    given = ["--org", "acme", "--from", WRITTEN, "--to", WRITTEN]
-    document = client.service.admin("usage", *given, "--by", "agent")
+    day = ("--from", "2027-01-15", "--to", "2027-01-15")
+    document = client.service.admin("usage", "--org", "acme", *day, "--by", "agent")
 
     figures = {"input_tokens": 1200, "cached_tokens": 1, "output_tokens": 2, "cost_usd": 0.345678}
     figures |= {"unpriced_requests": 0, "list_prices_of": "2026-11-24"}

@@ -1,30 +1,15 @@
-"""Values as text: instants, durations, branch names, repository references and identifiers."""
+"""Names of branches, given and made, and identifiers."""
 
 import re
 import subprocess
-from datetime import UTC, datetime, timedelta, timezone
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service import ids
-from service.clock import EPOCH, MICROSECOND, parse_rfc3339, rfc3339
 from service.reference import BRANCH, branch_fault, default_branch
 
-INSTANTS = st.datetimes(min_value=datetime(1, 1, 3), max_value=datetime(9999, 12, 29), timezones=st.just(UTC))
-OFFSETS = st.integers(min_value=-23 * 60 - 59, max_value=23 * 60 + 59)
 AWKWARD = st.text(alphabet="a/.-@{}~^:?*[\\ \x7f\x01lockHEDrfsé", max_size=12)
-
-
-@given(INSTANTS, INSTANTS, OFFSETS)
-def test_an_instant_is_read_back_in_any_offset_and_sorts_as_text(one: datetime, two: datetime, minutes: int) -> None:
-    """To the microsecond, whichever way is rounded; the text has a fixed width."""
-    first, second = ((instant - EPOCH) // MICROSECOND for instant in (one, two))
-    local = one.astimezone(timezone(timedelta(minutes=minutes))).isoformat(timespec="microseconds")
-
-    assert {parse_rfc3339(rfc3339(first), round_up=up) for up in (True, False)} == {first}
-    assert parse_rfc3339(local, round_up=False) == first
-    assert (rfc3339(first) < rfc3339(second)) == (first < second)
 
 
 @settings(max_examples=60)
