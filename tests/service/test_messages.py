@@ -94,19 +94,6 @@ def test_a_message_that_the_program_cannot_take_starts_the_next_turn(own: Own) -
     assert turn["instructions"].count("open(") == 3
 
 
-def test_a_cancelled_run_drops_what_waits(own: Own) -> None:
-    api, _ = own()
-    run_id = api.begin("worker", instructions="open('half.txt', 'w'); time.sleep(600)")
-    at_work(api, run_id, "half.txt")
-    say(api, run_id, "more", "end")
-    api.post(f"/external/runs/{run_id}/cancel", {})
-    (turn,) = api.turns(run_id)
-    late = say(api, run_id, "more")
-
-    assert (turn["outcome"], states(turn)) == ("cancelled", [("more", "end", "dropped")])
-    assert (late.status_code, late.json()["error_code"]) == (409, "run_not_active")
-
-
 def test_what_is_said_to_a_waiting_turn(idle: Api) -> None:
     """It is stopped at once; twenty messages wait at most, except for one that stops the turn; none is blank or odd."""
     run_id = idle.start("go")

@@ -11,8 +11,6 @@ from typing import Any
 from tests.service.conftest import API, Own, said
 from tests.service_process import git
 
-FIXED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-
 
 def ask(api: Any, **fields: Any) -> Any:
     return api.post("/external/runs", {"instructions": "nothing", "repository": API} | fields)
