@@ -162,9 +162,8 @@ def test_a_set_up_that_cannot_be_is_refused() -> None:
     for name in ("/etc", "../x", "a/../b", ".git", ".runwarden/x", "", "~/../x"):
         with pytest.raises(ValidationError):
             RepositorySetup(cache=(name,))
-    for sparse, more in (("../x", {}), ("x", {"lfs": True})):
-        with pytest.raises(ValidationError, match=r"write paths in the repository|cannot be combined with lfs"):
-            RepositorySetup.model_validate({"sparse": [sparse], **more})
+    with pytest.raises(ValidationError, match="write paths in the repository"):
+        RepositorySetup.model_validate({"sparse": ["../x"]})
     both, clear = {"command": ["x"], "url": "https://a.test"}, {"url": "http://a.test"}
     for server in ({}, both, clear, {"command": ["x"], "env": {"A": "b"}}):
         with pytest.raises(ValidationError):

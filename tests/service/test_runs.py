@@ -5,9 +5,15 @@ What holds for any page and date of the list is in tests/conformance.
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from service import ids
+from service.reference import BRANCH, branch_fault, default_branch
 from tests.service.conftest import API, Own, said
 from tests.service_process import git
 
@@ -118,11 +124,11 @@ def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
 
 def test_a_protected_branch_is_refused(own: Own, idle: Any) -> None:
     """The default branch unless patterns say otherwise; how to go on is named, and nothing is accepted."""
-    for given, refused, allowed in (
+    for patterns, refused, allowed in (
         ({}, "main", ["other"]),
         ({"protected": ["r/*"]}, "r/1", ["main"]),
     ):
-        api, _ = own(on=idle.service, **given)
+        api, _ = own(on=idle.service, **patterns)
         for branch in (refused, *allowed):
             plain = ask(api, branch_name=branch)
             named = api.post("/external/agents/scribe/runs", {"repository": "acme/api", "branch_name": branch})
@@ -169,3 +175,40 @@ def test_what_cannot_be_read_is_400(api: Any) -> None:
         for value in values:
             answer = api.get("/external/runs", params={name: value})
             assert said(answer) == (400, code), value
+
+
+AWKWARD = st.text(alphabet="a/.-@{}~^:?*[\\ \x7f\x01lockHEDrfsé", max_size=12)
+
+
+@settings(max_examples=60)
+@example("refs/heads/x")
+@example("HEAD")
+@example("a.lock")
+@example("a.lock/b")
+@example("@")
+@example("x/.y")
+@example("a//b")
+@example("a\n")
+@given(AWKWARD)
+def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
+    """The rules are those of git itself; the published pattern allows what we take alone, but for its length."""
+    # In JSON Schema `$` is the end; in Python it may stand before a last line break.
+    pattern, is_taken = BRANCH.replace("$", r"\Z"), branch_fault(name) is None
+
+    assert (re.search(pattern, name) is not None) == is_taken
+    if is_taken:
+        done = subprocess.run(["git", "check-ref-format", "--branch", name], capture_output=True, check=False)
+        assert done.returncode == 0, name
+
+
+@settings(max_examples=30)
+@given(st.text(max_size=80), st.integers(1, 10**12))
+def test_a_branch_is_made_of_any_instructions(instructions: str, later: int) -> None:
+    """Whatever the words are, the branch made of them is valid; nothing that people use is refused; ids sort."""
+    first, second = (ids.run_id(1_700_000_000_000_000 + 1000 * more) for more in (0, later))
+    name = default_branch(instructions, first)
+
+    assert first < second
+    assert name.startswith("agent/")
+    for one in (name, "main", "fix/login-timeout", "agent/a.b_c", "release/1.0", "ünïcode", "a@b", "refs"):
+        assert branch_fault(one) is None
