@@ -157,22 +157,27 @@ def test_submodules_and_attributes_of_a_repository_run_nothing(api: Api, tmp_pat
     assert not trap.exists()
 
 
-def runner(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: list[str], limit_s: float = 0.7
-) -> GitRunner:
-    (folder / "git").write_text(source)
+def runner(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, limit_s: float) -> GitRunner:
+    (folder / "git").write_text(f"#!/bin/sh\n{source}\n")
     (folder / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    return GitRunner(folder, limit_s, progress=told.append)
+    return GitRunner(folder, limit_s)
+
+
+def test_a_silent_command_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a fetch the code host is the cause, which may pass; of a command without a host it is not."""
+    for command, passes in (("fetch", True), ("write-tree", False)):
+        with pytest.raises(GitCommandError) as raised:
+            runner(tmp_path, monkeypatch, "exec sleep 1000", 0.3)(command)
+        assert raised.value.is_passing == passes
 
 
 def test_a_login_in_an_address_is_no_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor as a setting's value: every user of the machine can read arguments."""
-    shows = '#!/bin/sh\necho "$@"; env | grep GIT_CONFIG_KEY_0\n'
     url = "https://host/a.git"
     for words in (("fetch", url), ("-c", f"remote.origin.url={url}", "fetch", "origin")):
         given = [word.replace("//", "//u:p@") for word in words]
-        told = runner(tmp_path, monkeypatch, shows, [], 30)(*given)
+        told = runner(tmp_path, monkeypatch, 'echo "$@"; env | grep GIT_CONFIG_KEY_0', 30)(*given)
 
         assert " ".join(words) in told
         assert "u:p" not in told
@@ -237,8 +242,11 @@ def test_an_agent_gets_some_folders_and_changes_those(
     assert "become one" not in turn["log"]
 
 
-def test_a_merge_with_what_others_pushed_has_what_it_reads(tmp_path: Path, hosted: Hosted) -> None:
-    """Three versions of a file that moved and changed meanwhile, even outside of the part."""
+def test_a_merge_with_what_others_pushed_has_what_it_reads(
+    tmp_path: Path, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three versions of a file that moved and changed meanwhile, even outside of the part, and over joined packs."""
+    monkeypatch.setattr("service.execution.mirror._MOST_PACKS", 1)
     (folder := tmp_path / "mirrors").mkdir()
     mirror = RepositoryMirror(folder, hosted.url, GitRunner(folder, 300), ("api",))
     base = mirror.fetch("main").default
