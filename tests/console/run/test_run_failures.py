@@ -82,21 +82,3 @@ async def test_a_mirror_that_cannot_be_kept_is_said(staged: Staged, tmp_path: Pa
         for key in ("r", "d"):
             await scene.press(key)
             await scene.shows("copy of the repository cannot be kept")
-
-
-async def test_a_review_left_while_it_was_read_is_read_again(run_on_show: OnShow) -> None:
-    """`>` to a turn whose review does not come, and `<` back."""
-    results, never = ScriptedResults(), asyncio.Event()
-    read = results.reviews
-
-    async def reviews(detail: Any, turn: int | None = None) -> Any:
-        return await read(detail, turn) if turn is None else await never.wait()
-
-    results.reviews = reviews  # type: ignore[method-assign]
-    async with run_on_show(results) as scene:
-        await scene.press("r")
-        await scene.shows("2 findings")
-        await scene.pilot.press("greater_than_sign")
-        assert "Reading the review" in scene.text
-        await scene.press("less_than_sign")
-        await scene.shows("2 findings")
