@@ -13,11 +13,14 @@ from app.api.errors import UnreachableError
 from app.results.git import GitError
 from app.runs.screen import RunsScreen
 from storage import RunwardenError
-from tests.console.conftest import MESSAGE, SHEETS, SMALL, Disk, Scene, Staged
+from tests.console.conftest import MESSAGE, SMALL, Disk, Scene, Staged
 from tests.waiting import until
 
-WAYS = (*("", "enter", "2", "3", "3 i", "4", "5", "6", "7"), *SHEETS, "7 h", *("n", "c", "a", "3 n", "3 p"))
-"""The keys that lead to each screen from the runs."""
+WAYS = (
+    *("", "enter", "2", "3", "4", "5", "6", "7"),
+    *("s", "t", "runs.export", "runs.save_view", "n", "3 n"),
+)
+"""The keys that lead to each screen from the runs, and to a few of the sheets and forms."""
 
 
 def kinds_of(screen: Screen[Any]) -> list[type]:

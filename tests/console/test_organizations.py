@@ -51,10 +51,8 @@ async def invited(scene: Scene) -> None:
 
 INVITATIONS: tuple[tuple[dict[str, object], str, str], ...] = (
     ({}, "outbox, 29d left", "outbox folder"),
-    ({"state": "waiting", "sent_at": None, "failure": "no route"}, "not sent yet", "no route; it is tried again"),
     ({"state": "refused", "failure": "no such user"}, "refused", "not sent: no such user"),
     ({"state": "accepted", "accepted_at": "2026-05-01T20:00:00Z"}, "accepted 2h ago", "accepted 2h ago"),
-    ({"state": "expired", "expires_at": "2026-04-30T21:00:00Z"}, "expired", "since 2026-04-30"),
     ({"state": "of tomorrow"}, "of tomorrow", "of tomorrow"),
 )
 

@@ -75,15 +75,3 @@ async def test_a_draft_is_kept_and_is_swapped_for_a_fresh_form_and_back(stage: A
         assert set(again.screen.values.values()) == {""}
         await press(pilot, "ctrl+n")
         assert again.screen.values == restored
-
-
-async def test_a_draft_belongs_to_its_repository_and_is_gone_on_with_where_it_ends(stage: Any) -> None:
-    """The next key adds to its instructions: it neither replaces a field nor changes the repository."""
-    found = []
-    for repository, typed in (("acme/api", "Fix it"), ("acme/web", ""), ("acme/api", " now.")):
-        app = stage(lambda engine, repository=repository: NewRunForm(engine, repository))
-        async with opened(app, typed) as pilot:
-            found.append((app.screen.values["repository"], app.screen.values["instructions"]))
-            await press(pilot, "escape")
-
-    assert found == [("acme/api", "Fix it"), ("acme/web", ""), ("acme/api", "Fix it now.")]

@@ -133,7 +133,7 @@ async def test_an_item_leads_to_its_runs_and_comes_back_after_it_was_done(staged
         assert isinstance(scene.app.screen, RunScreen)
         assert scene.app.screen.focused_run_id == "run_new"
 
-        await scene.press("7", "e")
+        await scene.press("escape", "e")
         assert "failed:acme/web" not in keys(scene)
         assert "Press u to undo" in scene.toasts[-1]
         await fail(scene, board, "run_newer")

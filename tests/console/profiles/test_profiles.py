@@ -33,9 +33,8 @@ from storage.errors import DatabaseBusyError, StorageError
 from storage.records import RunFilter
 from storage.records.run import whose
 from storage.state import State
-from tests.console.conftest import SMALL, WIDE, Disk, Scene
+from tests.console.conftest import SMALL, WIDE, Scene
 from tests.console.scenes import TOKEN_VARIABLE, SceneClock, a_day, settings_for
-from tests.console.test_error_boundary import press_all
 from tests.lab import Lab, Received, Server, Step
 from tests.waiting import until
 from widgets.forms.dialog import FormDialog
@@ -253,14 +252,6 @@ async def test_tokens_leave_the_environment_and_are_read_once(several: Settings,
 
     assert problems[:4] == [None] * 4
     assert "https://other.example" in str(problems[4])
-
-
-async def test_no_key_ends_the_console_while_our_files_fail(fleet_staged: FleetStaged, disk: Disk) -> None:
-    """Nor does any key of all profiles and of the switcher."""
-    async with fleet_staged() as scene:
-        pressed = set[tuple[type, str]]()
-        for way in ("0", "ctrl+o"):
-            await press_all(scene, disk, way, pressed)
 
 
 @pytest.fixture

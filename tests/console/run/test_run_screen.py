@@ -63,7 +63,7 @@ async def test_artifacts_are_saved(run_on_show: OnShow, tmp_path: Path) -> None:
         await scene.press("escape")
         await choose("1")
         await until(lambda: f"Saved {tmp_path}/saved/report.md." in scene.toasts, "it is saved")
-        for digit, words in (("1", "File exists"), ("3", "It was pruned.")):
+        for digit, words in (("1", "exists."), ("3", "pruned.")):
             await choose(digit)
             await scene.shows(words)
             await scene.press("escape")

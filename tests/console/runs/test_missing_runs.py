@@ -92,12 +92,6 @@ async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, m
         await scene.press("escape", "slash", *"nowhere", "enter")
         await scene.shows("Searched only the 20 runs that are here;", "No run matches here")
 
-        await scene.press("runs.pause")
-        assert "fetching is paused" in scene.text
-        assert await scene.engine.cache.backfill_paused()
-        await scene.press("runs.resume")
-        assert not await scene.engine.cache.backfill_paused()
-
 
 async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(begun: Staged) -> None:
     """Its status is drawn quietly, and the detail says since when; the runs that a poll shows again are live."""

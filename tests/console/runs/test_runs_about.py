@@ -92,28 +92,6 @@ async def test_without_the_extension_what_was_sent_is_known(
         assert len(asked(board)) == 1
 
 
-async def test_a_working_run_says_what_its_agent_does_now(staged: Staged, board: Lab) -> None:
-    """And no longer once it has ended."""
-    tell(board)
-    for turns in board.turns.values():
-        turns["turns"] = [{"number": 1, "instructions": "Make it dark.", "state": "working"}]
-    working = [run_id for run_id, run in board.runs.items() if run["status"] == "working"]
-    for run_id in working[:-1]:
-        board.logs[run_id, 1] = b"log"
-        board.steps[run_id, 1] = [
-            {"kind": "said", "text": "Reading all\x1b[2J tests."},
-            {"kind": "ran", "text": "pytest -q"},
-        ]
-    async with staged((200, 60)) as scene:
-        for _ in range(2):
-            await scene.tick(seconds=1)
-        assert "runs pytest -q" in scene.rows[0]
-
-        board.move(working[0], "completed")
-        await scene.sync()
-        assert "runs pytest -q" not in scene.rows[0]
-
-
 async def test_findings_and_agents_are_columns_and_unknown_is_not_none(staged: Staged, board: Lab) -> None:
     """Sorted by severity, filtered and searched; a run whose findings nobody told is counted as unknown."""
     tell(board)

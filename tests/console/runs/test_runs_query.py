@@ -2,18 +2,14 @@
 
 import time
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 import pytest
 
-from app.console.app import RunwardenApp
 from app.runs.query import parse
 from app.runs.screen import RunsScreen
-from app.runs.screen_pickers import DatesPicker, MarkPicker, ValuePicker, limits_of
+from app.runs.screen_pickers import limits_of
 from app.runs.screen_views import TableQuery
 from tests.console.conftest import Scene, Staged
-from tests.console.scenes import app_on
-from tests.lab import Lab
 from tests.waiting import present
 from widgets.runs.filter import SearchInput
 
@@ -22,16 +18,6 @@ def runs(scene: Scene) -> RunsScreen:
     """The screen, which has to be on show."""
     assert isinstance(scene.app.screen, RunsScreen)
     return scene.app.screen
-
-
-async def answered(scene: Scene, action: str, sheet: type, result: Any) -> TableQuery:
-    """The query after a sheet was opened and closed with a result."""
-    await scene.app.screen.run_action(action)
-    await scene.settle()
-    assert isinstance(scene.app.screen, sheet)
-    scene.app.screen.dismiss(result)
-    await scene.settle()
-    return runs(scene).table_query
 
 
 async def what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end(scene: Scene) -> None:
@@ -54,33 +40,6 @@ async def a_line_with_a_mistake_is_not_kept_as_a_view(scene: Scene) -> None:
         assert isinstance(scene.app.screen, RunsScreen)
         assert any(refusal in said for said in scene.toasts), line
         await scene.press("escape", "escape")
-
-
-async def test_sheets_write_into_the_query(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of the terms that one is about, else at the end; a sheet that was left changes nothing.
-
-    While the rows are replaced, keys about rows do nothing.
-    """
-    sheets: tuple[tuple[str, type, Any, str], ...] = (
-        ("pick_statuses", MarkPicker, (("failed",), ("queued",)), "status:failed -status:queued api"),
-        ("pick_values('repo')", ValuePicker, (("acme/web",), ()), "is:active api repo:acme/web"),
-        ("pick_values('branch')", ValuePicker, ((), ("main",)), "is:active api -branch:main"),
-        ("pick_dates", DatesPicker, ("2h", ""), "is:active api since:2h"),
-    )
-    async with staged() as scene:
-        for action, sheet, result, line in sheets:
-            runs(scene).set_line("is:active api")
-            assert (await answered(scene, action, sheet, None)).line == "is:active api"
-            assert (await answered(scene, action, sheet, result)).line == line
-
-        first, opened = scene.table.row, scene.app.screen
-        monkeypatch.setattr(scene.engine.cache, "window", None)  # A reading would fail: none is needed here.
-        scene.table.start_over(follow=False)
-        for action in ("move(1)", "choose", "mark"):
-            assert not await scene.app.run_action(action, scene.table)
-        assert scene.app.screen.check_action("copy_run_id", ()) is False
-        assert scene.app.screen is opened
-        assert (scene.table.row, len(scene.table.marks)) == (first, 0)
 
 
 @pytest.mark.parametrize(
@@ -155,24 +114,3 @@ async def test_runs_are_found(staged: Staged) -> None:
         for fact in FACTS:
             await scene.to_all_runs()
             await fact(scene)
-
-
-async def test_what_is_shown_becomes_a_view_and_is_there_next_time(staged: Staged, board: Lab) -> None:
-    """With its order; the last view and order open the next console, before the service is asked."""
-    async with staged() as scene:
-        await scene.press("slash", *"branch:agent/* -status:completed")
-        await scene.press("enter", "runs.order", "enter")
-        await scene.press("runs.save_view", *"Agents", "enter")
-        assert "[Agents" in scene.text
-        remembered = scene.rows
-
-        app = app_on(scene.app.settings, scene.clock, scene.engine)
-        async with app.run_test(size=(140, 40)) as pilot:
-            again = Scene(pilot, scene.engine, scene.clock)
-            assert isinstance(pilot.app, RunwardenApp)
-            assert pilot.app.session.first is not None
-            assert pilot.app.session.first.total == len(remembered)
-            await again.settle()
-            assert "[Agents" in again.text
-            assert again.rows == remembered
-            assert "started ↑" in again.text
