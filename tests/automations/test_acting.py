@@ -228,14 +228,10 @@ def test_a_kept_request_is_told_in_a_line() -> None:
     again, cancel = shown(ContinueRun("run_1", "Go.", repository)), shown(CancelRun("run_1"))
     for occurrence, detail, kept, words in (
         (plain, None, shown(start), "gitlab:a/b fix/x: start a run: Fix it."),
-        (plain, None, again, "acme/api: continue: Go."),
         (plain, None, shown(StartAgent("night owl", "a/b")), "a/b: start the agent night owl"),
         (plain, None, cancel, "run_1: cancel"),
         (plain, None, '{"path": "/external/runs", "body": {"instructions": 7}}', ""),
-        (plain, None, '{"path": "", "body": []}', ""),
         (plain, None, None, ""),
         (about, held, again, "acme/api fix/login: continue “Log in”: Go."),
-        (about, None, again, "acme/api main: continue: Go."),
-        (about, held, cancel, "acme/api fix/login: cancel “Log in”"),
     ):
         assert in_words(Decision(1, "r", occurrence, at, "waiting", "", request_json=kept), detail) == words

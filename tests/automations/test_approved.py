@@ -12,7 +12,6 @@ from app.automations.acting import ActingResult
 from app.automations.bot import document
 from app.automations.occurrences import manual_occurrence
 from app.engine.times import rfc3339
-from app.notify.dispatcher import rule_alerts
 from storage.claims import Owner, this_process
 from storage.database import migrate
 from storage.records import Author
@@ -95,34 +94,6 @@ async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Pla
 
     assert not await place.state.adopt(found.decision_id, place.now)
     assert await place.state.adopt(found.decision_id, place.now + timedelta(minutes=61))
-
-
-async def test_rules_tell_what_needs_a_person(place: Place) -> None:
-    """That one waits, with its request; that one pauses itself; that one reached its limit: each once, over a route."""
-    dispatcher = await place.began()
-    rules = [
-        rule(name='"asks"', do='{ continue = "go" }', approval="true"),
-        rule(name='"fails"', do='{ continue = "go" }', pause_after="1"),
-        rule(name='"loops"', limit="{ per_conversation = 1 }"),
-    ]
-    runner = await place.begun("\n".join(rules))
-    place.acts.results = [ActingResult("failed", "no")]
-    for _ in range(4):
-        place.pass_(minutes=1)
-        await place.run("run_1", "failed")
-        await runner.decide_and_act()
-        await place.run("run_1", "working")
-    told = await rule_alerts(place.state, place.now - timedelta(days=1), "runwarden --config 'my c.toml'")
-    titles = await place.after(dispatcher, 12, minutes=1)
-
-    about = {"asks waits for approval", "fails paused itself", "loops reached its limit"}
-    assert {each.title for each in told} == about
-    quoted = (f"--config 'my c.toml' automations {word}" for word in ("approve 1", "resume fails", "log loops"))
-    assert all(any(command in each.body for each in told) for command in quoted), told
-    assert '"instructions": "asks run_1"' in next(each.body for each in told if "asks" in each.title)
-    assert [title for title in titles if "failed" not in title] == ["asks waits for approval (and 5 more)"]
-    assert await place.after(dispatcher, 3, hours=1) == []
-    assert await rule_alerts(place.state, place.now) == []
 
 
 async def test_a_rule_that_is_off_and_is_set_off_by_hand_is_left_to_the_process_that_does_it(place: Place) -> None:

@@ -1,7 +1,5 @@
 """Prometheus and Grafana: a real Prometheus scrapes the bot, and what ships asks for figures that there are."""
 
-import json
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,16 +12,11 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from app.automations.metrics import DURATIONS, FIGURES, MOST_VALUES, RunCounts, Snapshot, families
+from app.automations.metrics import DURATIONS, MOST_VALUES, RunCounts, Snapshot, families
 from storage.records.following import StatusChange
 from tests.service_process import ROOT
 
 SHIPPED = ROOT / "deploy" / "prometheus"
-DASHBOARD = ROOT / "deploy" / "grafana" / "runwarden-watch.json"
-NAMES = {
-    *(f"runwarden_{name}" for name in FIGURES),
-    *(f"{DURATIONS}{end}" for end in ("_bucket", "_count", "_sum")),
-}
 PROMETHEUS = pytest.mark.skipif(
     shutil.which("prometheus") is None or shutil.which("promtool") is None,
     reason="Prometheus is not installed; on Debian: apt-get install prometheus",
@@ -40,27 +33,6 @@ def test_promtool_accepts_what_ships_and_the_alerts_fire(arguments: tuple[str, .
     checked = subprocess.run(["promtool", *arguments], capture_output=True, text=True, check=False)
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
-def test_every_alert_is_tried() -> None:
-    """In the test that promtool runs."""
-    alerts = set(re.findall(r"alert: (\w+)", (SHIPPED / "watch.rules.yml").read_text()))
-
-    assert alerts == set(re.findall(r"alertname=\"(\w+)\"", (Path(__file__).parent / "watch.test.yml").read_text()))
-    assert alerts >= set(re.findall(r"Runwarden\w+", (SHIPPED / "alertmanager.yml").read_text()))
-
-
-def test_the_dashboard_shows_every_figure() -> None:
-    """And no other; that alerts ask for figures that there are, tests/distribution/test_facts.py shows."""
-    dashboard = json.loads(DASHBOARD.read_text())
-    shown = {
-        name
-        for panel in dashboard["panels"]
-        for each in panel["targets"]
-        for name in re.findall(r"\brunwarden_\w+", each["expr"])
-    }
-
-    assert shown == {*NAMES} - {f"{DURATIONS}_count", f"{DURATIONS}_sum"}
 
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

@@ -43,63 +43,17 @@ def quiet(begin: datetime, *, hours: int) -> str:
     return f'"{begin.astimezone():%H:%M}-{begin.astimezone() + timedelta(hours=hours):%H:%M}"'
 
 
-async def test_what_was_stuck_is_judged_by_what_was_known_then(place: Place) -> None:
-    """When a bot flagged it: the repository's runs took an hour until then; that later ones took minutes is nothing.
-
-    What was over before the quiet hours of a rule were is passed over.
-    """
-    flags = rule(on='{ run = "stuck" }')
-    quiet_one = rule(name='"quiet"', on='{ run = "stuck" }', quiet=quiet(START + timedelta(minutes=20), hours=5))
-    runner = place.runner(flags)
-    await runner.decide_and_act()
-    for run_id in (f"slow_{number}" for number in range(5)):
-        await place.run(run_id, "working")
-    place.pass_(hours=1)
-    for run_id in (f"slow_{number}" for number in range(5)):
-        await place.run(run_id, "completed")
-    await place.run("run_2", "working")
-    for _ in range(25):
-        place.pass_(minutes=5)
-        await place.run("run_2", "working")
-        await runner.decide_and_act()
-    await place.run("run_2", "completed")
-    place.pass_(hours=5)
-    for number in range(200):
-        await place.run(f"quick_{number}", "completed")
-
-    found = await replayed(place, flags, quiet_one)
-
-    flagged = {each.occurrence.facts["run.id"]: each.decided_at for each in found["r"].newest}
-    assert flagged.keys() == {*(f"slow_{number}" for number in range(5)), "run_2"}
-    assert flagged["run_2"] == START + timedelta(hours=1) + 2 * timedelta(hours=1)
-    assert {each.occurrence.facts["run.id"] for each in latest(place, "r")} == {"run_2"}
-    assert found["quiet"].counts == {}
-
-
-async def test_what_needs_an_approval_would_wait_for_it(place: Place) -> None:
-    """Nothing in a replay could give it, so it does not expire either, however long ago it was."""
-    for number in range(20):
-        await place.run("run_1", "failed" if number else "working")
-        await place.run("run_2", "completed" if number % 2 else "working")
-        place.pass_(hours=12)
-
-    (found,) = (await replayed(place, rule(approval="true"))).values()
-
-    assert found.counts == {"waiting": 1}
-    assert [one.outcome for one in found.newest] == ["waiting"]
-
-
-@pytest.mark.parametrize("holds", [True, False])
-async def test_it_says_which_part_of_the_time_is_held(place: Place, *, holds: bool) -> None:
+async def test_it_says_which_part_of_the_time_is_held(place: Place) -> None:
     """Runs as far as the coverage reaches, hosts since their first sample, times always."""
+    rules = rule(), rule(name='"h"', on=BAD), rule(name='"s"', on='{ schedule = "0 * * * *" }')
     place.pass_(hours=10)
-    if holds:
-        await place.cache.extend_coverage(START + timedelta(hours=4), place.now, as_of=place.now)
-        await place.health(github="ok")
-    found = await replayed(place, rule(), rule(name='"h"', on=BAD), rule(name='"s"', on='{ schedule = "0 * * * *" }'))
+    nothing = await replayed(place, *rules)
+    await place.cache.extend_coverage(START + timedelta(hours=4), place.now, as_of=place.now)
+    await place.health(github="ok")
+    found = await replayed(place, *rules)
 
-    since = [found[name].held_since for name in ("r", "h", "s")]
-    assert since == ([START + timedelta(hours=4), START + timedelta(hours=10), START] if holds else [None, None, START])
+    assert [each.held_since for each in nothing.values()] == [None, None, START]
+    assert [each.held_since for each in found.values()] == [START + timedelta(hours=4), place.now, START]
 
 
 TRIGGERS = (
@@ -122,7 +76,7 @@ RESPONSES = (
 MINUTES = 25
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=pytest.mark.campaign) for n in range(4, 1_000))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.campaign) for n in range(2, 1_000))])
 async def test_a_replay_equals_what_was_done(place: Place, seed: int) -> None:
     """For random rules with random responses and limits, over a random history of runs, hosts and writes."""
     rng = random.Random(seed)

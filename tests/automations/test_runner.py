@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,8 +14,6 @@ from app.automations.sentence import warnings
 from app.profiles.load import parse
 from storage.claims import Owner, this_process
 from storage.errors import DiskFullError, StorageError
-from storage.records.decision import Decision
-from storage.state import State
 from tests.automations.conftest import Place, rule
 from tests.waiting import until
 
@@ -27,7 +24,6 @@ COMMAND = '{ command = ["true"] }'
 WEB = '{ run = "failed", repository = "acme/web" }'
 BAD, LOST = '{ health = "not ok", for = "1m" }', '{ action = "unknown", older = "1m" }'
 DOWN = "host down; +1m; host down; +1m; host down"
-QUIET = '"15:00-16:00"'
 MADE = ActingResult("done", result_id="run_1")
 NOT_YET = ActingResult("failed", "not yet", may_repeat=True)
 NO = ActingResult("failed", "no such agent")
@@ -94,9 +90,6 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
         [rule(on='{ schedule = "10 12 * * *" }')], [], "+10m; look; look; next; +1d; look; next", "r",
         ["acting", "done"],
     ),
-    "an interval after its first look": (
-        [rule(on='{ every = "6h" }')], [], "+10m; look; look; next; +6h; look; next", "r", ["acting", "done"],
-    ),
     "a run that is stuck after its first look": (
         [rule(on='{ run = "stuck" }')], [], "+10m; glance; stuck run_1; glance; next; stuck run_2; look; next", "r",
         ["acting", "done"],
@@ -105,15 +98,6 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
         [rule(on='{ health = "not ok" }')], [],
         "+10m; glance; host down; +2m; host down; glance; next; host ok; +2m; host down; +2m; host down; look; next",
         "r", ["acting", "done"],
-    ),
-    "a recovery after its first look": (
-        [rule(on='{ health = "recovered" }')], [],
-        """+10m; glance; host down; +2m; host ok; +2m; host ok; glance; next
-        host down; +2m; host ok; +2m; host ok; look; next""", "r", ["acting", "done"],
-    ),
-    "an unknown outcome after its first look": (
-        [rule(on='{ action = "unknown" }')], [], "+10m; unknown k; look; look; next; unknown l; look; next", "r",
-        ["acting", "done"],
     ),
     "a host that passes its limit after its first look": (
         [rule(on='{ health = "not ok", for = "5m" }')], [],
@@ -124,25 +108,12 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
         [rule(on='{ health = "not ok", for = "5m" }')], [],
         "host down; +6m; host down; look; +2m; host down; look; +2m; host down; look; next", "", [],
     ),
-    "a write that passes its limit after its first look": (
-        [rule(on='{ action = "unknown", older = "5m" }')], [], "unknown k; +2m; look; +2m; look; +2m; look; next", "r",
-        ["acting", "done"],
-    ),
-    "no write that had passed its limit": (
-        [rule(on='{ action = "unknown", older = "5m" }')], [], "unknown k; +6m; look; +2m; look; +2m; look; next", "",
-        [],
-    ),
     "nothing from before, though it was paused before its first look": (
         [rule()], [], "run_1 failed; begin; pause r by ann; resume r; look", "", [],
     ),
     "nothing of what failed under a rule that was edited since": (
         [rule(on=WEB), rule()], [], "look; +5m; run_1 failed; next; rules 1; +5m; run_2 failed; next", "r",
         ["acting", "done"],
-    ),
-    "moving it in the file is no edit; switching it on again looks forward": (
-        [f"{rule()}\n{OTHER}", f"{OTHER}\n{rule()}", rule(enabled="false"), rule()], [],
-        "look; +1m; run_1 failed; rules 1; rules 2; +1m; run_2 failed; next; +6m; rules 3; +1m; run_3 failed; next",
-        "s r r", ["acting", "done"] * 3,
     ),
     "a rule that was away begins as a new one, and stays paused": (
         [f"{rule()}\n{OTHER}", OTHER], [],
@@ -158,11 +129,6 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
     "nothing in quiet hours": (
         [rule(quiet='"00:00-23:59"')], [], "look; +1m; run_1 failed; look", "", ["skipped in quiet hours"],
     ),
-    "what began in the quiet hours in which it was made": (
-        [rule(on='{ health = "not ok" }', quiet='"12:00-13:00"')], [],
-        "host ok; look; +30m; host unreachable; +29m; host unreachable; +5m; host unreachable; look", "r",
-        ["acting", "done"],
-    ),
     "overlap skips": (
         [rule(on=HOURLY, do=START)], [MADE], "look; run_1 working; +1h; look; +1h; look", "r",
         ["acting", "done", "skipped its run run_1 is still active; overlap is skip"],
@@ -172,32 +138,15 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
         "look; run_1 working; +1h; look; +1h; look; +1h; look; run_1 completed; look", "r r",
         ["acting", "done", "queued waits for its run run_1", "skipped one is queued already; overlap is queue", "done"],
     ),
-    "what is queued waits in quiet hours": (
-        [rule(on=HOURLY, do=START, overlap='"queue"', quiet=QUIET)], [MADE],
-        "look; run_1 working; +1h; look; +1h; look; +90m; run_1 completed; look", "r",
-        ["acting", "done", "queued waits for its run run_1", "skipped in quiet hours"],
-    ),
     "what is queued ends where its rule is paused": (
         [rule(on=HOURLY, do=START, overlap='"queue"')], [MADE],
         "look; run_1 working; +1h; look; +1h; look; pause r by ann; +1m; run_1 completed; look", "r",
         ["acting", "done", "queued waits for its run run_1", "skipped the rule is paused: by ann"],
     ),
-    "what is queued goes with the rule that queued it": (
-        [rule(on=HOURLY, do=START, overlap='"queue"'),
-         rule(on=HOURLY, do=START.replace("go", "new"), overlap='"queue"')], [MADE],
-        "look; run_1 working; +1h; look; +1h; look; +1m; rules 1; run_1 completed; next", "r",
-        ["acting", "done", "queued waits for its run run_1", "expired its rule was edited"],
-    ),
     "what is queued counts towards the limits when it acts": (
         [rule(on=HOURLY, do=START, overlap='"queue"', limit="{ per_hour = 1, per_day = 1 }")], [MADE],
         "look; run_1 working; +1h; look; +1h; +1m; look; run_1 completed; look", "r",
         ["acting", "done", "limited 1 in the last 24 hours: limit.per_day"],
-    ),
-    "what is queued is skipped if nobody was there when its turn came": (
-        [rule(on=HOURLY, do=START, overlap='"queue"', catch_up='"10m"')], [MADE],
-        "look; run_1 working; +1h; look; +1h; look; +1m; run_1 completed; +3d; rules 0", "r r",
-        ["acting", "done", "queued waits for its run run_1", "skipped 3d00h late; catch_up is 10m00s",
-         "acting for 47 missed before it, too", "done"],
     ),
     "what is queued still waits for its approval": (
         [rule(on=HOURLY, do=START, overlap='"queue"', approval="true")], [MADE],
@@ -225,18 +174,10 @@ STORIES: dict[str, tuple[list[str], list[ActingResult], str, str, list[str]]] = 
         [rule(do=START, approval="true")], [], "look; +1m; run_1 failed; look; approve; pause r by bob; next", "",
         ["waiting", "skipped the rule is paused: by bob"],
     ),
-    "what is approved for a host that is bad": (
-        [rule(on=BAD, do=START, approval="true")], [], f"host ok; look; {DOWN}; look; approve; next", "r",
-        ["waiting", "done"],
-    ),
     "nothing approved for a host that has recovered": (
         [rule(on=BAD, do=START, approval="true")], [],
         f"host ok; look; {DOWN}; look; approve; +1m; host ok; +1m; host ok; +1m; host ok; next", "",
         ["waiting", "expired code host github has recovered by now"],
-    ),
-    "what is approved for an unknown outcome": (
-        [rule(on=LOST, do=START, approval="true")], [], "look; unknown k; +2m; look; approve; next", "r",
-        ["waiting", "done"],
     ),
     "nothing approved for an outcome that is known": (
         [rule(on=LOST, do=START, approval="true")], [], "look; unknown k; +2m; look; approve; resolve; next", "",
@@ -380,55 +321,6 @@ async def test_queued_programs_keep_to_the_limits(place: Place) -> None:
     assert Counter(outcome for outcome, _ in place.outcomes) == {"acting": 1, "queued": 29, "done": 3, "limited": 27}
 
 
-async def test_a_program_that_has_finished_keeps_nothing_waiting(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rule whose previous program finishes just before the decision acts at once, and is not queued."""
-    runner = await place.begun(rule(do=COMMAND))
-    place.acts.held["r"] = asyncio.Event()
-    await place.run("run_1", "failed")
-    await runner.decide_and_act(waits=False)
-    decide = State.decide
-
-    async def late(self: State, *arguments: Any, **options: Any) -> Decision | None:
-        place.acts.held["r"].set()
-        await asyncio.wait({program.task for program in runner.work.programs.values()})
-        return await decide(self, *arguments, **options)
-
-    monkeypatch.setattr(State, "decide", late)
-    await place.run("run_2", "failed")
-    await runner.decide_and_act(waits=False)
-
-    assert [outcome for outcome, _ in place.outcomes] == ["acting", "done", "acting"]
-    await runner.stop()
-
-
-async def test_rules_at_rest_ask_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until a time is reached, or something is new: what goes on is not looked up again, also after an odd clock."""
-    asked = Counter[str]()
-    for name in ("last_due", "unclaimed"):
-        read = getattr(State, name)
-
-        def counted(*arguments: Any, read: Any = read, name: str = name) -> Any:
-            asked[name] += 1
-            return read(*arguments)
-
-        monkeypatch.setattr(State, name, counted)
-    await place.unknown_write()
-    timed, lasting = rule(name='"s"', on=HOURLY), rule(name='"u"', on='{ action = "unknown" }')
-    runner = await place.begun(f"{timed}\n{lasting}")
-    for _ in range(5):
-        place.pass_(seconds=10)
-        await runner.decide_and_act()
-    assert asked == {"last_due": 1, "unclaimed": 1}
-
-    place.pass_(hours=1)
-    await runner.decide_and_act()
-    assert asked["last_due"] == 2
-    assert place.outcomes[-1][0] == "done"
-    place.pass_(hours=-9)
-    await runner.decide_and_act()
-    assert asked == {"last_due": 3, "unclaimed": 1}
-
-
 # loops: rules that set themselves or each other off
 
 
@@ -436,7 +328,6 @@ TO_WEB = '{ start = "go", repository = "acme/web" }'
 TO_API = '{ start = "go", repository = "acme/api" }'
 
 CASES = {
-    "continued": [rule(do='{ continue = "again" }')],
     "two that feed each other": [
         rule(name='"a"', on='{ run = "failed", repository = "acme/api" }', do=TO_WEB, overlap='"allow"'),
         rule(name='"b"', on='{ run = "failed", repository = "acme/web" }', do=TO_API, overlap='"allow"'),
@@ -454,21 +345,19 @@ async def test_a_loop_ends_at_its_limit_and_says_so_once(place: Place, texts: li
     text = "\n".join(texts)
     rules = parse(Path("/etc/config.toml"), text).automations
     assert any("trigger" in line for each in rules for line in warnings(each, rules, place.now))
-    is_one_run = len(texts) == 1
     statuses = ("failed", "completed") if "completed" in text else ("failed",)
-    place.acts.results = [ActingResult("done", result_id=f"run_{1 if is_one_run else n}") for n in range(2, 60)]
-    runner, made, turns = place.runner(text), 1, 0
+    place.acts.results = [ActingResult("done", result_id=f"run_{n}") for n in range(2, 60)]
+    runner, turns = place.runner(text), 0
     await runner.decide_and_act()
     await place.run("run_1", "working")
     for _ in range(20):
         place.pass_(minutes=1)
-        where = ("acme/api", "acme/web")[made % 2 - 1]
-        await place.run(f"run_{made}", statuses[turns % len(statuses)], repository=where)
+        where = ("acme/api", "acme/web")[turns % 2]
+        await place.run(f"run_{turns + 1}", statuses[turns % len(statuses)], repository=where)
         await runner.decide_and_act()
         if len(place.acts.done) > turns:
             turns = len(place.acts.done)
-            made = 1 if is_one_run else turns + 1
-            await place.run(f"run_{made}", "working", repository=("acme/api", "acme/web")[made % 2 - 1])
+            await place.run(f"run_{turns + 1}", "working", repository=("acme/api", "acme/web")[turns % 2])
 
     (limited,) = [each for each in place.journal if each.outcome == "limited"]
     assert len(place.acts.done) <= 3 * len(texts)

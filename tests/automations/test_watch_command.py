@@ -157,27 +157,19 @@ def test_the_commands_explain_what_was_decided(service: Service, cli: CommandLin
         service.runs = list(runs)
         assert cli("watch", "--once").code == 0
 
-    check = cli("automations", "check", "--replay", "1d")
-    assert "When a run fails, continue it: “go on”." in check.out
-    assert "replay   1 done" in check.out
-    assert "It can trigger itself" in check.out
+    assert "replay   1 done" in cli("automations", "check", "--replay", "1d").out
     (listed,) = cli("automations", "list", "--json").json()["automations"]
     assert (listed["state"], listed["last"]) == ("on", "done")
     (decision,) = cli("automations", "log", "--json").json()["decisions"]
     assert (decision["outcome"], decision["result_id"]) == ("done", "run_2")
-    log = cli("automations", "log")
-    assert ("history" in log.out, "Not listed: 1 from before a rule was active" in log.err) == (False, True)
     old = cli("automations", "log", "--outcome", "history", "--json")
     assert [each["set_off_by"][:9] for each in old.json()["decisions"]] == ["run:run_0"]
-    assert old.err == ""
     assert cli("automations", "pause", "R").code == 0
     assert cli("automations", "list", "--json").json()["automations"][0]["state"] == "paused"
     assert cli("automations", "resume", "r", "--json").json() == {"name": "r", "changed": True}
     assert cli("automations", "run", "r").code == 2
     asked = cli("automations", "run", "r", "--run", "run_1", "--json").json()
     assert (asked["outcome"], asked["set_off_by"].split(":")[0], len(service.posted)) == ("done", "asked", 2)
-    missing = cli("automations", "check", "nope")
-    assert (missing.code, "There are: r." in missing.err) == (7, True)
     assert next(cli.home.rglob("state.sqlite3")).stat().st_mode & 0o77 == 0
 
 
@@ -196,12 +188,9 @@ WAITS = "import sys; print(end='.', flush=True); sys.stdin.read()"
 @pytest.mark.parametrize(
     ("argv", "code", "is_told"),
     [
-        (["app", "watch"], HOLDS, True),
         (["/usr/bin/runwarden", "--profile", "acme", "watch"], HOLDS, True),
-        (["-m", "app.demo.live", "/tmp/demo"], HOLDS, True),
         (["app", "watch", "--once"], HOLDS, False),
         (["/usr/bin/watch", "ls"], HOLDS, False),
-        (["app", "console"], HOLDS, False),
         # It has not come to handle the signal: its default would end it.
         (["-m", "app.demo.live", "/tmp/demo"], WAITS, False),
     ],

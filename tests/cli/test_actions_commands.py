@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Received, Respond, Server, Step
+from tests.lab import ORGANIZATION, RUN, Drop, Received, Respond, Server, Step
 from tests.program import CREATE
 
 
@@ -113,20 +113,6 @@ def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     assert faulty(*resolve, "--send-again", "--undo").code == 2
 
 
-def test_unknown_fields_are_printed_as_received(faulty: CommandLine, server: Server) -> None:
-    """The service may send more than the spec says. An action that does not exist is exit code 7."""
-    server.script(Respond(201, {**RUN, "cost": {"tokens": 3}}), Respond(200, {**EXECUTION, "queue": 1}))
-
-    run = faulty("runs", "start", "-R", "acme/api", "go", "--json")
-    execution = faulty("agents", "start", "nightly", "-R", "acme/api", "--json")
-
-    assert run.json()["run"] == {**RUN, "cost": {"tokens": 3}}
-    assert execution.json()["execution"] == {**EXECUTION, "queue": 1}
-    for arguments in (["show", "act_x"], ["resolve", "act_x", "--not-created"], ["resolve", "act_x", "--send-again"]):
-        result = faulty("actions", *arguments, "--json")
-        assert (result.code, result.json()["error"]["kind"]) == (7, "not_found")
-
-
 ADA = ("ada", "desk", "console", "console:ada")
 
 
@@ -148,15 +134,10 @@ def test_an_export_says_who_did_what_when_and_where_to(
 
     made, started = lines
     for options, found in (
-        (("--actor", "ada"), [started]),
         (("--actor", "ada@desk"), [started]),
-        (("--actor", "console:ada"), [started]),
         (("--actor", "ad"), []),
         (("--surface", "command"), [made]),
-        (("--surface", "console", "--surface", "command"), [made, started]),
-        (("--from", "-1h"), [made]),
         (("--from", "2001-09-09", "--to", "2001-09-09T01:46:40Z"), [started]),
-        (("--to", "2001-09-08"), []),
         (("--kind", "run.start", "--state", "unknown"), []),
     ):
         listed = faulty("actions", "list", *options, "--json").json()["actions"]

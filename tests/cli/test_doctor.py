@@ -27,16 +27,10 @@ def test_a_healthy_machine_is_reported_in_full_and_nothing_private(boarded: Comm
 
 
 def test_what_is_wrong_has_its_fix(lone: CommandLine, tmp_path: Path) -> None:
-    """Exit code 1, and the other checks are still there. That nothing is configured yet is no fault."""
-    for text, name, fix in (
-        ("[poll]\nruns_s = 'often'\n", "configuration", "runwarden config check"),
-        ("[profiles.a]\nbase_url = 'http://127.0.0.1:9/v1'\ntoken_file = 'none'\n", "service", "token check"),
-    ):
-        (config := tmp_path / "config.toml").write_text(text)
-        unset = {"RUNWARDEN_BASE_URL": "", "RUNWARDEN_TOKEN": ""}
-        done = lone("--config", str(config), "doctor", "--json", **unset)
-        checks, new = found(done.json()), found(lone("doctor", "--json", **unset).json())
-        assert done.code == 1, text
-        assert (checks[name]["ok"], fix in checks[name]["fix"], checks["python"]["ok"]) == (False, True, True), text
-        assert (new["configuration"]["ok"], new["configuration"]["fix"], "service" in new) == (True, "", False), text
-        assert new["configuration"]["found"] == "environment only, 0 profiles", text
+    """Exit code 1, and the other checks are still there."""
+    (config := tmp_path / "config.toml").write_text("[poll]\nruns_s = 'often'\n")
+    done = lone("--config", str(config), "doctor", "--json", RUNWARDEN_BASE_URL="", RUNWARDEN_TOKEN="")
+    checks = found(done.json())
+
+    assert (done.code, checks["configuration"]["ok"], checks["python"]["ok"]) == (1, False, True)
+    assert "runwarden config check" in checks["configuration"]["fix"]

@@ -1,6 +1,5 @@
 import csv
 import json
-import re
 from io import StringIO
 from typing import Any
 
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.cli import Format
-from app.cli.output import Column, Output, Table, cell_width
+from app.cli.output import Column, Output
 
 COLUMNS: tuple[Column[dict[str, Any]], ...] = (
     Column("branch", lambda row: str(row["branch"]), "branch"),
@@ -54,21 +53,3 @@ def test_ndjson_is_one_object_a_line_and_no_csv_cell_is_a_formula() -> None:
     assert (out.getvalue(), err.getvalue()) == ("", "No run matches.\n")
     assert (header, {row[1] for row in rows}, len(rows)) == (["branch", "stuck"], {"true"}, 5)
     assert all(row[0].startswith(("'", "␉")) for row in rows)
-
-
-TABLE: tuple[Column[tuple[str, str]], ...] = (
-    Column("status", lambda row: row[0], tone=lambda row: "bad"),
-    Column("branch", lambda row: row[1], flexible=True),
-)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["ok", "failed"]), st.text(max_size=120)), max_size=5))
-def test_no_line_is_wider_than_the_terminal_nor_commands_it(rows: list[tuple[str, str]]) -> None:
-    """Foreign text is shortened and made printable."""
-    for line in Table(TABLE, 30, colour=False).lines(rows):
-        assert cell_width(line) <= 30
-        assert line.isprintable() or "\u3000" in line or "\xa0" in line or not re.search(r"[\x00-\x1f\x7f-\x9f]", line)
-
-    output, out, _ = printer(Format.TABLE)
-    output.record({}, [("branch", "x\x1b[2J\u202ey")])
-    assert not {"\x1b", "\u202e"} & set(out.getvalue())

@@ -1,29 +1,12 @@
 """`runs view`, `runs log` and `runs cancel`, against the real service and against one that misbehaves."""
 
 import json
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from signal import SIGINT
 
-from app.results.steps import StepLines
-from storage.records.results import LogStep
 from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Respond
-from tests.pty.terminal import Terminal
 from tests.service_process import RunningService
 from tests.waiting import eventually
-
-NOISY = """
-import pathlib, sys, time
-sys.stdout.buffer.write(b"plain\\x07\\x1b[2Jline \\x1b[31mred\\x1b[0m \\x1b[8mhidden\\n10%\\r20%\\rdone\\n")
-sys.stdout.flush()
-gate = pathlib.Path(__file__).with_suffix(".gate")
-while not gate.exists(): time.sleep(0.02)
-pathlib.Path("made.txt").write_text("made")
-"""
-
-
-NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def start(real: CommandLine, agent: str, *options: str) -> str:
@@ -33,50 +16,28 @@ def start(real: CommandLine, agent: str, *options: str) -> str:
 
 
 def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
-    """Lines come while it works, without a control that a terminal obeys; raw bytes are there for who asks for them."""
-    (script := tmp_path / "noisy.py").write_text(NOISY, "utf-8")
-    service.admin("agent", "add", "noisy", "--argv", f"{{python}} {script}")
+    """Without a control that a terminal obeys; two names are one command."""
+    script = r"printf 'plain\a\033[2Jline \033[31mred\033[0m \033[8mhidden\n10%%\r20%%\rdone\n'; echo made > made.txt"
+    (file := tmp_path / "noisy").write_text(script)
+    service.admin("agent", "add", "noisy", "--argv", f"/bin/sh {file}")
     run_id = start(real, "noisy")
-    following = real.begin("runs", "log", run_id, "--follow")
-    eventually(lambda: "done" in real("runs", "log", run_id).out, "the agent has printed")
-    stopped = real.begin("runs", "log", run_id, "--follow")
-    stopped.stdout.readline()
-    stopped.send_signal(SIGINT)
-    quiet = stopped.communicate(timeout=120)[1], stopped.returncode
-    script.with_suffix(".gate").touch()
-    out, err = following.communicate(timeout=120)
-    plain, raw = real("runs", "log", run_id), real("runs", "log", run_id, "--json")
-    lines = real("runs", "log", run_id, "--follow", "--json")
+    followed = real("runs", "log", run_id, "--follow")
+    plain, lines = real("runs", "log", run_id), real("runs", "log", run_id, "--follow", "--json")
     viewed, document = real("runs", "view", run_id), real("runs", "view", run_id, "--turn", "1", "--json").json()
-    none = real("runs", "view", run_id, "--turn", "9")
     shown = real("runs", "show", run_id)
 
-    seen = []
-    for more in ((), ("--allow-escapes",)):
-        terminal = Terminal(("runs", "log", run_id, "--raw", *more), real.environment)
-        assert terminal.end() == 0
-        seen.append(terminal.seen)
-        terminal.close()
-
-    assert [b"\x1b[2J" in each for each in seen] == [False, True]
-    assert (following.returncode, "turn 1: completed" in err) == (0, True)
-    assert quiet == ("", 128 + SIGINT), "the usual end is no error"
-    assert "plain␇␛[2Jline red hidden" in out
-    assert "\ndone\n" in out
-    assert not any(each in out for each in ("\x1b", "20%"))
-    assert plain.out == out
-    assert raw.json()["text"].splitlines() == out.splitlines()
-    assert (raw.json()["ended"], raw.json()["turn"]) == (True, 1)
+    assert (followed.code, "turn 1: completed" in followed.err) == (0, True)
+    assert "plain␇␛[2Jline red hidden" in followed.out
+    assert "\ndone\n" in followed.out
+    assert not any(each in followed.out for each in ("\x1b", "20%"))
+    assert plain.out == followed.out
     events = [json.loads(line) for line in lines.out.splitlines()]
-    assert (lines.code, [each["text"] for each in events[:-1]]) == (0, out.splitlines())
+    assert (lines.code, [each["text"] for each in events[:-1]]) == (0, plain.out.splitlines())
     end = {"event": "end", "run_id": run_id, "turn": 1, "outcome": "completed", "reason": None}
     assert events[-1] | end == events[-1]
-    assert "turn 1  completed" in viewed.out
     assert (document["source"], document["agent"], document["turns"][0]["files"]) == ("service", "noisy", 1)
     assert document["turns"][0]["commit"]
-    assert none.code == 7
-    assert "\nagent        noisy\n" in shown.out
-    assert viewed.out.split("turn 1")[1] == shown.out.split("turn 1")[1], "two names, one command"
+    assert viewed.out.split("turn 1")[1] == shown.out.split("turn 1")[1]
     assert "timeline, as observed" in viewed.out
 
 
@@ -101,7 +62,6 @@ def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> N
     results = [line for line in whole.out.splitlines() if line.endswith((" 0", " 499"))]
     assert (results, long in shown.out) == (["FAILED    0", "          499"], False)
     assert told["text"].splitlines() == lines.out.splitlines()
-    assert [step["kind"] for step in told["steps"]] == ["said", "result"]
     usage = {"model": "m", "input_tokens": 5}
     board.turns["run_1"]["turns"][0] |= {"outcome": "failed", "reason": "no", "usage": usage}
     followed = boarded(*log, "--follow", "--json")
@@ -125,10 +85,9 @@ def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> Non
         ]
     }
     folder, command = boarded.home / "saved", ("runs", "artifacts", "run_1")
-    listed, shown, viewed = boarded(*command, "--json").json(), boarded(*command).out, boarded("runs", "view", "run_1")
+    listed = boarded(*command, "--json").json()
     saved = boarded(*command, "report.md", "a b/x.png", "-C", str(folder), "--json").json()
-    again, older = boarded(*command, "report.md", "-C", str(folder)), boarded(*command, "--turn", "1", "-C", "old")
-    outside, none = boarded(*command, "-C", str(folder)), boarded(*command, "none")
+    again, outside = boarded(*command, "report.md", "-C", str(folder)), boarded(*command, "-C", str(folder))
     (folder / "link").symlink_to(boarded.home)
     board.turns["run_1"]["turns"][1]["artifacts"] = [{"name": "link/x", "bytes": 1}, {"name": "gone", "bytes": 1}]
     board.artifacts["run_1", 2, "link/x"] = b"x"
@@ -138,55 +97,33 @@ def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> Non
         *((2, "report.md", 3, None), (2, "../out", 3, None)),
         *((1, "a b/x.png", 2, None), (1, "report.md", 3, None)),
     ]
-    assert shown.splitlines()[1].split() == ["2", "3", "report.md"]
-    assert "  2 artifacts: runs artifacts lists and saves them\n" in viewed.out
     assert [one["saved_as"] for one in saved["artifacts"]] == [f"{folder}/report.md", f"{folder}/a b/x.png"]
     assert ((folder / "report.md").read_bytes(), (folder / "a b/x.png").read_bytes()) == (b"new", b"\x89\0")
-    assert (again.code, "File exists. Nothing is replaced" in again.err, older.code) == (2, True, 0)
-    assert (outside.code, (boarded.home / "out").exists(), none.code) == (2, False, 7)
+    assert (again.code, "File exists. Nothing is replaced" in again.err) == (2, True)
+    assert (outside.code, (boarded.home / "out").exists()) == (2, False)
     assert (linked.code, (boarded.home / "x").exists()) == (2, False)
     assert (gone.code, "It was pruned" in gone.err) == (7, True)
-
-
-def test_a_long_output_is_shown_by_its_beginning_and_its_end() -> None:
-    """With the number of lines between, and how they are seen; an edit that took effect is told once."""
-    many = LogStep("result", "\n".join(map(str, range(500))), call="c1", failed=True)
-    edit = LogStep("edited", "a.py\n- old\n+ new", at=NOON, call="c2")
-    shown = [line.drawn(colour=False) for line in StepLines("--all shows them").of(many)]
-    drawer = StepLines("")
-    edited = [line.drawn(colour=True) for line in drawer.of(edit)]
-
-    assert shown[3:5] == ["          3", "          … 488 more lines: --all shows them"]
-    assert (shown[0], shown[5], shown[-1], len(shown)) == ("FAILED    0", "          492", "          499", 13)
-    assert edited[1:] == ["          \x1b[31m- old\x1b[0m", "          \x1b[32m+ new\x1b[0m"]
-    assert list(drawer.of(LogStep("result", "ok", call="c2"))) == []
-    failed = LogStep("result", "\x1b[2Jno", NOON + timedelta(seconds=90), "c2", failed=True)
-    assert [line.drawn(colour=False) for line in drawer.of(failed)] == ["FAILED    ␛[2Jno  (1m30s)"]
 
 
 def test_what_is_said_to_a_run_is_in_the_ledger_and_in_its_conversation(real: CommandLine, tmp_path: Path) -> None:
     """An agent that takes nothing while it works gets it in the next turn; one that has ended, not at all."""
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'gate'}")
-    rehearsed = real("runs", "say", run_id, "nothing", "new", "--dry-run", "--json").json()
     said, listed = real("runs", "say", run_id, "nothing", "new"), real("actions", "list", "--kind", "run.say", "--json")
     (tmp_path / "gate").touch()
     real("runs", "wait", run_id)
     eventually(lambda: "at work on turn 2" in real("runs", "log", run_id).out, "the next turn has begun")
     real("runs", "wait", run_id)
-    late, empty = real("runs", "say", run_id, "more", "--json"), real("runs", "say", run_id, " ", "--json")
+    late = real("runs", "say", run_id, "more", "--json")
 
-    assert rehearsed["request"]["body"] == {"text": "nothing new", "when": "now"}
     assert (said.code, "starts the run's next turn" in said.err) == (0, True)
     assert [action["state"] for action in listed.json()["actions"]] == ["confirmed"]
     assert (late.json()["state"], late.json()["error"]["error_code"]) == ("rejected", "run_not_active")
-    assert empty.json()["error"]["kind"] == "usage"
 
 
 def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:
     """Cancelling twice does no harm. Documents have the service's status and the outcome; filters go by the outcome."""
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'never'}")
     eventually(lambda: "at work on turn 1" in real("runs", "log", run_id).out, "the agent works")
-    rehearsed = real("runs", "cancel", run_id, "--dry-run", "--json").json()
     first, second = real("runs", "cancel", run_id, "--json"), real("runs", "cancel", run_id)
     followed = real("runs", "log", run_id, "--follow")
     listed = real("actions", "list", "--kind", "run.cancel", "--json").json()["actions"]
@@ -197,7 +134,6 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
     for filters in ("status:cancelled", "status:failed", "-status:failed"):
         listing = real("runs", "list", "--search", filters, "--json").json()["runs"]
         found.append(run_id in [run["run_id"] for run in listing])
-    table = real("runs", "list", "--output", "csv").out
 
     assert waited.code == 1
     assert waited.err.splitlines()[-1] == f"runwarden: Not completed: {run_id} (cancelled: cancelled by tests)."
@@ -205,8 +141,6 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
         assert (run["status"], run["outcome"]) == ("failed", "cancelled")
     assert shown["observed"]["transitions"][-1]["to"] == "cancelled"
     assert found == [True, False, True]
-    assert next(line for line in table.splitlines() if run_id in line).startswith("cancelled,")
-    assert rehearsed["request"]["url"].endswith(f"/external/runs/{run_id}/cancel")
     assert (first.code, first.json()["state"], first.json()["run"]["status"]) == (0, "confirmed", "failed")
     assert second.code == 0
     assert [action["state"] for action in listed if action["result_id"] == run_id] == ["confirmed"] * 2
@@ -215,32 +149,23 @@ def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path)
     assert "reason: cancelled by tests" in viewed.out
 
 
-def test_a_pull_request_is_shown_and_opened(boarded: CommandLine, board: Lab) -> None:
-    """With what keeps the rest from being posted; without one there is nothing to open."""
+def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, board: Lab) -> None:
+    """With what keeps the rest from being posted."""
     url = "https://github.example/acme/api/pull/7"
     postings = [
         {"kind": "pull_request", "state": "posted", "url": url},
         {"kind": "review", "state": "waiting", "reason": "GitHub\x1b[2J is away"},
     ]
     used = {"requests": 1, "input_tokens": 1000, "cached_tokens": 200, "output_tokens": 3, "cost_usd": 0.345678}
-    turn = {"number": 1, "state": "completed"}
     board.put("run_1", "working")
-    board.turns["run_1"] = {"turns": [{**turn, "usage": used}], "postings": postings}
+    turn = {"number": 1, "state": "completed", "usage": used}
+    board.turns["run_1"] = {"turns": [turn], "postings": postings}
     viewed, document = boarded("runs", "view", "run_1"), boarded("runs", "view", "run_1", "--json").json()
-    opened = boarded("runs", "open", "run_1", "--pull-request", "--json", BROWSER="false", PATH="")
-    board.turns["run_1"] = {"turns": [turn]}
-    none = boarded("runs", "open", "run_1", "--pull-request")
-    owed = {"kind": "pull_request", "state": "waiting", "reason": "GitHub is away"}
-    board.turns["run_1"] = {"turns": [], "postings": [owed]}
-    later = boarded("runs", "open", "run_1", "--pull-request")
 
     assert f"\npull request: {url}\nreview: not posted yet · GitHub␛[2J is away\n" in viewed.out
     assert "  1,203 tokens  $0.3457\n" in viewed.out
     assert document["turns"][0]["usage"]["cost_usd"] == 0.345678
     assert document["postings"][0] == {"kind": "pull_request", "state": "posted", "url": url, "reason": None}
-    assert opened.json() == {"url": url, "opened": False}
-    assert (none.code, later.code) == (7, 7)
-    assert "for the run run_1: pull request: not posted yet · GitHub is away." in later.err
 
 
 def test_a_run_shows_what_was_said_to_it_and_which_agent_did_each_turn(boarded: CommandLine, board: Lab) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 from dataclasses import dataclass, field
 
 import pytest
@@ -130,18 +129,14 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, work
     assert len(server.posts) == before
 
     argv = ("--config", str(faulty.home / "c.toml"), "runs", "retry", "run_0", "run_1")
-    for answer, sent, code in (("x", 0, 130), ("y\r", 2, 0)):
-        terminal = Terminal(argv, faulty.environment)
-        terminal.wrote(b"Retry 2 runs, 1 at a time? [y/N]")
-        terminal.press(answer)
-        if code == 130:
-            terminal.process.send_signal(signal.SIGINT)
-        assert (terminal.end(), len(server.posts)) == (code, before + sent)
-    assert b"2 of 2 \xc2\xb7 run_1  batch 2 of 2" in terminal.seen
+    terminal = Terminal(argv, faulty.environment)
+    terminal.wrote(b"Retry 2 runs, 1 at a time? [y/N]")
+    terminal.press("y\r")
+    assert (terminal.end(), len(server.posts)) == (0, before + 2)
 
 
 def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
-    """A second call waits for what the first sent; time runs out; a signal leaves the rows beside the error."""
+    """A second call waits for what the first sent; time runs out."""
     failed(faulty, works, 2)
     works.end("run_0", "completed", updated=61)
     faulty("runs", "continue", "run_0", "Next")
@@ -158,13 +153,6 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server
     assert [row["run"]["status"] for row in late.json()["rows"]] == ["queued", "queued"]
     assert (done.code, outcomes(done)) == (2, {"run_0": "refused", "run_1": "sent_before"})
     assert done.json()["rows"][1]["run"]["status"] == "completed"
-
-    process = faulty.begin(*RETRY, "run_1", "--key", "other", "--wait")
-    assert any("waiting for" in line for line in process.stderr)
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=120)
-    assert (process.returncode, json.loads(out)["error"]["kind"]) == (130, "interrupted")
-    assert json.loads(out)["rows"][0]["outcome"] == "sent"
 
 
 def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(

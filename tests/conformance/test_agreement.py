@@ -54,23 +54,9 @@ def parameters(operation: dict[str, Any]) -> dict[tuple[str, str], list[Any]]:
     }
 
 
-def body(operation: dict[str, Any]) -> Any:
-    if "requestBody" not in operation:
-        return None
-    (kind, content), *more = operation["requestBody"]["content"].items()
-    return operation["requestBody"]["required"], kind, more, shape(content["schema"])
-
-
 def statuses(operation: dict[str, Any]) -> set[str]:
     """Return the documented statuses; `default`, which stands for 405 and the like, is no status."""
     return set(operation["responses"]) - {"default"}
-
-
-def shape(schema: dict[str, Any]) -> Any:
-    """Return the required fields and the types of all fields, nested objects included."""
-    fields = schema.get("properties", {}).items()
-    nested = {name: (types(one), shape(one) if types(one) == {"object"} else None) for name, one in fields}
-    return sorted(schema.get("required", [])), nested
 
 
 def types(schema: dict[str, Any]) -> set[str]:
@@ -81,9 +67,9 @@ def types(schema: dict[str, Any]) -> set[str]:
 
 
 def test_the_service_describes_itself_as_the_specification_does(specification: Any, subject: Subject) -> None:
-    """The same six operations under /v1, their parameters, bodies, statuses and failures; extensions are marked.
+    """The same six operations under /v1, their parameters, statuses and failures; extensions are marked.
 
-    Each call says who may make it, and has the form of what it answers and an example of each failure.
+    Each call says who may make it.
     """
     described = dict(subject.http.get(f"{subject.root}/openapi.json").json())
     ours, theirs = operations(described, "/v1"), operations(specification)
@@ -93,7 +79,7 @@ def test_the_service_describes_itself_as_the_specification_does(specification: A
     assert all(path.startswith("/v1/") for path in described["paths"])
     assert described["info"]["version"] == specification["info"]["version"]
     for name, operation in theirs.items():
-        for aspect in (parameters, body, statuses):
+        for aspect in (parameters, statuses):
             assert aspect(ours[name]) == aspect(operation), name
     for operation in (*ours.values(), *theirs.values()):
         for status, answer in operation["responses"].items():
@@ -101,10 +87,4 @@ def test_the_service_describes_itself_as_the_specification_does(specification: A
                 schema = answer["content"]["application/json"]["schema"]
                 assert schema["required"] == ["message"]
                 assert types(schema["properties"]["error_code"]) == {"string", "null"}
-    for name, operation in ours.items():
-        assert operation["security"], name
-        for status, answer in operation["responses"].items():
-            for content in answer.get("content", {}).values():
-                assert set(content["schema"]) != {"title", "type", "additionalProperties"}, (name, status)
-                if status != "default" and int(status) >= 400:
-                    assert set(content["example"]) == {"message", "error_code"}, (name, status)
+    assert [name for name, operation in ours.items() if not operation["security"]] == []

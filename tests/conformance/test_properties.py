@@ -61,7 +61,7 @@ def micros(text: str) -> int:
     return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
 
 
-@settings(max_examples=8, suppress_health_check=SHARED)
+@settings(max_examples=4, suppress_health_check=SHARED)
 @given(
     size=st.integers(1, 100),
     status=st.sampled_from([None, "completed", "failed", "working", "sleeping"]),
@@ -114,7 +114,7 @@ def written(drawn: tuple[int, str, int], history: list[Run]) -> tuple[str, Fract
     return text[:place] + beyond + text[place:], instant + Fraction(int(beyond or 0), 10 ** len(beyond))
 
 
-@settings(max_examples=25, suppress_health_check=SHARED)
+@settings(max_examples=10, suppress_health_check=SHARED)
 @given(start=st.none() | bounds(), end=bounds())
 def test_date_bounds_are_inclusive_and_exact(
     subject: Subject, history: list[Run], start: tuple[int, str, int] | None, end: tuple[int, str, int]
@@ -131,7 +131,7 @@ def test_date_bounds_are_inclusive_and_exact(
     assert first <= last or found == set()
 
 
-@settings(max_examples=25, suppress_health_check=SHARED)
+@settings(max_examples=10, suppress_health_check=SHARED)
 @given(data=st.data(), place=st.integers(1, 99))
 def test_a_cursor_that_was_tampered_with_is_refused(
     subject: Subject, history: list[Run], data: st.DataObject, place: int
@@ -149,26 +149,3 @@ def test_a_cursor_that_was_tampered_with_is_refused(
 
     assert (answer.status_code, answer.json()["error_code"]) == (400, "invalid_page_token")
     assert subject.runs(page_size=place, date_to=UNTIL, page_token=token).status_code == 200
-
-
-CHOSEN = st.fixed_dictionaries(
-    {},
-    optional={
-        "status": st.sampled_from(["completed", "failed"]),
-        "repository": st.sampled_from(["acme/api", "acme/web"]),
-        "date_from": st.sampled_from(["2025-05-01T00:00:00Z", "2025-05-02T00:00:00Z"]),
-    },
-)
-
-
-@settings(max_examples=12, suppress_health_check=SHARED)
-@given(mine=CHOSEN, other=CHOSEN)
-def test_a_cursor_belongs_to_its_filters(
-    subject: Subject, history: list[Run], mine: dict[str, str], other: dict[str, str]
-) -> None:
-    """With the same filters it goes on, in any page size; with others it is refused."""
-    token = subject.runs(page_size=1, date_to=UNTIL, **mine).json()["next_token"]
-    assume(token is not None)
-    answer = subject.runs(page_size=7, date_to=UNTIL, page_token=token, **other)
-
-    assert answer.status_code == (200 if mine == other else 400)

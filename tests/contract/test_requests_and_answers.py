@@ -8,7 +8,6 @@ import pytest
 from app.api.client import Client
 from app.api.errors import ApiError, UnusableAnswerError
 from app.api.requests import ContinueRun, CreateOrganization, OnboardProject, StartAgent, StartRun
-from app.profiles.token import Token
 from app.version import __version__
 from storage.records import Repository
 from tests.contract.conftest import nothing
@@ -202,13 +201,3 @@ async def test_reads_share_a_connection_and_writes_have_their_own(server: Server
         await client.send(StartRun("x", API), before_first_byte=nothing)
 
     assert (after_reads, server.connections) == (1, 4)
-
-
-async def test_the_base_address_may_have_any_path(server: Server) -> None:
-    """Every path of the spec is appended to it (spec 1)."""
-    for tail in ("", "/", "/api/v1/"):
-        server.script(Respond(200, {"runs": []}))
-        async with Client(server.origin + tail, Token("t")) as client:
-            await client.list_runs()
-
-        assert server.requests[-1].path == tail.rstrip("/") + "/external/runs"

@@ -1,4 +1,4 @@
-"""Dockerfile, compose.yaml, Caddyfile and the CI of forks, only read: `make container-check` starts the first three."""
+"""Dockerfile, compose.yaml, Caddyfile, CI and systemd units, only read: `make container-check` starts them."""
 
 import re
 import shutil
@@ -15,6 +15,9 @@ from service.settings import Settings
 from tests.program import ROOT
 
 FOLDER: Final = ROOT / "deploy" / "container"
+UNITS: Final = ROOT / "deploy" / "systemd"
+EXPOSURE: Final = {"runwarden-serve.service": 1.5, "runwarden-watch.service": 2.5, "runwarden-worker@.service": 3.5}
+"""The most that `systemd-analyze security` may find, of 10; a worker's agents need namespaces and mounts."""
 COMPOSE: Final[Mapping[str, Any]] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
 SERVICES: Final = COMPOSE["services"]
 DOCKERFILE: Final = (FOLDER / "Dockerfile").read_text("utf-8")
@@ -44,17 +47,6 @@ def test_linters_find_no_fault(command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_is_copied_into_the_image_is_let_through_to_its_build() -> None:
-    """The build sees what .dockerignore names, and all of it is in the repository."""
-    ignore = (FOLDER / "Dockerfile.dockerignore").read_text("utf-8")
-    seen = {line[1:] for line in ignore.splitlines() if line.startswith("!")}
-    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
-    names = {word.split("/")[0] for words in copied for word in words.split()}
-
-    assert names == seen
-    assert [name for name in names if not (ROOT / name).exists()] == []
-
-
 def test_two_workers_stand_behind_one_api_and_a_proxy() -> None:
     """Only the proxy is reachable from outside; nothing is root or writes but to its data; agents need a sandbox.
 
@@ -70,3 +62,21 @@ def test_two_workers_stand_behind_one_api_and_a_proxy() -> None:
 
     grace_s = int(SERVICES["worker"]["stop_grace_period"].removesuffix("s"))
     assert grace_s >= Settings().execution.drain_s + 30
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze; Debian's package: systemd")
+def test_units_have_no_fault_and_are_hardened(tmp_path: Path) -> None:
+    """No unknown setting, and nothing that refers to what is missing; a restriction that is dropped fails here."""
+    for unit in UNITS.iterdir():
+        text = unit.read_text("utf-8").replace("/opt/runwarden/bin/runwarden", "/bin/true")
+        (tmp_path / unit.name).write_text(text, "utf-8")
+
+    def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["systemd-analyze", "--no-pager", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = analyze("verify", *sorted(EXPOSURE))
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    for unit, exposure in EXPOSURE.items():
+        done = analyze("security", "--offline=true", f"--threshold={exposure * 10:.0f}", unit)
+        assert done.returncode == 0, done.stdout[-2000:]

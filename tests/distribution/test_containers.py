@@ -1,12 +1,9 @@
 """The image and the units, started: `make container-check` (minutes)."""
 
-import contextlib
 import json
 import os
-import re
 import shutil
 import socket
-import ssl
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +13,6 @@ import httpx
 import pytest
 
 from tests.distribution.test_container_files import COMPOSE, FOLDER
-from tests.lab import free_port
 from tests.program import ROOT
 from tests.service.postgres import NoPostgresError, cluster
 from tests.service_process import make_repository
@@ -42,10 +38,6 @@ COPY systemd /etc/systemd/system
 RUN systemctl enable runwarden-serve.service runwarden-worker@1.service
 ENTRYPOINT []
 CMD ["/lib/systemd/systemd"]
-"""
-NPM: Final = """
-FROM {base}
-RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends npm
 """
 
 
@@ -165,10 +157,10 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def client_of(base_url: str, made: str, context: ssl.SSLContext | None = None) -> httpx.Client:
+def client_of(made: str) -> httpx.Client:
     token = json.loads(made)["organizations"][0]["tokens"][0]["value"]
     headers = {"Authorization": f"Bearer {token}"}
-    return httpx.Client(base_url=base_url, headers=headers, verify=context or True, trust_env=False, timeout=60)
+    return httpx.Client(base_url=f"http://127.0.0.1:{PORT}", headers=headers, trust_env=False, timeout=60)
 
 
 def execute_a_run(client: httpx.Client) -> None:
@@ -184,33 +176,11 @@ def execute_a_run(client: httpx.Client) -> None:
     assert ended("completed")
 
 
-@contextlib.contextmanager
-def proxy(folder: Path) -> Iterator[tuple[str, ssl.SSLContext]]:
-    """Our Caddyfile, served on free ports: its address, and trust in its authority."""
-    port, ours = free_port(), (FOLDER / "Caddyfile").read_text("utf-8")
-    options = f"{{\n\tadmin off\n\thttp_port {free_port()}\n\tskip_install_trust\n}}\n"
-    (folder / "Caddyfile").write_text(options + ours, "utf-8")
-    names = {"RUNWARDEN_DOMAIN": f"localhost:{port}", "RUNWARDEN_API": f"127.0.0.1:{PORT}"}
-    environment = {**os.environ, **names, "HOME": str(folder), "XDG_DATA_HOME": str(folder)}
-    command = ["caddy", "run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    authority = folder / "caddy" / "pki" / "authorities" / "local" / "root.crt"
-    try:
-        eventually(lambda: authority.exists() and authority.stat().st_size > 0, "the proxy has its authority")
-        with socket.socket() as probe:
-            eventually(lambda: probe.connect_ex(("127.0.0.1", port)) == 0, "the proxy listens")
-        yield f"https://localhost:{port}", ssl.create_default_context(cafile=str(authority))
-    finally:
-        process.terminate()
-        process.wait()
-
-
-@pytest.mark.skipif(shutil.which("caddy") is None, reason="no caddy; Debian's package: caddy")
-def test_one_api_two_workers_and_the_proxy_execute_runs(podman: Podman, data: Path, tmp_path: Path) -> None:
-    """Confined as compose.yaml says: not as root, agents in a sandbox, the API alone behind TLS; SIGTERM drains."""
+def test_one_api_and_two_workers_execute_runs(podman: Podman, data: Path) -> None:
+    """Confined as compose.yaml says: not as root, agents in a sandbox; SIGTERM drains."""
     names = ["check-api", "check-worker-1", "check-worker-2"]
     try:
-        with cluster() as database, proxy(tmp_path) as (address, context):
+        with cluster() as database:
             url = f"RUNWARDEN_SERVICE_DATABASE={database.create('runwarden')}"
             api, worker = ([f"--volume={data}:{DATA}", "--env", url, *options_of(name)] for name in ("api", "worker"))
             made = podman.run(*api, command=["service", "apply", f"{DATA}/setup.json", "--json"])
@@ -221,9 +191,7 @@ def test_one_api_two_workers_and_the_proxy_execute_runs(podman: Podman, data: Pa
                 eventually(lambda name=name: '{"worker"' in podman.logs(name), "the worker is ready")  # type: ignore[misc]
             eventually(lambda: '{"base_url"' in podman.logs(names[0]), "the service is ready")
 
-            client = client_of(address, made, context)
-            execute_a_run(client)
-            assert client.get("/readyz").status_code == 404
+            execute_a_run(client_of(made))
             podman("healthcheck", "run", names[0])
             assert podman("exec", names[0], "id", "--user").strip() == str(USER)
             # Whether agents may have a network is a matter of the machine's /dev/net/tun.
@@ -233,21 +201,6 @@ def test_one_api_two_workers_and_the_proxy_execute_runs(podman: Podman, data: Pa
             assert all("drained" in podman.logs(name) for name in names[1:])
     except NoPostgresError as error:
         pytest.skip(str(error))
-
-
-def test_the_example_of_an_agents_image_has_its_program(podman: Podman, tmp_path: Path) -> None:
-    """For the user of the service, on the program's own version; npm is Debian's where Node's image cannot be had."""
-    dockerfile = FOLDER / "agent.Dockerfile"
-    (tmp_path / "Dockerfile").write_text(NPM.format(base=podman.base()), "utf-8")
-    podman.build(tmp_path / "Dockerfile", f"{IMAGE}-npm", tmp_path)
-    arguments = ("--build-arg", f"BASE={IMAGE}", "--build-arg", f"NODE={IMAGE}-npm")
-    podman.build(dockerfile, f"{IMAGE}-agent", FOLDER, *arguments)
-    (version,) = re.findall(r"claude-code@(\S+)", dockerfile.read_text("utf-8"))
-    told = podman.run("--entrypoint", "claude", command=["--version"], image=f"{IMAGE}-agent")
-    user = podman.run("--entrypoint", "id", command=["--user"], image=f"{IMAGE}-agent")
-
-    assert version in told
-    assert user.strip() == str(USER)
 
 
 def test_systemd_runs_the_units(podman: Podman, data: Path, tmp_path: Path) -> None:
@@ -268,7 +221,7 @@ def test_systemd_runs_the_units(podman: Podman, data: Path, tmp_path: Path) -> N
     told("systemctl", "restart", units[1])
     runwarden = ["runuser", "-u", "runwarden", "--", "/opt/runwarden/bin/runwarden"]
     made = told(*runwarden, "service", "apply", f"{DATA}/setup.json", "--data-dir", DATA, "--json")
-    execute_a_run(client_of(f"http://127.0.0.1:{PORT}", made))
+    execute_a_run(client_of(made))
     told("systemctl", "stop", *units)
 
     journal = told("journalctl", "--no-pager", "--output=cat", "--unit", units[1])

@@ -37,13 +37,6 @@ def calls(text: str) -> Iterator[str]:
             yield from (match.strip() for match in pattern.findall(line.partition("  #")[0].replace("|--", " --")))
 
 
-def short_calls(text: str) -> list[str]:
-    """Every command between backticks that leaves out `runwarden`, or `runwarden service`."""
-    names = "|".join(name for group in (root, service_root) for name in group.list_commands(click.Context(group)))
-    found: list[str] = re.findall(rf"`((?:{names}) (?:--)?[a-z][^`\n]*)`", FENCE.sub("", text))
-    return found
-
-
 def child(group: click.Group, word: str) -> click.Command | None:
     """A group's command; those of the service stand behind two of the program's, which hand their words through."""
     if group is root and word == "service":
@@ -52,17 +45,6 @@ def child(group: click.Group, word: str) -> click.Command | None:
     with contextlib.suppress(click.UsageError):
         return asked.resolve_command(click.Context(asked), [word])[1]
     return None
-
-
-def administration(text: str) -> Iterator[str]:
-    """The commands in the table under `runwarden service …`; one without its noun has that of the one before."""
-    table = text.partition("| `runwarden service …` |")[2].partition("\n\n")[0]
-    for line in table.splitlines()[2:]:
-        noun = ""
-        for span in re.findall(r"`([^`]+)`", re.split(r"(?<!\\)\|", line)[1]):
-            words = span.replace("\\|", " ").split()
-            noun = words[0] if child(service_root, words[0]) else noun
-            yield " ".join(["service", noun, *words[words[0] == noun :]])
 
 
 def fault(call: str) -> str | None:
@@ -95,37 +77,7 @@ def options_of(command: click.Command) -> dict[str, bool]:
 def test_every_command_in_a_document_exists(page: Path) -> None:
     text = page.read_text("utf-8")
 
-    assert {call: fault(call) for call in [*calls(text), *administration(text)] if fault(call)} == {}
-    assert [call for call in short_calls(text) if fault(call) and fault(f"service {call}")] == []
-
-
-def every_option(group: click.Group) -> Iterator[str]:
-    """The options of a group and of all commands below it."""
-    yield from options_of(group)
-    for name in group.list_commands(click.Context(group)):
-        command = group.get_command(click.Context(group), name)
-        assert command is not None
-        yield from every_option(command) if isinstance(command, click.Group) else options_of(command)
-
-
-def test_every_option_and_make_target_in_a_document_exists() -> None:
-    """Even an option without its command."""
-    of_others = {"--name", "--trust", "--output-format", "--help", "--acp", "--auth-type", "--model"}
-    known = {*every_option(root), *every_option(service_root), *of_others}
-    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    texts = {page.name: page.read_text("utf-8") for page in DOCUMENTS}
-    spans = [(page, span) for page, text in texts.items() for span in re.findall(r"`([^`\n]+)`", FENCE.sub("", text))]
-    options = [(page, one) for page, span in spans for one in re.findall(r"(?<![\w-])--[a-z][a-z-]+", span)]
-    made = [
-        (page, one)
-        for page, text in texts.items()
-        for one in re.findall(r"(?:`|^\$ )make ([a-z-]+)", text, re.MULTILINE)
-    ]
-
-    assert len(options) > 60
-    assert [each for each in options if each[1] not in known] == []
-    assert len(made) > 20
-    assert [each for each in made if each[1] not in targets] == []
+    assert {call: fault(call) for call in calls(text) if fault(call)} == {}
 
 
 def test_documents_stay_short() -> None:

@@ -1,6 +1,5 @@
 """One profile at work without a screen: polling, the lease, and what survives."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -46,12 +45,8 @@ async def busy(*_: object) -> None:
     raise DatabaseBusyError("Busy.", path=Path("ledger.sqlite3"))
 
 
-async def cancelled(*_: object) -> None:
-    raise asyncio.CancelledError
-
-
-def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is closed from now on, by its class."""
+async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
     closed: list[str] = []
     for kind in (InFlight, Client, State, Ledger, Cache):
         name = "aclose" if kind is Client else "close"
@@ -62,38 +57,6 @@ def noted_closes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             await close(self)
 
         monkeypatch.setattr(kind, name, closing)
-    return closed
-
-
-@pytest.mark.parametrize(
-    ("place", "failing", "closed_first"),
-    [
-        ("storage.ledger.Ledger.adopt_orphans", busy, []),
-        ("app.profiles.token.EnvToken.read", lambda *_: 1 // 0, ["State"]),
-        ("app.api.budget.Budget.load", cancelled, ["Client", "State"]),
-    ],
-)
-async def test_an_engine_that_cannot_open_leaves_nothing_open(
-    board: Lab,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    place: str,
-    failing: Callable[..., object],
-    closed_first: list[str],
-) -> None:
-    """Whatever was opened before the failure or the cancellation is closed, the last one first."""
-    monkeypatch.setattr(place, failing)
-    closed = noted_closes(monkeypatch)
-    with pytest.raises((DatabaseBusyError, ZeroDivisionError, asyncio.CancelledError)):
-        await Engine.open(*configured(board, tmp_path), actor="test")
-
-    assert closed[-2:] == ["Ledger", "Cache"]
-    assert [kind for kind in closed if kind in {"Client", "State"}] == closed_first
-
-
-async def test_all_is_closed_whatever_fails_before(board: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In-flight writes first; the error of the lease is reported, and leaves no connection open."""
-    closed = noted_closes(monkeypatch)
     monkeypatch.setattr(State, "release_lease", busy)
     engine = await Engine.open(*configured(board, tmp_path), actor="test")
     engine.polling.is_poller = True

@@ -1,18 +1,15 @@
 """Who polls when a poller cannot, and how soon the others hear of a write."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from app.engine.engine import Engine
-from app.engine.events import Event, LinkChanged, PollDelayed, StorageFailed
+from app.engine.events import Event, LinkChanged, StorageFailed
 from app.profiles import load
 from storage.errors import StorageError
-from storage.records import PollOutcome
 from storage.state import State
 from tests.lab import Drop, Received, Respond, Server
 from tests.waiting import until
@@ -89,49 +86,6 @@ async def test_a_poller_that_cannot_poll_lets_another_one_poll(
             await until(lambda: bad.polling.is_poller and len(server.requests) > asked, "it polls again")
 
 
-async def test_a_manual_refresh_keeps_to_what_another_process_was_told(tmp_path: Path) -> None:
-    """One was told to wait a minute; the other one is to ask now, sends nothing, and says until when."""
-    waits: list[Event] = []
-    with told_apart(Respond(429, {"message": "slow"}, {"Retry-After": "60"})) as server:
-        async with (
-            await opened(server, tmp_path, "limited", []) as one,
-            await opened(server, tmp_path, "good", waits) as other,
-        ):
-            await one.refresh()
-            asked = len(server.requests)
-            other.start_polling()
-            other.polling.poll_soon("runs")
-            await until(lambda: count(waits, PollDelayed), "the wait is announced")
-            other.polling.poll_soon("runs")
-            await until(lambda: count(waits, PollDelayed) >= 2, "the wait is announced again")
-
-            assert len(server.requests) == asked
-            wait = next(event.wait for event in waits if isinstance(event, PollDelayed))
-            assert wait.reason == "rate_limit"
-            assert 30 < (wait.until - other.clock()).total_seconds() <= 60
-
-
-async def test_a_deleted_cache_changes_nothing_about_who_polls(tmp_path: Path) -> None:
-    """The poller goes on in a new file, which a console that starts then sees; only one of them asks."""
-    heard: list[Event] = []
-    with told_apart(Drop()) as server:
-        async with await opened(server, tmp_path, "good", heard) as old:
-            old.start_polling()
-            await until(lambda: old.polling.is_poller and len(server.requests) >= 2, "both subjects are polled")
-            await old.cache.record_poll(PollOutcome("runs", old.clock()))
-            for file in tmp_path.rglob("cache.sqlite3*"):
-                file.unlink()
-            await until(lambda: old.cache.opened == 2, "the poller opens a new file")
-            async with await opened(server, tmp_path, "good", []) as new:
-                new.start_polling()
-                old.polling.poll_soon("runs")
-                await until(lambda: count(heard, LinkChanged) >= 3, "a third poll")
-                links = await new.cache.links()
-
-                assert (old.polling.is_poller, new.polling.is_poller) == (True, False)
-                assert links[0].last_ok_at is not None
-
-
 async def test_without_a_file_for_the_lease_each_process_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as on a network file system: it is said, and everything else works."""
     mounts = tmp_path / "mounts"
@@ -150,28 +104,3 @@ async def test_without_a_file_for_the_lease_each_process_polls(tmp_path: Path, m
                 one.usable_state()
 
     assert count(told, StorageFailed)
-
-
-async def test_a_machine_that_slept_asks_once_and_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However far polling had slowed down: each subject once, and then at its slow pace again."""
-    events: list[Event] = []
-    slept_s, looks = 0.0, list[float]()
-
-    def now_s() -> float:
-        looks.append(time.time() + slept_s)
-        return looks[-1]
-
-    clock = SimpleNamespace(time=now_s, monotonic=time.monotonic)
-    monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.05)
-    monkeypatch.setattr("app.sync.schedule.time", clock)
-    with told_apart(Respond(503)) as server:
-        async with await opened(server, tmp_path, "unlucky", events, often(tmp_path, 600)) as one:
-            one.start_polling()
-            await until(lambda: count(events, LinkChanged) >= 2, "both subjects are polled")
-            asked = len(server.requests)
-            slept_s = 28_800.0
-            await until(lambda: len(server.requests) >= asked + 2, "each subject is asked for")
-            looks.clear()
-            await until(lambda: len(looks) >= 10, "the schedule has looked at the clock ten times more")
-
-            assert sorted("health" in request.path for request in server.requests[asked:]) == [False, True]

@@ -4,9 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.health.facts import flips, incidents, level, slices, uptime
+from app.health.facts import flips, incidents, slices, uptime
 from storage.records import HealthSpan
-from widgets.kit.badges import health_badge
 
 NOW = datetime(2026, 5, 2, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -38,33 +37,6 @@ def test_uptime_is_of_the_time_that_is_known(seen: tuple, share: float | None, k
 
     assert found.share == (None if share is None else pytest.approx(share))
     assert found.known_share == pytest.approx(known_share)
-
-
-def test_a_slice_shows_the_worst_it_had() -> None:
-    """A minute of trouble within a quarter of an hour is seen; half a slice must be known to be called well."""
-    found = slices(
-        spans(("ok", 120, 80), ("unreachable", 80, 79), ("ok", 79, 52), ("degraded", 17, 16), ("ok", 16, 0)),
-        NOW, 8, 15 * MINUTE, WORDS,
-    )  # fmt: skip
-
-    # The eighth began just now.
-    assert found == ("well", "bad", "well", "well", None, "impaired", "well", "well")
-    # They begin at whole quarters: the same moment lies in the same slice, whenever one looks.
-    for later in range(15):
-        still = slices(spans(("unreachable", 61, 59)), NOW + later * MINUTE, 8, 15 * MINUTE, WORDS)
-        assert still[2:4] == ("bad", "bad")
-
-
-def test_the_last_slice_is_what_is_true_now() -> None:
-    """A recovery is seen at once, an outage too, and a sample of a moment ago speaks for a slice that just began."""
-    for seen, now in (
-        ((("unreachable", 12, 2), ("ok", 2, 0)), "well"),
-        ((("ok", 12, 2), ("unreachable", 2, 0)), "bad"),
-        ((("ok", 12, 6),), "well"),
-        ((("ok", 120, 16),), None),
-        ((("ok", 0.5, 0),), "well"),
-    ):
-        assert slices(spans(*seen), NOW + 5 * MINUTE, 4, 15 * MINUTE, WORDS)[-1] == now
 
 
 def test_a_host_without_a_status_is_neither_well_nor_unwell() -> None:
@@ -107,13 +79,3 @@ def test_what_goes_on_is_known_up_to_the_last_look(seen: tuple, connected: bool,
 
     assert (found.start, found.until) == (NOW - start * MINUTE, NOW - 20 * MINUTE)
     assert (found.is_over, found.recovered_at) == (is_over, None)
-
-
-@pytest.mark.parametrize(("status", "tone"), [("ok", "good"), (" OK ", "good"), ("degraded", "warn"), ("new", "bad")])
-def test_levels_agree_with_what_is_drawn(status: str, tone: str) -> None:
-    """What is told and what is seen never contradict each other."""
-    expected = {"good": "well", "warn": "impaired", "bad": "bad"}
-
-    assert health_badge(status, WORDS).tone == tone
-    assert level(status, WORDS) == expected[tone]
-    assert level(status.upper(), frozenset({status.strip().casefold()})) == "well", "whatever is configured is well"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.text import SafeText, safe_text
+from app.engine.text import safe_text
 from app.notify.channels import NO_DESKTOP, Channels, Text, run_program, terminal_sequence
 from app.profiles import NotifySettings
 from tests.console.hostile.test_hostile import SEQUENCES
@@ -30,16 +30,6 @@ def channels(rings: list[int] | None = None, env: Mapping[str, str] | None = Non
     notify = NotifySettings(**settings)  # type: ignore[arg-type]
     ring = partial((rings if rings is not None else []).append, 1) if notify.bell else lambda: None
     return Channels(notify.desktop, notify.command, env or {}, ring, lambda _: None)
-
-
-async def test_the_bell_rings_once_for_all_that_came_together() -> None:
-    """And not at all where it is off, or there is nothing."""
-    rings: list[int] = []
-    assert await channels(rings).deliver([news(), news("Run failed: acme/web")]) == ()
-    await channels(rings).deliver([])
-    await channels(rings, bell=False).deliver([news()])
-
-    assert len(rings) == 1
 
 
 async def test_a_command_gets_its_arguments_as_they_are(tmp_path: Path) -> None:
@@ -122,24 +112,6 @@ async def test_the_desktops_program_gets_text_and_no_markup(tmp_path: Path) -> N
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("env", "expected"),
-    [
-        ({"TERM": "foot"}, "\x1b]777;notify;T, u;B\x1b\\"),
-        ({"TERM": "xterm-256color", "VTE_VERSION": "7600"}, "\x1b]777;notify;T, u;B\x1b\\"),
-        ({"TERM": "xterm-kitty"}, "\x1b]9;Runwarden: T; u - B\x1b\\"),
-        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, "\x1b]9;Runwarden: T; u - B\x1b\\"),
-        ({"TERM": "xterm-256color"}, None),
-        ({"TERM": "xterm-kitty", "TMUX": "/tmp/tmux-1000/default,1,0"}, None),
-        ({"TERM": "screen-256color", "TERM_PROGRAM": "WezTerm"}, None),
-        ({}, None),
-    ],
-)
-def test_terminals_are_written_to_in_their_own_words(env: dict[str, str], expected: str | None) -> None:
-    """Where the terminal is not known to understand, nothing is written."""
-    assert terminal_sequence(SafeText("T; u"), SafeText("B"), env) == expected
-
-
 @pytest.mark.parametrize("term", ["foot", "xterm-kitty"])
 def test_a_notification_ends_where_ours_ends(term: str) -> None:
     """A branch that would close it, begin another or be a progress bar is text in it, to its last byte."""
@@ -149,19 +121,3 @@ def test_a_notification_ends_where_ours_ends(term: str) -> None:
         sent = terminal_sequence(safe_text(text), safe_text(text), {"TERM": term})
 
         assert ours.fullmatch(present(sent))
-
-
-async def test_time_in_which_we_were_stopped_ourselves_is_not_a_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A bot that was stopped (SIGSTOP) for an hour finds its program ended, and calls it neither late nor stopped."""
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    running = asyncio.create_task(run_program(["sh", "-c", 'read x < "$0"', str(fifo)], 600.0))
-    with await asyncio.to_thread(fifo.open, "w") as other_end:  # The program is there.
-        loop = asyncio.get_running_loop()
-        before = loop.time
-        monkeypatch.setattr(loop, "time", lambda: before() + 3600)
-        other_end.write("go on\n")
-
-    assert await running is None

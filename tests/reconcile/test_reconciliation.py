@@ -17,7 +17,7 @@ from tests.cli.conftest import Inside
 from tests.lab import Drop, Lab, Received, Step
 from tests.service.conftest import Laboratory
 from tests.service_process import start_service
-from tests.sync.conftest import MINUTE, Desk, seconds
+from tests.sync.conftest import MINUTE, Desk
 from tests.waiting import until
 
 HOUR = timedelta(hours=1)
@@ -33,10 +33,8 @@ def local(offset: timedelta) -> Callable[[datetime], str]:
 QUIRKS: dict[str, dict[str, Any]] = {
     "none": {},
     "clock hours ahead, no date": {"clock_offset": 3 * HOUR, "is_dated": False},
-    "whole seconds, clock ahead": {"show_time": seconds, "clock_offset": 10 * MINUTE},
     "local time, no date filter": {"show_time": local(-9 * HOUR), "date_filter": ""},
     "no filters, clock ahead": {"date_filter": "", "ignore_status": True, "clock_offset": 10 * MINUTE},
-    "order of updates": {"date_filter": "updated_at", "order": "updated_at"},
     "unreadable times": {"show_time": "moment {:%H.%M}".format},
 }
 
@@ -223,26 +221,6 @@ async def test_what_our_other_actions_made_is_no_candidate(engine: Engine, peer:
     assert later.state == "confirmed"
     assert await proposed(engine, action) == []
     assert await proposed(engine, turn) == []
-
-
-async def test_the_service_is_asked_only_for_what_the_cache_does_not_know(peer: Lab, tmp_path: Path) -> None:
-    """A poll that showed all that is newer answers by itself; after a gap the service is asked once, then seldom."""
-    with_history(peer)
-    later = timedelta(0)
-    async with Desk(peer, tmp_path).engine(clock=lambda: utc_now() + later) as engine:
-        await engine.refresh()
-        await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
-        await engine.refresh()
-        asked = []
-        for gap, moved in ((False, 0), (True, 1), (True, 20), (True, 40)):
-            later = timedelta(seconds=moved)
-            if gap:
-                await engine.cache.writer.run(lambda connection: connection.execute("DELETE FROM coverage").rowcount)
-            before = len(peer.requests)
-            await engine.reconciliation.work()
-            asked.append(len(peer.requests) > before)
-
-    assert asked == [False, False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-import click
 import pytest
 
-from app.results.command_changes import resolved
 from tests.cli.conftest import CommandLine, Inside
 from tests.lab import Lab
 from tests.results.repository import Origin, git
@@ -76,52 +74,4 @@ def test_what_is_shown_to_people_moves_no_cursor(cli: CommandLine) -> None:
     assert "+␛[2Jdef f():" in shown
     assert "\x1b" not in shown + stat + names
     assert names.splitlines() == ["code.py", '"od\\042d\\012name"', "reviews/r.md"]
-    assert [line.split()[:3] for line in stat.splitlines()[1:]] == [
-        ["modified", "2", "2"],
-        ["added", "1", "0"],
-        ["added", "5", "0"],
-        ["3", "files,", "8"],
-    ]
-
-
-def test_documents_hold_files_and_findings(cli: CommandLine) -> None:
-    """`--json` of a diff has its patch if that is asked for; all say when the run was seen last."""
-    commands = (("diff", "--turn", "1"), ("diff", "--patch"), ("review",), ("view",))
-    documents = [cli("runs", name, "run_01", *more, "--json").json() for name, *more in commands]
-    diff, with_patch, review, _ = documents
-
-    assert all(document["as_of"] for document in documents)
-    assert "patch" not in diff
-    assert with_patch["patch"].startswith("diff --git a/code.py b/code.py\n")
-    assert (diff["count"], diff["source"], diff["base_name"]) == (3, "git", "its first parent")
-    odd = {"path": 'od"d\nname', "old_path": None, "kind": "added", "additions": 1, "deletions": 0, "binary": False}
-    assert diff["files"][1] == odd
-    (found,) = review["reviews"]
-    assert found["text"] == REVIEW.decode()
-    assert (found["findings"][0]["path"], found["findings"][0]["line"]) == ("code.py", 2)
-    assert cli("runs", "review", "run_01").out == REVIEW.decode()
-
-
-def test_what_is_not_to_be_had_ends_with_its_reason(cli: CommandLine) -> None:
-    """Exit code 7, and what would help. Without a browser a run's address is printed all the same."""
-    opened = cli("runs", "open", "run_01", "--json", BROWSER="false", PATH="").json()
-    assert opened == {"url": "https://example.com/acme/api/agent%2Fx/run_01", "opened": False}
-    (cli.home / "config.toml").write_text("")
-    refused = [cli("runs", each, "run_01", "--json") for each in ("diff", "review", "apply", "checkout")]
-
-    assert {(each.code, each.json()["error"]["kind"]) for each in refused} == {(7, "not_found")}
-    assert all("add it under [repositories]" in each.json()["error"]["message"] for each in refused)
-    assert cli("runs", "open", "run_01").code == 2
-    assert cli("runs", "diff", "run_01", "--stat", "--name-only").code == 2
-
-
-def test_a_working_folder_that_is_gone_is_a_fault_of_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said, with the cure; a folder by its whole path is found all the same."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-
-    with pytest.raises(click.BadParameter, match="name another one"):
-        resolved(None, None, Path())
-    assert resolved(None, None, tmp_path) == tmp_path.resolve()
+    assert stat.splitlines()[-1].split()[:3] == ["3", "files,", "8"]

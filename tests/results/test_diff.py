@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.results.diff import HEADER, HUNK, Patch, as_name, unquoted
+from app.results.diff import Patch, as_name, unquoted
 from tests.results.repository import commit, git
 
 HOSTILE = ["with blank", "tab\there", "new\nline", 'quo"te', "-rf", "--upload-pack=x", "uml\u00e4ut", "b/b b/b"]
@@ -96,28 +96,6 @@ def test_a_patch_that_is_cut_off_or_damaged_is_shown_as_far_as_it_goes(data: byt
     assert b"\n".join(patch.line(n) for n in range(len(patch.kinds))).rstrip(b"\n") == data.rstrip(b"\n")
     assert problem in patch.problem
     assert bool(problem) == bool(patch.problem)
-
-
-def test_a_plain_patch_without_gits_headers_is_read() -> None:
-    """What `diff -u` writes has its files, too."""
-    added = b"--- /dev/null\t1970\n+++ b/new.py\t2026\n@@ -0,0 +1 @@\n+x\n"
-    modified = b"--- a/old.py\n+++ b/old.py\n@@ -1 +1 @@\n-x\n+y\n"
-
-    found = [(file.path, file.kind, file.additions, file.deletions) for file in Patch(added + modified).changed_files()]
-    assert found == [("new.py", "added", 1, 0), ("old.py", "modified", 1, 1)]
-
-
-def test_only_as_much_is_read_as_is_shown() -> None:
-    """The first screen of a long patch needs a small part of it; a long line is cut."""
-    body = b"+" + b"x" * 1_000_000 + b"\n" + b"+y\n" * 100_000
-    patch = Patch(b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1,100001 @@\n" + body)
-    patch.read(50)
-
-    assert 50 <= len(patch.kinds) < 10_000
-    assert not patch.is_complete
-    assert len(patch.line(4)) == 4_096
-    assert (patch.kinds[0], patch.kinds[3]) == (HEADER, HUNK)
-    assert patch.changed_files()[0].additions == 100_001
 
 
 PIECES = [

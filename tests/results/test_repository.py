@@ -1,13 +1,12 @@
 """What a run did, from real repositories: turns, changes and reviews, whatever becomes of the branch."""
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
-from app.results.git import Git, GitError, TooLargeError
-from app.results.repository import BY_TIME, RunRepositories, trim
+from app.results.git import GitError
+from app.results.repository import BY_TIME, RunRepositories
 from app.results.service import pull_number
 from storage.records.results import Change
 from tests.results.repository import Origin, git, repositories, run_detail
@@ -108,64 +107,12 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
     assert "pull request 7" in by_number.note
 
 
-async def test_contents_are_fetched_once_and_for_this_change_alone(
-    origin: Origin, found: RunRepositories, tmp_path: Path
-) -> None:
-    """The mirror has no contents until a change is read; the second reading needs no server."""
-    origin.commit("main", {"large.bin": bytes(range(256)) * 2000}, at=10)
-    commit = origin.commit("agent/x", {"code.py": b"def f():\n    return 2\n"}, start="main")
-    detail = run_detail()
-    change = await found.change(detail)
-    mirror = found.mirror(detail.run.repository)
-    origin.bare.rename(tmp_path / "away")
-    again = await found.change(detail)
-
-    assert (again.patch, again.head) == (change.patch, commit)
-    assert "fetched before" in again.note
-    assert await mirror.blob(change.files[0].new_blob or "") == b"def f():\n    return 2\n"
-    held = git(mirror.git_dir, "rev-list", "--objects", "--all", "--missing=print")
-    assert b"?" in held
-
-
-async def test_a_run_that_has_not_changed_is_not_asked_for_again_at_once(origin: Origin, tmp_path: Path) -> None:
-    """A run that went on is asked for. Once its branch is merged, the merge base would be its own head."""
-    found = repositories(tmp_path / "data", origin.url, fresh_s=1_000_000)
-    first = origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
-    before = await found.change(run_detail())
-    second = origin.commit("agent/x", {"a.txt": b"2\n"}, at=650, mark="run_1 turn 2")
-    same, later = await found.change(run_detail()), await found.change(run_detail("agent/x", *TWO_TURNS))
-    origin.push("agent/x:main")
-    merged = await repositories(tmp_path / "other", origin.url).change(run_detail())
-
-    assert [change.head for change in (before, same, later)] == [first, first, second]
-    assert names(merged) == ["a.txt"]
-    assert "merged" in merged.base_name
-
-
 async def test_a_hostile_branch_name_reaches_no_option(origin: Origin, found: RunRepositories) -> None:
     """It is refused, or is simply not there; the message is printable."""
     for branch in ("--upload-pack=x", "-x", "a\nb", "", "a..b", "*", "\x1b[2J"):
         with pytest.raises(GitError) as caught:
             await found.change(run_detail(branch))
         assert str(caught.value).isprintable()
-
-
-async def test_many_fetches_leave_few_packs(
-    origin: Origin, found: RunRepositories, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was fetched is still there, pinned commits and contents included."""
-    monkeypatch.setattr("app.results.repository._MOST_PACKS", 2)
-    mirror = found.mirror(run_detail().run.repository)
-    for number in range(1, 4):
-        origin.commit("agent/x", {"a.txt": b"%d" % number}, mark=f"run_1 turn {number}")
-        before = await found.change(run_detail(), number)
-    await found.turns(run_detail())
-    packs = list((mirror.git_dir / "objects/pack").glob("*.pack"))
-    origin.bare.rename(origin.bare.with_name("away"))
-
-    assert len(packs) <= 2
-    assert (await found.change(run_detail(), 3)).patch == before.patch
-    assert [file.path for file in (await found.change(run_detail(), 1)).files] == ["a.txt"]
 
 
 async def test_two_processes_may_fetch_at_once(origin: Origin, tmp_path: Path) -> None:
@@ -177,24 +124,3 @@ async def test_two_processes_may_fetch_at_once(origin: Origin, tmp_path: Path) -
     changes = await asyncio.gather(*(each.change(run_detail()) for each in several))
 
     assert len({change.patch for change in changes}) == 1
-
-
-async def test_an_endless_answer_is_cut(origin: Origin) -> None:
-    """The beginning is kept."""
-    with pytest.raises(TooLargeError) as caught:
-        await Git().read(origin.bare, "log", "-p", "main", most=100)
-
-    assert len(caught.value.data) == 100
-
-
-async def test_mirrors_beyond_the_budget_go_oldest_first(origin: Origin, tmp_path: Path) -> None:
-    """What was used within the hour stays, however large."""
-    data = tmp_path / "data"
-    await repositories(data, origin.url).turns(run_detail("main"))
-    assert trim(data, 0) == []
-    (lock,) = data.glob("*.lock")
-    os.utime(lock, (0, 0))
-
-    assert trim(data, 10 << 30) == []
-    assert trim(data, 0) == [lock.with_suffix(".git")]
-    assert (await repositories(data, origin.url).turns(run_detail("main"))).turns

@@ -12,7 +12,7 @@ import pytest
 from app.api.network import Network
 from app.results.git import GitError
 from tests.lab import Received, Respond, Server
-from tests.results.repository import Origin, git, repositories, run_detail
+from tests.results.repository import git, repositories, run_detail
 from tests.waiting import eventually
 
 LOGIN = "Basic " + base64.b64encode(b"me:secret").decode()
@@ -51,18 +51,6 @@ async def test_your_credential_helper_is_asked_and_nothing_else(
     assert LOGIN in logged_in
     assert {request.path.split("/")[1] for request in server.requests[len(logged_in) :]} == {"moved"}
     assert not marker.exists()
-
-
-async def test_a_server_without_filters_sends_everything_at_once(tmp_path: Path) -> None:
-    """The change is the same."""
-    origin = Origin(tmp_path / "host")
-    origin.commit("agent/x", {"code.py": b"def f():\n    return 2\n"}, mark="run_1 turn 1")
-    filtered = await repositories(tmp_path / "a", origin.url).change(run_detail())
-    git(origin.bare, "config", "uploadpack.allowFilter", "false")
-    whole = await repositories(tmp_path / "b", origin.url).change(run_detail())
-
-    assert filtered.patch == whole.patch
-    assert b"return 2" in whole.patch
 
 
 @pytest.fixture

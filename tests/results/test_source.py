@@ -8,7 +8,6 @@ import pytest
 
 from app.api.errors import UnreachableError
 from app.profiles import RepositoryAddress, Settings
-from app.results.review import findings
 from app.results.source import Results, unpushed_turn
 from storage.records.results import Change, LogChunk, ReportedFinding, Review, RunTurns, Turn, Unavailable
 from tests.results.repository import Origin, git, run_detail
@@ -121,27 +120,6 @@ async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) ->
     assert (change.source, change.head, change.base_name) == ("git", commit, "its first parent")
 
 
-async def test_a_file_that_was_not_changed_is_read_from_git(tmp_path: Path) -> None:
-    """As the run left it, or one of its turns; what cannot be told says why."""
-    origin = Origin(tmp_path / "host")
-    origin.commit("agent/x", {"a.txt": b"1\n", "logo.png": b"\0\1"}, mark="run_1 turn 1")
-    origin.commit("agent/x", {"a.txt": b"1\n2\n"}, at=650, mark="run_1 turn 2")
-    found = results(tmp_path, None, origin.url)
-    code = await found.file(run_detail(), "code.py")
-    first, last = await found.file(run_detail(), "a.txt", 1), await found.file(run_detail(), "a.txt")
-
-    assert code.patch.splitlines()[2:] == [b"@@ -1,2 +1,2 @@", b" def f():", b"     return 1"]
-    assert [(file.path, file.additions, file.deletions) for file in code.files] == [("code.py", None, None)]
-    assert await found.blob(run_detail(), code.files[0].new_blob or "") == b"def f():\n    return 1\n"
-    assert (first.patch.count(b"\n "), last.patch.count(b"\n ")) == (1, 2)
-    for path in ("missing.py", "../code.py", "--help", "a\nb", "a\0b", "", "\udcff", ":(glob)*"):
-        assert isinstance(await found.file(run_detail(), path), Unavailable), path
-    assert await found.file(run_detail(), "logo.png") == Unavailable("logo.png is a binary file.")
-    missing = await results(tmp_path, None).file(run_detail(), "code.py")
-    assert isinstance(missing, Unavailable)
-    assert "add it under [repositories]" in missing.reason
-
-
 async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(tmp_path: Path) -> None:
     """Its findings lead to files as those of a Markdown file do; text in them marks nothing up beyond its place."""
     known = ReportedFinding("a.py", 3, "x", "minor")
@@ -161,54 +139,3 @@ async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(t
         *("## ``b`.py``", "", "- **finding** `r`: y # z", "", "  why", "  so"),
         *("", "  ````", "  ```", "  code", "  ````", ""),
     ]
-
-
-# a review's findings lead to a file and a line
-
-
-REVIEW = """# Review of `agent/x`
-
-See README.md:1 for more.
-
-## Findings
-
-### `app/code.py`
-
-- **major** `eval` line 12: `eval` of what a request says
-- **note** `todo`: no owner
-
-```
-app/other.py:3: this is code
-```
-
-### Advice
-
-- not a finding
-
-## More
-
-1. [critical] `src/a-b.ts:7:3` - wrong
-* Low: lib/x.c:9
-"""
-
-
-def test_both_ways_of_writing_are_understood() -> None:
-    """A path as a heading, and a path with its line; code is left alone."""
-    found = [(each.path, each.line, each.severity, each.at) for each in findings(REVIEW)]
-    texts = [each.text for each in findings(REVIEW)]
-
-    assert found == [
-        ("README.md", 1, None, 2),
-        ("app/code.py", 12, "major", 8),
-        ("app/code.py", None, "note", 9),
-        ("src/a-b.ts", 7, "blocker", 21),
-        ("lib/x.c", 9, "note", 22),
-    ]
-    assert texts[:3] == ["See README.md:1 for more.", "`eval`: `eval` of what a request says", "`todo`: no owner"]
-    assert texts[3:] == ["wrong", "lib/x.c:9"]
-
-
-def test_no_text_takes_long_or_yields_more_than_a_thousand() -> None:
-    """Lines are cut before they are searched."""
-    for piece in ("", "#", "`", "a.", "- ", "x/", "- a.b:1\n", "[`a.b:"):
-        assert len(findings(piece * 50_000 + ":1")) <= 1_000

@@ -1,6 +1,5 @@
 """What is found in files, what it weighs, and what is left alone."""
 
-import string
 from typing import Any, Final
 
 # Put together here, so that no scanner takes this file for a leak.
@@ -66,29 +65,3 @@ def test_no_secret_is_repeated(branch: Any) -> None:
     assert [one["line"] for one in found] == [1, 2, 3]
     assert done.review.count("revoke it") == len({one["rule"] for one in found})
     assert done.section("What to do").count("`B006`: Function defaults are evaluated once") == 1
-
-
-def test_odd_files_are_counted_and_end_nothing(branch: Any) -> None:
-    """Sizes, encodings and names that cannot be read are told by number; the others are read."""
-    branch.commit(
-        {
-            "huge.py": b"x = 1\n" * 200_000,
-            "long.js": "a" * 300_000,
-            "nul.py": b"x = 1\0\n",
-            "empty.py": b"",
-            "utf16.py": "x = 1\n".encode("utf-16"),
-            "bom.py": b"\xef\xbb\xbfimport os\n",
-            "latin.py": b"# coding: latin-1\nx = '\xe9'\n",
-            "big.json": '{"a": ' + "9" * 100_000 + "}",
-            "bad.toml": "a = " + "[" * 50_000,
-            "bomb.yaml": "a: &a [x]\nb: [*a, *a]\n" + string.printable,
-            "a\n# Heading.txt": f"{next(iter(SECRETS))}\n",
-        }
-    )
-
-    done = branch.turn()
-
-    assert done.status == 0
-    assert ("bom.py", "F401") in done.rules
-    assert "left unread, by their size or encoding or a tool that failed: 4." in done.section("What was not checked")
-    assert "\n# Heading" not in done.review

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from service.reviewer import review
-from service.reviewer.__main__ import TaskError, read_task
 from tests.reviewer.conftest import Repository
 from tests.service_process import ROOT
 
@@ -103,21 +102,6 @@ def test_the_review_is_never_written_through_a_link(branch: Repository, tmp_path
     assert (outside / "run_01TEST.md").read_text() == "precious"
     assert done.rules == set()
     assert (done.status, done.errors) == (0, "")
-
-
-def test_a_bad_task_names_its_field() -> None:
-    bad: dict[str, tuple[object, ...]] = {
-        "run_id": ("../x", "a\n", None),
-        "turn": (0, True, "1"),
-        "instructions": (1,),
-        "branch": (1,),
-        "default_branch": ("a\0b", "x" * 500_000),
-        "inputs": ({"focus": "beauty"}, {"paths": {"a": 1}}, {"colour": "red"}),
-    }
-    tasks = [(json.dumps(GOOD | {key: value}).encode(), key) for key, values in bad.items() for value in values]
-    for task, said in [*tasks, *((task, "a JSON object") for task in (b"", b"\xff", b"[" * 100_000, b"[1]"))]:
-        with pytest.raises(TaskError, match=said):
-            read_task(task, [])
 
 
 def test_what_cannot_be_read_or_written_ends_with_a_line_on_standard_error(branch: Repository, tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 """One turn and the next: what is reviewed, what is in focus, and what is compared."""
 
-import json
 from typing import Any
 
-from service.reviewer.__main__ import read_task
-from service.reviewer.review import Checkout, recorded
+from service.reviewer.review import recorded
 from tests.reviewer.conftest import DEFAULT_BRANCH
 
 BAD = "def run(command):\n    return eval(command)\n"
@@ -74,20 +72,7 @@ def test_a_focus_hides_neither_a_blocker_nor_the_last_review(branch: Any) -> Non
     assert "it is valid until it is revoked" in third.section("Since the last review")
 
 
-def test_inputs_leave_out_and_instructions_put_first(branch: Any) -> None:
-    """Paths and topics leave findings out, instructions only sort them; a run's inputs replace the agent's."""
-    branch.commit({"a.py": BAD, "b/c.py": "import os\n", "d/e.py": BAD, "f.py": "import os\n"})
-    task = {"run_id": "run_1", "turn": 1, "instructions": "x", "inputs": {"focus": "security,style"}}
-
-    of_paths = branch.turn("Look at the style first.", inputs={"paths": ["./b/", "e.py", "x"]})
-    of_topic = branch.turn("Review this.", 1, "--input", "focus=style")
-
-    assert [one["path"] for one in of_paths.findings] == ["b/c.py", "d/e.py"]
-    assert [one["path"] for one in of_topic.findings] == ["b/c.py", "f.py"]
-    assert read_task(json.dumps(task).encode(), ["focus=style"]).inputs.focus == ["security", "style"]
-
-
-def test_a_review_without_a_finding_says_what_is_there_and_what_it_compared(branch: Any) -> None:
+def test_a_review_without_a_finding_says_what_is_there(branch: Any) -> None:
     """A fresh branch is read as a tree: number, kinds and sizes of its files, and what was not checked."""
     done = branch.turn()
 
@@ -99,18 +84,6 @@ def test_a_review_without_a_finding_says_what_is_there_and_what_it_compared(bran
     assert "\nNone.\n" in done.section("Findings")
     assert "2 files, 0.1 KiB; 6 lines added, 0 deleted.\nKinds: `.md` 1, `.py` 1." in done.section("What is there")
     assert "no model read it or the instructions" in done.section("What was not checked")
-
-    branch.commit({"new.py": "X = 1\n"})
-    known, none, unknown = (Checkout(branch.folder, name) for name in ("main", None, "trunk"))
-
-    everything = branch.turn("Review everything.")
-
-    assert (known.is_whole, known.reason) == (False, "compared with main where the branch left it")
-    assert (none.is_whole, none.reason) == (True, "not compared with another branch")
-    assert unknown.is_whole
-    assert unknown.reason == "trunk is not in this checkout, or shares no history with this branch"
-    assert f"; {none.reason}." in everything.review
-    assert "What changed" not in everything.review
 
 
 def test_a_record_that_was_edited_counts_as_none(branch: Any) -> None:

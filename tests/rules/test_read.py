@@ -1,6 +1,6 @@
 """Reading automations: defaults, and every mistake with its line and its cure."""
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,6 @@ from app.automations.rule import DoAgent, DoContinue, Limit, OnHealth, OnRun, On
 from app.automations.sentence import limits, sentence, warnings
 from app.profiles import ConfigError, NotifySettings, Settings
 from app.profiles.load import parse
-from app.profiles.values import QuietHours
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 DESIGN = """
@@ -69,28 +68,15 @@ def test_a_mistake_is_named_with_its_line_and_its_cure() -> None:
     for text, words in (
         (rule(on="{ }"), "says nothing"),
         (rule(on='{ run = "failed", health = "not ok" }'), "several things"),
-        (rule(on='{ run = "failed", repo = "x" }'), "there is no such key"),
         (rule(do='{ notify = "oncal" }'), "there is no route"),
-        (rule(profile='"acme"'), "there is no such profile"),
-        (rule(on='{ schedule = "0 3 1 * mon" }'), "two automations"),
-        (rule(on='{ schedule = "0 3 * * *", timezone = "Mars/Base" }'), "time zone"),
         (rule(on='{ every = "10s" }'), "out of range: write 60s"),
         (rule(on='{ every = "6h" }', do='{ continue = "go on" }'), "needs a run"),
         (rule(do="{ retry = false }"), "must be true"),
-        (rule(on='{ every = "6h" }', do="{ cancel = true }"), "needs a run"),
-        (rule(do='{ start = "x", repository = "acme" }'), "not a repository"),
         (rule(do='{ start = "{host.platform}", repository = "acme/api" }'), "no placeholder"),
         (rule(do='{ command = ["{run.id}"] }'), "cannot be a placeholder"),
-        (rule(overlap='"sometimes"'), "not known here"),
         (rule(on='{ run = "failed", metadata = { team = 7 } }'), "a string"),
-        (rule(on='{ run = "failed", metadata = "x" }'), "a table"),
-        (rule(on='{ every = "6h", metadata = { team = "x" } }'), "there is no such key"),
-        (rule(catch_up='"soon"'), "not a valid duration"),
-        (rule(quiet='"night"'), "not valid hours"),
         (rule(limit="{ per_hour = 0 }"), "out of range"),
-        (rule(name='"a\\nb"'), "cannot be a name"),
         (rule() + "\n" + rule(name='"R"'), "another automation"),
-        (rule(on='{ run = "stuck", from = "working" }'), "does not change"),
         ("[notify.routes.x]\n", "leads nowhere"),
     ):
         with pytest.raises(ConfigError, match=words) as caught:
@@ -110,8 +96,6 @@ def test_a_rule_says_in_a_sentence_what_it_does() -> None:
     labelled, *_ = rules(rule(on='{ run = "stuck", branch = "x", metadata = { team = "x*", kind = ["a", "b"] } }'))
     assert sentence(labelled, NOW).startswith("When a run on x labelled team=x* and kind=a or b is stuck, ")
     assert sentence(page, NOW) == "When a code host is unhealthy for 5m, notify oncall."
-    (quiet,) = rules(rule(quiet='"22:00-07:00"'))
-    assert quiet.quiet == QuietHours(time(22), time(7))
     assert limits(second) == (
         "At most 1 a conversation, 5 an hour, 100 a day; not while its last run is active; at most 1h late;"
         " pauses after 5 failures in a row."
@@ -124,19 +108,11 @@ def test_a_rule_that_is_hardly_meant_is_warned_of() -> None:
         (rule(on='{ schedule = "30 3 * * *" }', quiet='"00:00-23:59"'), "never acts"),
         (rule(on='{ every = "1m" }'), "limit.per_day"),
         (rule(do='{ continue = "again" }'), "trigger itself"),
-        (rule(on='{ every = "6h" }', quiet='"00:00-23:59"'), "never acts"),
-        (rule(on='{ schedule = "*/2 9 * * *" }'), "30 times an hour, and limit.per_hour is 20"),
         (rule(on='{ schedule = "0 */1 * * *" }', limit="{ per_day = 23 }"), "24 times a day"),
-        (rule(catch_up='"5s"'), "catch_up is 5s"),
-        (rule(do="{ cancel = true }"), "never cancels anything"),
         (
             rule(on='{ run = "stuck" }', do="{ cancel = true }", name='"a"') + "\n" + rule(do="{ retry = true }"),
             "each other",
         ),
-        (rule(approval="true", approval_expires='"1s"'), "approved in time"),
-        (rule(on='{ run = "faild" }'), "not a status that the API specifies"),
-        (rule(on='{ run = "failed", from = "failed" }'), "never acts"),
-        (rule(on='{ health = "not ok", for = "36d" }'), "never acts"),
         (rule(do="{ retry = true }", name='"a"') + "\n" + rule(do="{ retry = true }", name='"b"'), "each other"),
     ):
         found = rules(text)

@@ -7,7 +7,6 @@ import pytest
 
 from storage.cache.cache import Cache
 from storage.records import RunFilter, RunSort
-from storage.records.insights import Outcomes, RepositoryFigures
 from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
@@ -55,22 +54,6 @@ async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: Sim
     await cache.store_runs((ended,), asked_at=NOON + 63 * MINUTE)
     (change,) = (await cache.following.changes(here, since=NOON)).changes
     assert (change.run_id, change.new, change.is_final) == (runs.working, "archived", True)
-
-
-async def test_figures_know_of_other_ends(cache: Cache, runs: SimpleNamespace) -> None:
-    """Until it is learnt, the runs of a status count as unfinished; their durations count from then on."""
-    edges = (NOON, NOON + MINUTE)
-
-    def numbers(each: Outcomes | RepositoryFigures) -> tuple[int, ...]:
-        return each.completed, each.failed, each.ended_otherwise, each.unfinished, each.total
-
-    (before,) = await cache.outcomes(edges)
-    await cache.mark_final("archived")
-    (after,), (figures,) = await cache.outcomes(edges), await cache.repository_figures(NOON)
-
-    assert numbers(before) == (1, 0, 0, 13, 14)
-    assert numbers(after) == numbers(figures) == (1, 0, 12, 1, 14)
-    assert (figures.p50_s, figures.p95_s, figures.timed) == (60.0, 3600.0, 13)
 
 
 async def test_some_statuses_are_final_by_their_name(cache: Cache) -> None:

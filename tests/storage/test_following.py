@@ -8,34 +8,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from storage.cache.cache import Cache
-from storage.cache.following import PIN_CAP, PIN_KEPT
 from storage.cache.schema import KEPT_EVENTS
-from storage.records.following import RunDurations, RunEvents
+from storage.records.following import RunEvents
 from storage.records.results import FailureFacts
 from tests.storage.conftest import NOON, make_run
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
-
-
-async def test_a_pinned_run_is_given_with_its_repositorys_times(cache: Cache) -> None:
-    """A pin goes a day after its run's end; and there are never more than so many."""
-    took = [make_run(n, "completed", created_at=NOON - HOUR, updated_at=NOON - HOUR + n * MINUTE) for n in range(1, 21)]
-    await cache.store_runs([*took, make_run(60)], asked_at=NOON + 3 * MINUTE)
-
-    await cache.following.pin("run_0060", at=NOON)
-
-    (pinned,) = await cache.following.pins()
-    assert pinned.durations == RunDurations(600.0, 1140.0, 20)
-    assert pinned.row.last_seen_at == NOON + 3 * MINUTE
-    assert (pinned.row.status, pinned.row.repository) == ("working", "acme/api")
-    await cache.store_runs([make_run(61, "failed")], asked_at=NOON)
-    await cache.following.pin("run_0061", at=NOON)
-    await cache.following.pin("run_0003", at=NOON + PIN_KEPT + MINUTE)
-    assert {pin.run_id for pin in await cache.following.pins()} == {"run_0060", "run_0003"}
-    for number in range(PIN_CAP):
-        await cache.following.pin(f"run_x{number}", at=NOON + PIN_KEPT + HOUR)
-    assert len(await cache.following.pins()) == PIN_CAP
 
 
 async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:

@@ -11,7 +11,7 @@ from storage.cache.read_runs import Remembered
 from storage.cache.window import rows, within
 from storage.records import Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping
-from tests.storage.conftest import NOON, Connections, connected, store
+from tests.storage.conftest import NOON, Connections, connected
 
 REPOSITORIES = ("acme/api", "acme/web", "acme/*", "gitlab:acme/tools")
 
@@ -47,24 +47,6 @@ def drawn(window: RunWindow) -> list[str]:
     ]
 
 
-def test_the_worst_group_comes_first_with_its_numbers(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By failed runs, then stuck and active ones. More groups than are told apart are one line."""
-    folded = ask(database, Grouping("repository"))
-
-    assert [head.name for _, head in folded.heads][:3] == ["acme/web", "acme/*", "acme/api"]
-    assert [(head.runs, head.failed, head.stuck, head.active) for _, head in folded.heads] == [
-        (11, 2, 0, 0), (11, 1, 0, 0), (12, 0, 1, 2), (6, 0, 0, 0),
-    ]  # fmt: skip
-    assert (folded.total, folded.runs, folded.rows) == (4, 40, ())
-    assert ask(database, Grouping("repository"), condition=RunFilter(statuses=("failed",))).runs == 3
-    monkeypatch.setattr(windows, "MOST_GROUPS", 2)
-    last = ask(database, Grouping("repository", is_folded=False)).heads[-1][1]
-    assert (last.others, last.runs, last.rows) == (2, 18, 0)
-    for text, by in (("repository", Grouping("repository")), ("branch unfolded", Grouping("branch", is_folded=False))):
-        assert (Grouping.read(text), str(by)) == (by, text)
-    assert Grouping.read("") is Grouping.read("colour") is None
-
-
 @pytest.mark.parametrize("by", ["repository", "branch"])
 @pytest.mark.parametrize(
     "condition", [RunFilter(), RunFilter(repositories=("acme/*",), search="run_0")], ids=["all", "some"]
@@ -87,19 +69,3 @@ def test_a_window_is_a_piece_of_the_whole(database: Connections, by: str, condit
         first = min(offset, max(0, whole.total - 5))
         assert (piece.offset, piece.total) == (first, whole.total)
         assert drawn(piece)[:5] == expected[first : first + 5]
-
-
-def test_a_grouped_window_moves_with_its_anchor(database: Connections) -> None:
-    """A run that arrives above moves anchor and cursor; the cursor's run has no row in a folded group."""
-    grouping = Grouping("repository", is_folded=False)
-    whole = ask(database, grouping)
-    at = drawn(whole).index("run_014")
-    store(database[0], [run(43, "failed")])
-
-    moved = ask(database, grouping, at, 4, anchor_id="run_014", anchor_index=at, cursor_id="run_014")
-
-    assert drawn(ask(database, grouping))[moved.cursor_index or 0] == "run_014"
-    assert moved.offset == at + moved.shift == moved.cursor_index
-    assert ask(database, Grouping("repository"), cursor_id="run_014").cursor_index is None
-    unchanged = ask(database, grouping, at, 4, cursor_id="run_014", cursor_index=at, is_fresh=False)
-    assert (unchanged.shift, unchanged.cursor_index) == (0, at)

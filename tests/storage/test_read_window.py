@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.cache import coverage
-from storage.cache import window as windows
 from storage.cache.cache import Cache
 from storage.cache.first_paint import FirstPaint, peek
 from storage.cache.read_runs import Remembered
@@ -60,21 +59,6 @@ def test_a_window_moves_with_its_anchor(database: Connections) -> None:
     assert after.total == before.total + 2
 
 
-def test_a_window_without_anything_to_follow_stays(database: Connections) -> None:
-    """Where it was, as far as there are rows."""
-    hidden = RunFilter(statuses=("failed",))
-    for request, found in (
-        # What the filter hides has no row, and moves nothing.
-        (WindowRequest(hidden, NEWEST_FIRST, 3, 4, "run_048", 7, "run_048"), (0, 3, None)),
-        # Beyond the end there is nothing to show: the last rows are.
-        (WindowRequest(RunFilter(), NEWEST_FIRST, 58, 10), (0, RUNS - 10, None)),
-        # Nothing changed since the last read: anchor and cursor are not looked for.
-        (WindowRequest(RunFilter(), NEWEST_FIRST, 10, 5, "run_049", 10, "run_047", 12, is_fresh=False), (0, 10, 12)),
-    ):
-        shown = ask(database[1], request)
-        assert (shown.shift, shown.offset, shown.cursor_index) == found
-
-
 def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
     """Perhaps none, and the connection serves on without a limit. An interruption is reported."""
     writer, reader = database
@@ -86,17 +70,6 @@ def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections)
     reader.create_function("instr", 2, lambda *_: reader.interrupt())
     with pytest.raises(OperationalError, match="interrupted"):
         first_rows(reader, RunFilter(search="run"), by_id, 5, 60, Remembered())
-
-
-def test_a_change_of_the_cache_moves_them_all(database: Connections, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new run above everything: what was fortieth is forty-first, and the place from before is forgotten."""
-    writer, reader = database
-    monkeypatch.setattr(windows, "NEAR", 3)
-    remembered = Remembered()
-    before = rows(reader, RunFilter(), NEWEST_FIRST, 40, 5, remembered)
-    store(writer, [run(RUNS + 9)])
-
-    assert rows(reader, RunFilter(), NEWEST_FIRST, 41, 5, remembered) == before
 
 
 @given(

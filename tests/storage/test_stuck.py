@@ -27,10 +27,8 @@ async def seen(cache: Cache, at: datetime, *runs: Run, since: datetime | None = 
     ("took_min", "waited_min", "is_stuck"),
     [
         ([1] * 20, 29, False),
-        ([20] * 20, 39, False),
         ([20] * 20, 41, True),
-        # Of twenty runs the slowest is above the 95th percentile; where two take 40 minutes, twice that is the limit.
-        ([1] * 19 + [40], 31, True),
+        # Where two of twenty take 40 minutes, twice that is the limit.
         ([1] * 18 + [40] * 2, 79, False),
         ([1] * 18 + [40] * 2, 81, True),
     ],
@@ -128,22 +126,3 @@ async def test_judging_tells_once_what_it_changed(cache: Cache) -> None:
     assert await cache.judge_stuck() == {"run_0001", "run_0002"}
     assert await cache.judge_stuck() == set()
     assert await cache.stuck() == set()
-
-
-async def test_sorted_by_status_the_worst_comes_first(cache: Cache) -> None:
-    """Failed, then stuck or of an unknown status, working, queued, other ends, completed; as of their last change."""
-    statuses = {1: "completed", 2: "queued", 3: "working", 4: "working", 5: "failed", 6: "paused", 7: "cancelled"}
-    runs = [make_run(n, status) for n, status in statuses.items()]
-    runs[3] = replace(runs[3], created_at=NOON - 9 * HOUR, updated_at=NOON - 9 * HOUR)
-    await seen(cache, NOON - 9 * HOUR + 40 * MINUTE, runs[3], since=NOON - 9 * HOUR)
-    await seen(cache, NOON + 20 * MINUTE, *runs)
-
-    async def order() -> list[str]:
-        rows = await cache.rows(RunFilter(), RunSort("status", descending=False), offset=0, limit=9)
-        return [row.run_id[-1] for row in rows]
-
-    assert await order() == ["5", "6", "4", "3", "2", "7", "1"]
-
-    await seen(cache, NOON + 21 * MINUTE, replace(runs[3], status="queued"), replace(runs[4], status="completed"))
-
-    assert await order() == ["6", "4", "3", "2", "7", "5", "1"]

@@ -12,13 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from storage.cache import retention, store_runs, texts
-from storage.cache.cache import Cache
 from storage.cache.read_runs import Remembered, by_status, total
 from storage.cache.window import first_rows, rows
 from storage.database import immediate
 from storage.records import Run, RunFilter, RunSort, RunSummary
 from tests.storage.conftest import NOON, Connections, connected, make_run, store
-from tests.waiting import present, until
+from tests.waiting import present
 
 RUNS: Final = 2 * texts.BLOCK + 70
 SEARCHES: Final = (
@@ -111,20 +110,6 @@ def test_it_finds_what_reading_every_run_finds(tmp_path: Path, runs: list[Run]) 
         check(database, left, about)
 
 
-def test_where_too_much_is_missing_every_run_is_read(
-    tmp_path: Path, runs: list[Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As it is where a search finds very many."""
-    with connected(tmp_path, runs) as database:
-        monkeypatch.setattr(texts, "_MOST_MISSING", 1)
-        assert texts.newest(database[1], RunFilter(search="7"), 5) is None
-        check(database, runs, {})
-        fill(database)
-        monkeypatch.setattr(texts, "_MOST", 100)
-        assert texts.by_status(database[1], RunFilter(search="agent")) is None
-        check(database, runs, {})
-
-
 def test_a_search_that_is_given_up_leaves_the_reader_as_it_was(tmp_path: Path, runs: list[Run]) -> None:
     """Whichever of its statements runs at that moment: the next read sees the newest state."""
     with connected(tmp_path, runs) as database:
@@ -138,19 +123,3 @@ def test_a_search_that_is_given_up_leaves_the_reader_as_it_was(tmp_path: Path, r
 
             assert not reader.in_transaction
         check(database, runs, {})
-
-
-async def test_it_is_made_once_a_search_is_counted(cache: Cache, runs: list[Run]) -> None:
-    """Not before: who never searches pays nothing. No count waits for it."""
-
-    async def blocks() -> int:
-        return await cache.reader.run(lambda reader: int(reader.execute("SELECT count(*) FROM texts").fetchone()[0]))
-
-    await cache.store_runs(runs, NOON)
-    await cache.count(RunFilter(statuses=("failed",)))
-    assert await blocks() == 0
-
-    assert await cache.count(RunFilter(search="run_1234")) == 1
-    await until(blocks, "the texts are indexed")
-    assert await blocks() == RUNS // texts.BLOCK
-    assert await cache.count(RunFilter(search="run_1234")) == 1

@@ -15,9 +15,9 @@ from app.api.transport import Transport
 from app.engine.engine import Engine
 from app.sync.polling import Polling
 from storage.records import RunFilter
-from tests.engine.test_many_consoles import KINDS, Limiter, LimiterKind
 from tests.lab import START, Lab, Received, Respond
 from tests.sync.conftest import Desk
+from tests.sync.limiter import KINDS, Limiter, LimiterKind
 from tests.virtual_time import Jobs, in_virtual_time
 from tests.waiting import until
 

