@@ -1,7 +1,5 @@
 """Metrics: what /metrics says is what the database holds at that moment, and only the operator's token opens it."""
 
-import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,7 +21,6 @@ from tests.service.conftest import METRICS_TOKEN as TOKEN
 from tests.service_process import refused_start
 
 SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "prometheus"
-RULES: Final = (SHIPPED / "service.rules.yml").read_text("utf-8")
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -143,16 +140,13 @@ def test_only_the_operator_s_token_opens_the_metrics(target: tuple[Api, str], ap
 
 
 def test_requests_are_counted_by_route_and_status(target: tuple[Api, str]) -> None:
-    """By the template, not by what callers put into it; each metric of an alert or a panel is there."""
+    """By the template, not by what callers put into it."""
     api, url = target
     api.ended(api.start("nothing"))
     for number in range(3):
         api.post(f"/external/runs/run_{number}/cancel", {})
     text = BARE.get(url, headers={"Authorization": f"Bearer {TOKEN}"}).text
-    dashboard = json.loads((SHIPPED.parent / "grafana" / "runwarden-service.json").read_text("utf-8"))
-    panels = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
 
-    assert {name for name in re.findall(r"\brunwarden_[a-z_]+", RULES + panels) if name not in text} == set()
     assert samples(text)["runwarden_http_requests_total", "POST", "/v1/external/runs/{run_id}/cancel", "404"] >= 3
 
 

@@ -22,11 +22,6 @@ def created(api: Any, **fields: Any) -> Any:
     return api.post("/external/organizations", {"email": "a@customer.example"} | fields)
 
 
-def known(api: Any) -> dict[str, Any]:
-    """Every organization of the service by its id."""
-    return {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
-
-
 def test_each_call_creates_an_organization_and_invites_its_administrator(api: Any) -> None:
     """The four fields of 2.2, its parent on record, one mail that says until when, also for an email known before.
 
@@ -41,7 +36,8 @@ def test_each_call_creates_an_organization_and_invites_its_administrator(api: An
     assert said(unknown) == (400, "invalid_offer_code")
     assert [answer.status_code for answer in answers] == [201, 201]
     assert set(made) == {"organization_id", "organization_name", "organization_slug", "parent_organization_id"}
-    assert made["parent_organization_id"] == known(api)[made["organization_id"]]["parent_id"] == ours
+    known = {one["id"]: one for one in api.service.admin("org", "list")["organizations"]}
+    assert made["parent_organization_id"] == known[made["organization_id"]]["parent_id"] == ours
     assert all(made[f"organization_{field}"] != second[f"organization_{field}"] for field in ("id", "slug"))
     assert [mail["To"] for mail in mails] == ["jane@corp.local"] * 2
     assert made["organization_name"] in mails[0]["Subject"]

@@ -77,15 +77,11 @@ def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
     assert json.loads(written)["inputs"] == inputs
 
 
-def test_a_repository_is_named_in_any_of_four_forms(idle: Any, api: Any) -> None:
-    """A configured name (which goes first), owner/repo, group/project or a URL; only configured and connected ones.
+def test_a_repository_is_named_in_any_of_four_forms(idle: Any) -> None:
+    """A configured name (which goes first), owner/repo, group/project or a URL; only configured and connected ones."""
 
-    A host's clone URL leads to one that is not configured; what is not there fails in execution, visibly.
-    """
-
-    def asked(repository: str, client: Any = idle) -> Any:
-        body = {"repository": repository, "inputs": {"instructions": "nothing"}}
-        return client.post("/external/agents/scribe/runs", body)
+    def asked(repository: str) -> Any:
+        return idle.post("/external/agents/scribe/runs", {"repository": repository})
 
     for repository, path in (
         (str(idle.service.repositories["acme/api"]), "acme/api"),
@@ -97,9 +93,6 @@ def test_a_repository_is_named_in_any_of_four_forms(idle: Any, api: Any) -> None
         assert (answer.status_code, answer.json()["repository"]) == (201, path), answer.text
     for repository in ("https://evil.example/acme/api", "nameless", "--upload-pack=x", "../../etc", "/"):
         assert said(asked(repository)) == (400, "unknown_repository"), repository
-    run_id = asked("acme/unheard-of", api).json()["execution_id"]
-    assert api.ended(run_id)["status"] == "failed"
-    assert "ls-remote failed" in api.log(run_id)
 
 
 def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:

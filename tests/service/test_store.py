@@ -143,37 +143,28 @@ def asked_of(database: Database) -> Iterator[list[tuple[str, Any]]]:
     sa.event.remove(database.engine, "before_cursor_execute", note)
 
 
-class Clock:
-    """A clock that the test moves."""
-
-    def __init__(self) -> None:
-        self.micros = NOW
-
-    def limiter(self, database: Database, per_minute: int) -> RateLimiter:
-        return RateLimiter(database, per_minute, lambda: self.micros, lambda: self.micros / 1_000_000)
-
-    def pass_s(self, seconds: float) -> None:
-        self.micros += round(seconds * 1_000_000)
-
-
 def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Database) -> None:
     """Twelve at once; the thirteenth waits the five seconds until there is one again; others have their own bucket.
 
     It is in the database: neither a new process nor a clock set back refills it or waits for longer.
     """
-    clock = Clock()
-    rate = clock.limiter(database, 12)
+    now_s = [NOW / 1_000_000]
+
+    def limiter(per_minute: int) -> RateLimiter:
+        return RateLimiter(database, per_minute, lambda: round(now_s[0] * 1_000_000), lambda: now_s[0])
+
+    rate = limiter(12)
     at_once = [rate.wait_s("org") for _ in range(13)]
-    clock.pass_s(4.9)
+    now_s[0] += 4.9
     early = rate.wait_s("org")
-    clock.pass_s(0.2)
+    now_s[0] += 0.2
 
     assert at_once == [None] * 12 + [5]
     assert (early, rate.wait_s("org"), rate.wait_s("org"), rate.wait_s("other")) == (1, None, 5, None)
     for owner, seconds in (("restart", 0), ("clock set back", -3600)):
-        assert clock.limiter(database, 1).wait_s(owner) is None
-        clock.pass_s(seconds)
-        assert clock.limiter(database, 1).wait_s(owner) == 60
+        assert limiter(1).wait_s(owner) is None
+        now_s[0] += seconds
+        assert limiter(1).wait_s(owner) == 60
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
