@@ -14,12 +14,10 @@ from app.api.errors import ApiError, RateLimitedError
 from app.cli.exits import EXIT_BY_KIND, Exit, of_api_error
 from app.cli.failures import failure_of
 from app.cli.main import root
-from app.cli.options import EXAMPLES
 from app.notify.channels import RouteError
 from service.cli import main
 from storage.errors import StorageError
 from tests.cli.conftest import CommandLine
-from tests.distribution.test_documents import fault
 from tests.waiting import present
 
 
@@ -56,15 +54,6 @@ def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine) -> None:
         assert (result.code, result.json()["error"]["kind"]) == (2, "usage"), line
         assert result.json()["error"]["message"]
         assert (told.code, told.out, bool(told.err)) == (2, "", True), line
-
-
-def test_every_command_and_option_of_an_example_exists() -> None:
-    """As it is typed; what stands behind a pipe may be another program's."""
-    calls = [part for shown in EXAMPLES.values() for each in shown for part in f"runwarden {each}".split(" | ")]
-    ours = [part.removeprefix("xargs ") for part in calls if "runwarden" in part]
-
-    assert set(EXAMPLES) <= {name.partition(" ")[2] for name in ALL} | {" ".join(name.split()[1:-1]) for name in ALL}
-    assert {call: fault(call.removeprefix("runwarden")) for call in ours if fault(call.removeprefix("runwarden"))} == {}
 
 
 def test_the_log_has_requests_and_never_the_token(boarded: CommandLine) -> None:

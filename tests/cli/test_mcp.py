@@ -226,11 +226,9 @@ def test_a_dead_service_leaves_what_is_cached_with_its_age(boarded: CommandLine,
         ("show_run", {"run_id": "run_nowhere"}),
     )
     runs, shown, health = (answer.json() for answer in cached)
-    *live, known = ask(
-        replace(boarded, token=""), ("list_runs", {}), ("list_runs", {}), ("list_runs", {"cached": True})
-    )
+    live, known = ask(replace(boarded, token=""), ("list_runs", {}), ("list_runs", {"cached": True}))
 
-    assert [answer.error()["kind"] for answer in live] == ["token", "token"]
+    assert live.error()["kind"] == "token"
     assert len(known.json()["runs"]) == 1
     assert [run["run_id"] for run in runs["runs"]] == ["run_1"]
     assert (shown["run"]["run_id"], health["status"]) == ("run_1", "ok")
@@ -239,20 +237,6 @@ def test_a_dead_service_leaves_what_is_cached_with_its_age(boarded: CommandLine,
         assert document["as_of"] < document["not_live"]["at"]
         assert document["not_live"]["error"]["kind"] == "unreachable"
     assert missing.error()["kind"] == "unreachable"
-
-
-def test_a_wrong_question_names_its_cure(boarded: CommandLine, board: Lab) -> None:
-    """In the query, in an argument, in an id: nothing is dropped in silence."""
-    cures: list[tuple[Question, str]] = [
-        (("list_runs", {"query": "staus:failed"}), "status"),
-        (("propose_cancel", {"run_id": "run_9"}), "See: runwarden runs list"),
-        (("propose_run", {"repository": "acme/api", "instructions": " "}), "Describe the agent's task."),
-        (("delete_everything", {}), "There are: list_runs, "),
-    ]
-    answers = ask(boarded, *(question for question, _ in cures))
-
-    for answer, (question, cure) in zip(answers, cures, strict=True):
-        assert cure in answer.error()["message"], question
 
 
 def test_foreign_text_is_data(boarded: CommandLine, board: Lab) -> None:

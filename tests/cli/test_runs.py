@@ -1,8 +1,5 @@
-import json
 import sqlite3
-import stat
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -117,22 +114,6 @@ def test_a_part_of_an_id_names_one_run_or_none(boarded: CommandLine, board: Lab)
         assert (result.code, result.err.splitlines()[-1]) == (0, "X37QCR is the run run_01X37QCR.")
         assert "run_01X37QCR" in result.out
     assert [boarded("runs", "continue", part, "More", "--dry-run").code for part in ("QCR", "X37Q")] == [7, 7]
-
-
-def test_an_export_is_whole_or_not_there(boarded: CommandLine, board: Lab, tmp_path: Path) -> None:
-    """NDJSON of every page by default, readable by its owner only, CSV when asked for; a list has fifty or `--all`."""
-    for number in range(230):
-        board.put(f"run_{number:03}", "completed", created=number)
-    file = tmp_path / "runs.ndjson"
-
-    counts = [boarded("runs", "list", *more, "--json").json()["count"] for more in ((), ("--all",))]
-    to_file = boarded("runs", "export", "--out", str(file))
-    nowhere = boarded("runs", "export", "--cached", "--out", str(tmp_path / "no" / "where"), "--json")
-
-    assert (to_file.code, counts) == (0, [50, 230])
-    assert len([json.loads(line) for line in file.read_text().splitlines()]) == 230
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert (nowhere.code, list(tmp_path.glob("*.partial"))) == (2, [])
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, 4), (404, 7), (429, 5), (500, 8), (0, 8)])

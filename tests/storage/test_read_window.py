@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from sqlite3 import Connection, OperationalError
+from sqlite3 import Connection
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from storage.cache import coverage
 from storage.cache.cache import Cache
 from storage.cache.first_paint import FirstPaint, peek
 from storage.cache.read_runs import Remembered
-from storage.cache.window import first_rows, rows, window
+from storage.cache.window import window
 from storage.records import HealthSample, PollOutcome, Repository, Run, RunFilter, RunSort, RunWindow, WindowRequest
 from tests.storage.conftest import NOON, Connections, connected, make_run, store
 
@@ -57,19 +57,6 @@ def test_a_window_moves_with_its_anchor(database: Connections) -> None:
     assert (after.shift, after.offset, after.cursor_index) == (2, 12, 14)
     assert after.rows == before.rows
     assert after.total == before.total + 2
-
-
-def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
-    """Perhaps none, and the connection serves on without a limit. An interruption is reported."""
-    writer, reader = database
-    store(writer, [run(number) for number in range(RUNS, 4_000)])
-    wanted, by_id = RunFilter(search="run_000"), RunSort("run")
-
-    assert first_rows(reader, wanted, by_id, 5, 0, Remembered()) == ()
-    assert [row.run_id for row in rows(reader, wanted, by_id, 0, 5, Remembered())] == ["run_000"]
-    reader.create_function("instr", 2, lambda *_: reader.interrupt())
-    with pytest.raises(OperationalError, match="interrupted"):
-        first_rows(reader, RunFilter(search="run"), by_id, 5, 60, Remembered())
 
 
 @given(

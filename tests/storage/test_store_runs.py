@@ -1,7 +1,6 @@
 """Storing runs: what counts as a change, and what never overwrites what."""
 
 import asyncio
-import threading
 from datetime import datetime, timedelta
 
 import pytest
@@ -126,22 +125,6 @@ async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Ca
     assert (await held(cache)).run.status == "failed"
     assert [isinstance(outcome, ValueError) for outcome in outcomes] == [True, False, True, False, True]
     assert await cache.count(RunFilter()) == 5
-
-
-async def test_an_answer_nobody_waits_for_is_not_stored_and_the_others_are(cache: Cache) -> None:
-    """Cancelling one of several that wait for the writer leaves the rest, and those that follow."""
-    is_free = threading.Event()
-    busy = asyncio.ensure_future(cache.writer.run(lambda _: is_free.wait()))
-    given_up, stored = (asyncio.ensure_future(cache.store_runs([make_run(n)], NOON)) for n in (1, 2))
-    await asyncio.sleep(0)
-    given_up.cancel()
-    await asyncio.wait([given_up])
-    is_free.set()
-
-    assert await busy
-    assert (await stored).new == ("run_0002",)
-    assert (await cache.store_runs([make_run(3)], NOON)).new == ("run_0003",)
-    assert await cache.count(RunFilter()) == 2
 
 
 async def test_among_hundreds_one_that_changed_is_found_and_all_are_confirmed(cache: Cache) -> None:

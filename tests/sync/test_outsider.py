@@ -393,7 +393,7 @@ def played(numbers: Sequence[int]) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("numbers", [range(4), [1022, 1475]], ids=["four", "false once"])
+@pytest.mark.parametrize("numbers", [range(2), [1022]], ids=["two", "false once"])
 def test_no_claim_about_a_random_service_is_false(numbers: Sequence[int]) -> None:
     """And no run that works is taken for ended, no list shows what its filter leaves out, and every command ends."""
     assert played(numbers)["commands"] >= len(numbers)

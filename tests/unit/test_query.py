@@ -96,16 +96,6 @@ def test_written_values_are_read_back_as_themselves(
     assert query.problems == ()
 
 
-@given(st.text(alphabet=st.sampled_from('abc:,"-\\* /\t\u2028é'), max_size=40) | st.text(max_size=60))
-def test_any_line_is_read(line: str) -> None:
-    """Nothing raises, and spans lie in order within the line."""
-    query = parse(line, NOW)
-    ends = [0]
-    for span in query.spans:
-        assert ends[-1] <= span.start < span.end <= len(line)
-        ends.append(span.end)
-
-
 @given(st.text(alphabet=st.sampled_from('staurepo:,"-\\* /i'), max_size=20), st.data())
 def test_a_suggestion_taken_leaves_a_line_that_is_understood(line: str, data: st.DataObject) -> None:
     """It replaces the piece that the cursor touches and nothing else, and makes no new problem but a missing value."""

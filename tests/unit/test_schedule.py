@@ -2,14 +2,9 @@
 
 import asyncio
 import logging
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from app.sync.schedule import Job, Schedule
 from tests.waiting import until
@@ -19,7 +14,6 @@ from tests.waiting import until
 class Worker:
     """Counts its runs and lets a test wait for the n-th."""
 
-    wait_s: float = 0.0
     fault: BaseException | None = None
     runs: int = 0
 
@@ -27,18 +21,10 @@ class Worker:
         self.runs += 1
         if self.fault is not None:
             raise self.fault
-        return self.wait_s
+        return 0.0
 
     async def ran(self, times: int) -> None:
         await until(lambda: self.runs >= times, f"run {times}", saw=lambda: self.runs)
-
-
-async def once(schedule: Schedule) -> Worker:
-    """A job that has run, and is due in an hour: its work never waits, so nothing runs before it is planned again."""
-    worker = Worker(wait_s=3600.0)
-    schedule.add(Job("job", worker.work, 60.0, after_crash_s=0.0))
-    await worker.ran(1)
-    return worker
 
 
 @pytest.fixture
@@ -98,29 +84,3 @@ async def test_stop_ends_runs_that_are_under_way() -> None:
     await schedule.stop()
 
     assert steps == ["began", "ended"]
-
-
-async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that slept finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
-    monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.0)
-    planned: list[datetime] = []
-    add_job = AsyncIOScheduler.add_job
-
-    def noted(self: AsyncIOScheduler, *arguments: Any, **options: Any) -> Any:
-        planned.append(options["run_date"])
-        return add_job(self, *arguments, **options)
-
-    monkeypatch.setattr(AsyncIOScheduler, "add_job", noted)
-    jumps: list[float] = []
-    schedule, slept_s = Schedule(), 0.0
-    clock = SimpleNamespace(time=lambda: time.time() + slept_s, monotonic=time.monotonic)
-    monkeypatch.setattr("app.sync.schedule.time", clock)
-    schedule.start(jumps.append)
-    worker = await once(schedule)
-    slept_s = 28_800.0
-    await until(lambda: jumps, "the jump is reported")
-    await schedule.stop()
-
-    assert jumps == [pytest.approx(28_800, abs=60)]
-    assert worker.runs == 1
-    assert timedelta(0) < planned[-1] - datetime.now(UTC) <= timedelta(hours=1)
