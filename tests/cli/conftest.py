@@ -17,7 +17,7 @@ from app.__main__ import main
 from app.cli.running import OURS
 from tests.lab import Lab, Server
 from tests.program import Program, run
-from tests.service_process import ROOT, RunningService, start_service
+from tests.service_process import ROOT
 
 
 @dataclass(frozen=True)
@@ -98,20 +98,6 @@ class Inside(CommandLine):
 def lone(tmp_path: Path) -> CommandLine:
     """A command line whose service does not run."""
     return Inside(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
-    """The real service, shared by all tests: each looks only at what it made. Agents see the tests' folders."""
-    running = start_service(tmp_path_factory.mktemp("service"), settings='[execution]\nsandbox = "none"\n')
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def real(tmp_path: Path, service: RunningService) -> CommandLine:
-    """A command line against the real service."""
-    return Inside(tmp_path, service.base_url, service.admin_token)
 
 
 @pytest.fixture

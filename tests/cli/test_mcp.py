@@ -150,16 +150,18 @@ def test_facts_are_those_of_the_command_line(boarded: CommandLine, board: Lab) -
     assert "gives up" in documents["run_log"]["text"]
 
 
-def test_a_retry_waits_for_a_person_and_is_sent_once(real: CommandLine) -> None:
+def test_a_retry_waits_for_a_person_and_is_sent_once(boarded: CommandLine, board: Lab) -> None:
     """Proposed twice it waits once; nothing leaves before the approval, and one run comes of it."""
-    failed = real("runs", "start", "-R", "acme/api", "fail early", "--wait", "--json").json()["run"]["run_id"]
+    failed = boarded("runs", "start", "-R", "acme/api", "fail early", "--json").json()["run"]["run_id"]
+    board.move(failed, "failed")
+    boarded("runs", "list")
 
     def sent() -> list[dict[str, Any]]:
-        found = real("actions", "list", "--json").json()["actions"]
+        found = boarded("actions", "list", "--json").json()["actions"]
         return [action for action in found if action["body"].get("instructions") == "fail early"]
 
     retry = ("propose_retry", {"run_id": failed})
-    first, again, inbox = ask(real, retry, retry, ("inbox", {}))
+    first, again, inbox = ask(boarded, retry, retry, ("inbox", {}))
     proposal = first.json()
     number = str(proposal["decision"])
     (waiting,) = (item for item in inbox.json()["items"] if item["kind"] == "approval")
@@ -171,16 +173,16 @@ def test_a_retry_waits_for_a_person_and_is_sent_once(real: CommandLine) -> None:
     assert waiting["title"] == "Approve acme/api: start a run: fail early"
     assert (waiting["by"], waiting["runs"]) == ("[mcp] run.start", [failed])
     assert waiting["cure"] == proposal["approve"] == f"runwarden automations approve {number}"
-    assert real("watch", "--once").code == 0
+    assert boarded("watch", "--once").code == 0
     assert len(sent()) == 1
 
-    approved = real("automations", "approve", number, "--json")
+    approved = boarded("automations", "approve", number, "--json")
     assert approved.json()["request"] == proposal["request"]
     for _ in range(2):
-        assert real("watch", "--once").code == 0
+        assert boarded("watch", "--once").code == 0
     made, _ = sent()
     assert (made["state"], made["actor"].split(":")[:2]) == ("confirmed", ["bot", "[mcp] run.start"])
-    (late,) = ask(real, retry)
+    (late,) = ask(boarded, retry)
     assert late.error()["kind"] == "already_asked"
     assert made["action_id"] in late.error()["message"]
 

@@ -1,44 +1,9 @@
 """`runs view`, `runs log` and `runs cancel`, against the real service and against one that misbehaves."""
 
 import json
-from pathlib import Path
 
 from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Respond
-from tests.service_process import RunningService
-from tests.waiting import eventually
-
-
-def start(real: CommandLine, agent: str, *options: str) -> str:
-    made = real("agents", "start", agent, "-R", "acme/api", "--json", *options)
-    assert made.code == 0, made.out + made.err
-    return str(made.json()["execution"]["execution_id"])
-
-
-def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: RunningService, tmp_path: Path) -> None:
-    """Without a control that a terminal obeys; two names are one command."""
-    script = r"printf 'plain\a\033[2Jline \033[31mred\033[0m \033[8mhidden\n10%%\r20%%\rdone\n'; echo made > made.txt"
-    (file := tmp_path / "noisy").write_text(script)
-    service.admin("agent", "add", "noisy", "--argv", f"/bin/sh {file}")
-    run_id = start(real, "noisy")
-    followed = real("runs", "log", run_id, "--follow")
-    plain, lines = real("runs", "log", run_id), real("runs", "log", run_id, "--follow", "--json")
-    viewed, document = real("runs", "view", run_id), real("runs", "view", run_id, "--turn", "1", "--json").json()
-    shown = real("runs", "show", run_id)
-
-    assert (followed.code, "turn 1: completed" in followed.err) == (0, True)
-    assert "plain␇␛[2Jline red hidden" in followed.out
-    assert "\ndone\n" in followed.out
-    assert not any(each in followed.out for each in ("\x1b", "20%"))
-    assert plain.out == followed.out
-    events = [json.loads(line) for line in lines.out.splitlines()]
-    assert (lines.code, [each["text"] for each in events[:-1]]) == (0, plain.out.splitlines())
-    end = {"event": "end", "run_id": run_id, "turn": 1, "outcome": "completed", "reason": None}
-    assert events[-1] | end == events[-1]
-    assert (document["source"], document["agent"], document["turns"][0]["files"]) == ("service", "noisy", 1)
-    assert document["turns"][0]["commit"]
-    assert viewed.out.split("turn 1")[1] == shown.out.split("turn 1")[1]
-    assert "timeline, as observed" in viewed.out
 
 
 def test_a_log_of_steps_is_a_conversation(boarded: CommandLine, board: Lab) -> None:
@@ -103,50 +68,6 @@ def test_artifacts_are_listed_and_saved(boarded: CommandLine, board: Lab) -> Non
     assert (outside.code, (boarded.home / "out").exists()) == (2, False)
     assert (linked.code, (boarded.home / "x").exists()) == (2, False)
     assert (gone.code, "It was pruned" in gone.err) == (7, True)
-
-
-def test_what_is_said_to_a_run_is_in_the_ledger_and_in_its_conversation(real: CommandLine, tmp_path: Path) -> None:
-    """An agent that takes nothing while it works gets it in the next turn; one that has ended, not at all."""
-    run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'gate'}")
-    said, listed = real("runs", "say", run_id, "nothing", "new"), real("actions", "list", "--kind", "run.say", "--json")
-    (tmp_path / "gate").touch()
-    real("runs", "wait", run_id)
-    eventually(lambda: "at work on turn 2" in real("runs", "log", run_id).out, "the next turn has begun")
-    real("runs", "wait", run_id)
-    late = real("runs", "say", run_id, "more", "--json")
-
-    assert (said.code, "starts the run's next turn" in said.err) == (0, True)
-    assert [action["state"] for action in listed.json()["actions"]] == ["confirmed"]
-    assert (late.json()["state"], late.json()["error"]["error_code"]) == ("rejected", "run_not_active")
-
-
-def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:
-    """Cancelling twice does no harm. Documents have the service's status and the outcome; filters go by the outcome."""
-    run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'never'}")
-    eventually(lambda: "at work on turn 1" in real("runs", "log", run_id).out, "the agent works")
-    first, second = real("runs", "cancel", run_id, "--json"), real("runs", "cancel", run_id)
-    followed = real("runs", "log", run_id, "--follow")
-    listed = real("actions", "list", "--kind", "run.cancel", "--json").json()["actions"]
-    viewed, viewed_as_json = real("runs", "view", run_id), real("runs", "view", run_id, "--json").json()
-    waited = real("runs", "wait", run_id)
-    shown = real("runs", "show", run_id, "--json").json()["run"]
-    found = []
-    for filters in ("status:cancelled", "status:failed", "-status:failed"):
-        listing = real("runs", "list", "--search", filters, "--json").json()["runs"]
-        found.append(run_id in [run["run_id"] for run in listing])
-
-    assert waited.code == 1
-    assert waited.err.splitlines()[-1] == f"runwarden: Not completed: {run_id} (cancelled: cancelled by tests)."
-    for run in (shown, first.json()["run"], viewed_as_json["run"]):
-        assert (run["status"], run["outcome"]) == ("failed", "cancelled")
-    assert shown["observed"]["transitions"][-1]["to"] == "cancelled"
-    assert found == [True, False, True]
-    assert (first.code, first.json()["state"], first.json()["run"]["status"]) == (0, "confirmed", "failed")
-    assert second.code == 0
-    assert [action["state"] for action in listed if action["result_id"] == run_id] == ["confirmed"] * 2
-    assert followed.code == 1
-    assert "turn 1: cancelled" in followed.err
-    assert "reason: cancelled by tests" in viewed.out
 
 
 def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, board: Lab) -> None:

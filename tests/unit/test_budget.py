@@ -138,6 +138,21 @@ async def test_a_write_waits_seconds_at_the_most_and_is_never_sent_twice() -> No
 
 
 @in_virtual_time
+async def test_after_a_429_polls_and_history_rest_longer_than_a_user() -> None:
+    """Others of the organization wait for the same moment; a user's request is sent as soon as the wait is over."""
+    service = Service(limited(20), limited(20))
+    budget = service.process()
+    await service.fails(budget, 1)
+    await asyncio.sleep(20)
+    waits = [await budget.wait(priority) for priority in (Priority.ASKED, *RESTING)]
+
+    assert waits[0] is None
+    assert {wait and wait.reason for wait in waits[1:]} == {"own_pace"}
+    await asyncio.sleep(1)
+    assert await budget.wait() is None
+
+
+@in_virtual_time
 async def test_while_the_service_is_down_polls_and_history_rest() -> None:
     """After failures in a row, in every process, longer each time; a user's request is sent, and ends the rest."""
     few: list[ApiError | None] = [RequestTimeoutError("")] * (FAILURES_TO_REST - 1)
