@@ -42,7 +42,6 @@ def test_a_person_can_link_what_an_unknown_write_made(faulty: CommandLine, serve
     assert faulty("orgs", "list", "--json").json()["organizations"][0]["organization_id"] == "org_made"
     person = f"{shown['user']}@{shown['host']}"
     assert (shown["resolved_by"], shown["resolved_at"] > shown["settled_at"]) == (person, True)
-    assert f"resolved   {shown['resolved_at']} by {person}" in faulty("actions", "show", action_id).out
     assert (twice.code, twice.json()["error"]["kind"]) == (2, "wrong_state")
 
 
@@ -110,7 +109,6 @@ def test_an_id_that_does_not_look_right_needs_force_and_a_mistake_can_be_undone(
     assert (forced.code, forced.json()["organization"]) == (0, {"organization_id": "hello"})
     assert (undone.code, undone.json()["state"]) == (0, "unknown")
     assert (right.code, right.json()["organization"]) == (0, {"organization_id": "org_2"})
-    assert faulty(*resolve, "--send-again", "--undo").code == 2
 
 
 ADA = ("ada", "desk", "console", "console:ada")

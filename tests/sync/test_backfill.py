@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from app.api.errors import RejectedError, UnreachableError
+from app.api.errors import RejectedError
 from app.engine.engine import Engine
 from app.engine.events import Event, RunsChanged
 from app.profiles import HistorySettings
-from app.sync.backfill import Backfill, Retention
+from app.sync.backfill import Retention
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import RunFilter, RunSort
 from tests.cli.conftest import CommandLine
 from tests.lab import Drop, Lab, Respond, stamp
 from tests.storage.conftest import make_run
-from tests.sync.conftest import MINUTE, Desk, Recorder, unreadable
+from tests.sync.conftest import MINUTE, Desk, Recorder
 from tests.waiting import present, until
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -54,14 +54,6 @@ def long_history(history: Recorder) -> Recorder:
     """A service whose history takes a while to fetch."""
     ended(history, 1_000 - RUNS, "old", after=RUNS)
     return history
-
-
-async def test_history_ends_at_the_configured_number(history: Recorder, desk: Desk) -> None:
-    """A busy organization does not fill the disk."""
-    async with desk.begun() as engine:
-        assert await Backfill(engine.runs, engine.client, engine.events.publish, HistorySettings(runs=200)).run()
-
-        assert 200 <= await held(engine) <= 220
 
 
 async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Recorder, desk: Desk) -> None:
@@ -115,21 +107,6 @@ async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer:
             await engine.runs.refresh()
 
         assert [run_id for run_id in peer.runs if await engine.cache.detail(run_id) is None] == []
-
-
-async def test_times_that_cannot_be_read_are_filled_by_the_list(history: Recorder, desk: Desk) -> None:
-    """The walk goes on to the end, in several goes; nothing is claimed of such a list."""
-    history.show_time = unreadable
-    async with desk.begun() as engine:
-        history.before(8, Drop)
-        with pytest.raises(UnreachableError):
-            await engine.backfill.run()
-        desk.asked()
-        assert await engine.backfill.run()
-
-        assert await held(engine) == RUNS
-        assert (await engine.cache.coverage()).ranges == ()
-        assert desk.asked() < RUNS / 20
 
 
 # because a person asked

@@ -12,7 +12,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -91,7 +91,6 @@ class Service:
     offsets: set[timedelta] = field(default_factory=lambda: {timedelta(0)})
     """All that it ever was."""
     habits: dict[str, Any] = field(default_factory=dict)
-    turns_to: dict[str, Any] = field(default_factory=dict)
     unrest: float = 0.0
     """How likely something happens before a request is answered."""
     faults: float = 0.0
@@ -374,22 +373,12 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def played(numbers: Sequence[int]) -> Counter[str]:
-    """All of these histories, and how many broke a promise, with the first lines of each."""
-    counts, broken = Counter[str](), list[str]()
+    """All of these histories; how many commands there were, how many failed, and how many claimed something."""
+    counts = Counter[str]()
     for number in numbers:
-        counts["histories"] += 1
-        if number % 100 == 0:
-            print(number, dict(counts), flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                history(number, Path(folder), counts)
-            except AssertionError as error:
-                counts["broken"] += 1
-                broken.append(f"{error}".splitlines()[0])
-                with suppress(OSError):
-                    print(broken[-1], flush=True)
-    print(dict(counts), flush=True)
-    assert not broken, "\n".join(broken)
+            history(number, Path(folder), counts)
+    print(len(numbers), dict(counts))
     return counts
 
 
@@ -402,6 +391,6 @@ def test_no_claim_about_a_random_service_is_false(numbers: Sequence[int]) -> Non
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
 def test_a_thousand_services() -> None:
-    """The same, longer; it says how many commands there were, how many failed, and how many claimed something."""
+    """The same, longer."""
     first = int(os.environ.get("RUNWARDEN_FIRST_HISTORY", "0"))
     played(range(first, first + int(os.environ.get("RUNWARDEN_HISTORIES", "1000"))))

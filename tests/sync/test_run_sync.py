@@ -68,32 +68,6 @@ def settle(desk: Desk) -> None:
     desk.within(lambda engine: engine.backfill.run())
 
 
-@pytest.mark.parametrize(("newest", "new", "is_joined"), [(90, 20, False), (42, 12, True)])
-async def test_new_runs_are_fetched_until_known_ones_are_met_or_the_head_is_full(
-    desk: Desk, newest: int, new: int, *, is_joined: bool
-) -> None:
-    """Three known and unchanged ones in a row join; beyond twenty runs a gap is known, and the sweeps do not wait."""
-    desk.peer.fill(30, until=desk.peer.now - 100 * MINUTE)
-    async with desk.engine(page_size=5, first_runs=10) as engine:
-        await engine.runs.refresh()
-        before = await engine.cache.coverage()
-        desk.asked()
-        desk.peer.fill(newest - 30, until=desk.peer.now - (100 - newest + 30) * MINUTE)
-        changes = await engine.runs.refresh()
-        coverage = await engine.cache.coverage()
-
-    assert not before.whole
-    assert before.complete_since is not None
-    assert len(changes.new) == new
-    assert desk.asked() == 4 + 2
-    if is_joined:
-        assert len(coverage.ranges) == 1
-        assert coverage.complete_since == before.complete_since
-    else:
-        assert coverage.ranges[1] == before.ranges[0]
-        assert coverage.gaps[0].after == before.ranges[0].end
-
-
 @pytest.mark.parametrize(("peer", "status"), [({}, None), ({"show_time": eastern}, "completed")], indirect=["peer"])
 async def test_runs_that_no_walk_has_read_end_no_walk(desk: Desk, status: str | None) -> None:
     """A process that ended before it recorded a stored page, or a filtered list, leaves no hole below its runs."""
@@ -263,26 +237,6 @@ def test_odd_runs_are_shown_and_those_without_an_id_are_counted(desk: Desk) -> N
 
 
 # what it costs
-
-
-@pytest.mark.parametrize(
-    ("peer", "status", "cost"),
-    [
-        ({}, "completed", 4),
-        ({"endless": "stays"}, "completed", 8),
-    ],
-    indirect=["peer"],
-    ids=["plain", "stays"],
-)
-def test_a_poll_at_rest_costs_the_same_however_long_the_history(desk: Desk, status: str, cost: int) -> None:
-    """20 active runs: the newest page, a sweep each for queued and working, and health."""
-    desk.peer.fill(400, status, until=desk.peer.now - 3 * HOUR, every_s=1)
-    desk.peer.fill(20, "working", until=desk.peer.now - 2 * HOUR)
-
-    assert desk.poll(4) == [None] * 4
-    desk.asked()
-    desk.within(Engine.refresh)
-    assert desk.asked() <= cost
 
 
 # whose link it is

@@ -93,21 +93,6 @@ async def test_a_stated_wait_holds_for_every_process() -> None:
 
 
 @in_virtual_time
-async def test_a_longer_wait_is_not_shortened_by_a_later_one() -> None:
-    """Of two 429s the later end counts; a clock set back makes no wait longer than it was stated."""
-    service = Service(limited(30), limited(20))
-    budget = service.process()
-    await asyncio.gather(*(service.ask(budget) for _ in range(2)), return_exceptions=True)
-    await asyncio.sleep(25)
-    waiting = await budget.wait(Priority.ASKED)
-    budget.now_s = lambda: 1e9 - 86_400 + asyncio.get_running_loop().time()
-
-    assert waiting is not None
-    assert await budget.wait(Priority.ASKED) is None
-    assert await service.ask(budget) == "page"
-
-
-@in_virtual_time
 async def test_a_person_s_request_waits_out_a_short_wait_and_is_sent_once_more() -> None:
     """A refused poll is not: the next one is as good. A 429 without a wait keeps no person waiting."""
     asked, polled, unstated = Service(limited(3)), Service(limited(1)), Service(limited(None))

@@ -222,16 +222,6 @@ def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
     assert (mode(first), mode(second), mode(first.parent)) == (0o600, 0o600, 0o700)
 
 
-def test_an_address_has_one_normal_form() -> None:
-    """Case, blanks and a trailing slash make no difference, and the normal form is its own."""
-    for written, normal in {
-        "https://API.Example.com/v1/": "https://api.example.com/v1",
-        " https://api.example.com:8443/a/v1 ": "https://api.example.com:8443/a/v1",
-        "http://[::1]:80/v1": "http://[::1]:80/v1",
-    }.items():
-        assert base_address(written) == base_address(normal) == normal
-
-
 def test_an_address_that_could_lead_the_token_astray_is_refused() -> None:
     """The message says which rule it breaks, and never repeats a password."""
     for written, reason in (

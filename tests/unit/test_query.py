@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.runs.query import KeyName, Vocabulary, listed, parse, suggestions
-from app.runs.screen_views import as_typed
 from storage.records import RunFilter
 from storage.records.query import FINDINGS
 
@@ -106,16 +105,3 @@ def test_a_suggestion_taken_leaves_a_line_that_is_understood(line: str, data: st
         assert after[behind:] == line[suggestion.end :]
         assert after[: suggestion.start] == line[: suggestion.start]
         assert len(parse(after, NOW).problems) <= len(parse(line, NOW).problems) + 1
-
-
-def test_what_is_begun_counts_as_far_as_it_goes() -> None:
-    """A line that is being typed never empties the table for want of its last letters, and is not called wrong."""
-    for line, wanted in (
-        ("status:", RunFilter()),
-        ("status:f", RunFilter(statuses=("failed",))),
-        ("repo:pay", RunFilter(repositories=("*pay*",))),
-        ("login since:2", RunFilter(search="login")),
-    ):
-        query = parse(as_typed(line, len(line)), NOW)
-        assert query.filter == wanted, line
-        assert not query.problems, line

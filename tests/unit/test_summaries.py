@@ -1,7 +1,7 @@
 """What came of a turn, and the last step of one that works, in one line."""
 
-from app.runs.summaries import last_step, result_of
-from storage.records.results import LogChunk, LogStep, ReportedFinding, Turn
+from app.runs.summaries import result_of
+from storage.records.results import ReportedFinding, Turn
 
 MAJOR, NOTE = ReportedFinding("a.py", 1, "One", "major"), ReportedFinding("a.py", 2, "Two", "note")
 ALL = (NOTE, MAJOR, MAJOR)
@@ -21,15 +21,3 @@ def test_a_result_is_one_line() -> None:
         (Turn(1, "working"), ""),
     ):
         assert result_of(turn) == result, turn
-
-
-def test_the_last_step_is_one_sentence() -> None:
-    """What the agent said or did last; not what came back, and nothing where nothing is known."""
-    for steps, data, sentence in (
-        ((LogStep("said", "Reading.\nAll."), LogStep("answered", ""), LogStep("log", "x")), b"", "Reading."),
-        ((LogStep("said", "Now"), LogStep("ran", "pytest  -q"), LogStep("result", "3 passed")), b"", "runs pytest -q"),
-        ((LogStep("ran", "  "), LogStep("new kind", "x")), b"", ""),
-        (None, b"half a line\n12:00 Cloned\n12:01 Testing\n\n", "12:01 Testing"),
-        (None, b"", ""),
-    ):
-        assert last_step(LogChunk(0, 1, 1, ended=False, data=data, steps=steps)) == sentence, steps
