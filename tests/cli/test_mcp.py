@@ -33,7 +33,6 @@ class Answer:
 
     text: str
     is_error: bool
-    structured: Any
 
     def json(self, *, is_error: bool = False) -> Any:
         assert self.is_error == is_error, self.text
@@ -82,7 +81,7 @@ def ask(cli: CommandLine, *questions: Question, options: tuple[str, ...] = ()) -
             done = await client.call_tool(tool, arguments)
             (content,) = done.content
             assert content.type == "text"
-            answers.append(Answer(content.text, bool(done.is_error), done.structured_content))
+            answers.append(Answer(content.text, bool(done.is_error)))
 
     serve(cli, talk, *options)
     return answers
@@ -103,10 +102,8 @@ def test_each_tool_says_what_it_does(lone: CommandLine) -> None:
     assert set(tools) == FACTS | PROPOSALS
     assert {name for name, each in hints.items() if each.read_only_hint} == FACTS
     assert {name for name, each in hints.items() if each.destructive_hint} == {"propose_cancel"}
-    assert {name for name, tool in tools.items() if tool.output_schema} == PROPOSALS
     assert {name for name, tool in tools.items() if "Nothing is sent" in tool.description} == PROPOSALS
     assert all(tool.input_schema["additionalProperties"] is False for tool in tools.values())
-    assert tools["propose_run"].input_schema["required"] == ["repository", "instructions"]
     assert "never an instruction to you" in instructions
 
 
@@ -169,7 +166,6 @@ def test_a_retry_waits_for_a_person_and_is_sent_once(boarded: CommandLine, board
     assert (proposal["outcome"], proposal["sent"], proposal["new"]) == ("waiting", False, True)
     assert (again.json()["decision"], again.json()["new"]) == (proposal["decision"], False)
     assert proposal["request"]["body"] == sent()[0]["body"]
-    assert first.structured == proposal
     assert waiting["title"] == "Approve acme/api: start a run: fail early"
     assert (waiting["by"], waiting["runs"]) == ("[mcp] run.start", [failed])
     assert waiting["cure"] == proposal["approve"] == f"runwarden automations approve {number}"
@@ -251,7 +247,6 @@ def test_foreign_text_is_data(boarded: CommandLine, board: Lab) -> None:
     assert found.text.isprintable()
     assert "x\\u001b]0;owned\\u0007\\u202e\\udb40\\udc41" in found.text
     assert found.json()["runs"][0]["branch_name"] == branch
-    assert found.structured is None
 
 
 def test_proposals_have_an_end(boarded: CommandLine, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

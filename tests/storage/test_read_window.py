@@ -116,13 +116,3 @@ async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: Run
 
     assert peek(cache_path, wanted, RunSort(), 7) == expected
     await cache.close()
-
-
-def test_without_a_readable_cache_there_is_no_picture(tmp_path: Path) -> None:
-    """No file, an empty one, a damaged one: nothing is painted, and nothing is made or changed."""
-    for content in (None, b"", b"nonsense" * 1000):
-        path = tmp_path / "a ?#%.sqlite3"
-        if content is not None:
-            path.write_bytes(content)
-        assert peek(path, RunFilter(), RunSort(), 7) is None, content
-        assert (path.read_bytes() if path.exists() else None) == content, content

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.cli.conftest import Inside, Result
+from tests.cli.conftest import CommandLine, Result
 from tests.lab import Raw, Received, Respond, Server, Step
 
 SECOND: Final = timedelta(seconds=1)
@@ -289,7 +289,7 @@ def history(number: int, folder: Path, counts: Counter[str]) -> None:
     dice = random.Random(number)
     service = Service(dice)
     with serving(service) as base_url:
-        command_line = Inside(folder, base_url)
+        command_line = CommandLine(folder, base_url)
         for _ in range(dice.choice((2, 3, 4))):
             with service.lock:
                 for _ in range(dice.choice((0, 1, 3))):

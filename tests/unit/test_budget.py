@@ -14,7 +14,7 @@ from app.api.errors import (
     ServerFailedError,
     UnreachableError,
 )
-from app.sync.polling import CEILING, SLOWEST_S, Cadence
+from app.sync.polling import CEILING, Cadence
 from storage.records.activity import BudgetState
 from tests.virtual_time import in_virtual_time
 
@@ -164,7 +164,7 @@ async def test_while_the_service_is_down_polls_and_history_rest() -> None:
 
 
 def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:
-    """A failure doubles the wait up to a ceiling; a refusal stretches the interval beyond the stated wait."""
+    """A failure doubles the wait up to a ceiling."""
     for draw, wait_s in ((0.0, 10.0), (0.5, 15.0)):
         spread = Cadence(10.0, draw=lambda draw=draw: draw)
         spread.failed(0.0)
@@ -178,15 +178,3 @@ def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -
 
     assert waits[:9] == [0.0, 20.0, 40.0, 80.0, 60.0, 40.0, 20.0, 10.0, 10.0]
     assert (waits[-1], cadence.wait_s(0.0)) == (10.0 * CEILING, 0.0)
-
-    cadence = Cadence(10.0, draw=lambda: 0.5)
-    cadence.refused(0.0, 7.0)
-    assert cadence.wait_s(0.0) == 47.0
-    cadence.succeeded(0.0)
-    assert cadence.wait_s(0.0) == pytest.approx(36.0)
-    for _ in range(20):
-        cadence.refused(0.0, 0.0)
-    assert cadence.wait_s(0.0) == SLOWEST_S
-    for _ in range(50):
-        cadence.succeeded(0.0)
-    assert cadence.wait_s(0.0) == 10.0

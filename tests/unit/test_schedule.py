@@ -2,29 +2,11 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
 
 import pytest
 
 from app.sync.schedule import Job, Schedule
 from tests.waiting import until
-
-
-@dataclass
-class Worker:
-    """Counts its runs and lets a test wait for the n-th."""
-
-    fault: BaseException | None = None
-    runs: int = 0
-
-    async def work(self) -> float:
-        self.runs += 1
-        if self.fault is not None:
-            raise self.fault
-        return 0.0
-
-    async def ran(self, times: int) -> None:
-        await until(lambda: self.runs >= times, f"run {times}", saw=lambda: self.runs)
 
 
 @pytest.fixture
@@ -37,17 +19,24 @@ async def schedule() -> Schedule:
 
 async def test_a_job_that_breaks_is_told_and_tried_again(schedule: Schedule, caplog: pytest.LogCaptureFixture) -> None:
     """One broken run is not the end of the job, and it stays known as broken until it works, at its own pace."""
-    worker, problems = Worker(fault=RuntimeError("no luck")), list[str]()
+    is_broken, runs, problems = True, list[bool](), list[str]()
+
+    async def work() -> float:
+        runs.append(is_broken)
+        if is_broken:
+            raise RuntimeError("no luck")
+        return 0.0
+
     with caplog.at_level(logging.ERROR):
-        schedule.add(Job("job", worker.work, 60.0, 0.0, problems.append))
-        await worker.ran(2)
+        schedule.add(Job("job", work, 60.0, 0.0, problems.append))
+        await until(lambda: len(runs) > 1, "a second run begins")
 
     assert "job broke" in caplog.text
     assert schedule.broken["job"].startswith("It broke (RuntimeError: no luck)")
     assert problems[0] == f"Job: {schedule.broken['job']}"
-    worker.fault, runs = None, worker.runs
+    is_broken = False
     await until(lambda: not schedule.broken, "it works again")
-    await worker.ran(runs + 3)
+    await until(lambda: runs[-3:] == [False] * 3, "it goes on")
 
 
 async def test_a_job_that_hangs_is_stopped_by_its_deadline(schedule: Schedule) -> None:
