@@ -54,8 +54,10 @@ class CommandLine:
         return own | {"RUNWARDEN_DATA_DIR": str(self.home / "data")} | self.more
 
     def __call__(self, *arguments: str, stdin: str = "", **environment: str) -> Result:
+        """Run the command to its end; an empty value unsets a variable."""
+        given = {name: value for name, value in {**self.environment, **environment}.items() if value}
         with (
-            patch.dict(os.environ, self._set(environment), clear=True),
+            patch.dict(os.environ, given, clear=True),
             # What is waited for is close: a command looks again soon.
             patch("app.runs.command_wait.FIRST_PAUSE_S", 0.05),
             patch("app.runs.command_wait.LONGEST_PAUSE_S", 0.2),
@@ -76,13 +78,9 @@ class CommandLine:
             logging.getLogger(name).setLevel(logging.NOTSET)
         return Result(code, out.getvalue().decode(), err.getvalue().decode())
 
-    def begin(self, *arguments: str, stdin: int = DEVNULL, code: str | None = None) -> Program:
+    def begin(self, *arguments: str, stdin: int = DEVNULL) -> Program:
         """Start the command, and return its running process."""
-        return Program(arguments, self.environment, code=code, cwd=self.home, streams=(stdin, PIPE, PIPE))
-
-    def _set(self, environment: dict[str, str]) -> dict[str, str]:
-        """The environment with these changes; an empty value unsets a variable."""
-        return {name: value for name, value in {**self.environment, **environment}.items() if value}
+        return Program(arguments, self.environment, cwd=self.home, streams=(stdin, PIPE, PIPE))
 
 
 @pytest.fixture

@@ -93,20 +93,6 @@ async def test_odd_runs_are_kept(cache: Cache) -> None:
     assert (row.status, row.branch_name) == (hostile.status, "a?b")
 
 
-async def test_presence_changes_and_comes_back(cache: Cache) -> None:
-    """A run is unconfirmed or lost until it is seen again, which counts as a change."""
-    run = make_run(1)
-    await cache.store_runs([run, make_run(2)], asked_at=NOON)
-
-    assert await cache.set_presence(["run_0001", "run_none"], "lost") == 1
-    assert await cache.set_presence(["run_0001"], "lost") == 0
-    assert [active.run_id for active in await cache.active_runs()] == ["run_0002"]
-    back = await cache.store_runs([run], asked_at=NOON)
-
-    assert back == RunChanges(updated=("run_0001",))
-    assert (await held(cache)).presence == "current"
-
-
 async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Cache) -> None:
     """The later of two about one run wins. One that cannot be stored takes no other with it."""
     changes = await asyncio.gather(
