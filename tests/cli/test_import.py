@@ -1,4 +1,5 @@
 import json
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.records import Action
 from tests.cli.conftest import CommandLine
-from tests.lab import ORGANIZATION, Drop, Received, Respond, Server, Step
+from tests.lab import ORGANIZATION, Drop, Hang, Received, Respond, Server, Step
 
 
 def creating(request: Received) -> Step:
@@ -71,6 +72,18 @@ def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: Ser
     assert (first.code, [row["outcome"] for row in first.json()["rows"]]) == (2, ["rejected", "created", "created"])
     assert first.json()["rows"][0]["error"]["error_code"] == "invalid_offer_code"
     assert (second.code, second.json()["rows"][0]["outcome"]) == (0, "created")
+
+
+def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server: Server, file: Path) -> None:
+    """Exit code 130, and every row accounted for."""
+    server.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Hang())
+    process = faulty.begin("orgs", "import", str(file), "--json")
+    server.wait_for(2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+
+    assert process.returncode == 130
+    assert [row["outcome"] for row in json.loads(out)["rows"]] == ["created", "unknown", "not_tried"]
 
 
 def test_a_file_with_a_mistake_sends_nothing_at_all(faulty: CommandLine, server: Server, file: Path) -> None:
