@@ -85,13 +85,13 @@ def test_a_run_is_started_once_and_waited_for(real: CommandLine, service: Runnin
     assert (made.code, made.err.splitlines()[-1].split()[-1]) == (0, "completed"), made.out + service.log
     document, run_id = made.json(), made.json()["run"]["run_id"]
     listing = real("runs", "list", "--branch", "fix/login", "--json").json()
-    log = git("log", "--format=%B", "fix/login", cwd=service.repositories["acme/api"])
+    log = git(service.repositories["acme/api"], "log", "--format=%B", "fix/login")
     action = real("actions", "show", document["action_id"], "--json").json()["action"]
 
     assert (document["kind"], document["state"], action["state"]) == ("run.start", "confirmed", "confirmed")
     assert document["run"]["status"] == "completed"
     assert set(document["run"]) >= SPEC_FIELDS
-    assert run_id in log
+    assert run_id.encode() in log
     assert action["body"] == {
         "instructions": "Review the login",
         "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
